@@ -201,6 +201,8 @@ def encode_topic(topic: Topic, *, deleting: bool = False) -> bytes:
     for key, moving in (("adding_replicas", topic.adding), ("removing_replicas", topic.removing)):
         if moving:
             node[key] = _by_number(moving)
+    if topic.former:
+        node["former_replicas"] = list(topic.former)
     if deleting:
         node["deleting"] = True
     return _dump(node)
@@ -234,6 +236,7 @@ def decode_topic(name: str, data: bytes, configs: Mapping[str, str]) -> tuple[To
         configs=configs,
         adding=_moving(node, "adding_replicas", partitions),
         removing=_moving(node, "removing_replicas", partitions),
+        former=_integers(node, "former_replicas") if "former_replicas" in node else (),
     )
     return topic, node.get("deleting") is True
 

@@ -178,4 +178,7 @@ def _with(
         adding[number] = coming
     if going:
         removing[number] = going
-    return evolve(topic, partitions={**topic.partitions, number: replicas}, adding=adding, removing=removing)
+    former = tuple(sorted({*topic.former, *topic.partitions[number]} - set(replicas)))
+    return evolve(
+        topic, partitions={**topic.partitions, number: replicas}, adding=adding, removing=removing, former=former
+    )

@@ -312,8 +312,9 @@ def rewrite_topic(
 
 
 def mark_deleting(coordination: Coordination, topic: Topic, brokers: Iterable[int]) -> Topic:
-    """The topic is going; returns it as its node had it. These brokers, and those that have replicas by now, remove
-    their logs of it, now or when they come back, and say so (`confirm_deleted`); without any, the broker is alone.
+    """The topic is going; returns it as its node had it. These brokers, and those that have replicas by now or had
+    some, remove their logs of it, now or when they come back, and say so (`confirm_deleted`); without any, the broker
+    is alone.
 
     Doing it again is harmless. Raises `BadVersion` if there is another topic of this name by now, or none.
     """
@@ -330,7 +331,7 @@ def mark_deleting(coordination: Coordination, topic: Topic, brokers: Iterable[in
             raise BadVersion(f"topic {topic.name} no longer exists") from error
         if stored.topic_id != topic.topic_id:
             raise BadVersion(f"another broker has made topic {topic.name} again")
-        holders.update(broker for replicas in stored.partitions.values() for broker in replicas)
+        holders.update(stored.log_holders)
         own = SetNode(path, layout.encode_topic(stored, deleting=True), node.version)
         note = CreateNode(layout.deleted_path(topic.topic_id), layout.encode_deleted(topic.name, sorted(holders)))
         try:

@@ -56,6 +56,7 @@ class Topic:
 
     `partitions` maps 0, 1, 2... to broker ids, the preferred leader first; `configs` are the topic's own overrides.
     `adding` and `removing`, of partitions that move: which of these brokers come, and which go once they have come.
+    `former`: the brokers from which partitions have moved away. One that was down then may still have their logs.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Topic:
     configs: Mapping[str, str] = {}
     adding: Mapping[int, tuple[int, ...]] = {}
     removing: Mapping[int, tuple[int, ...]] = {}
+    former: tuple[int, ...] = ()
 
     @property
     def replication_factor(self) -> int:
@@ -72,6 +74,11 @@ class Topic:
     @property
     def internal(self) -> bool:
         return self.name in INTERNAL_TOPICS
+
+    @property
+    def log_holders(self) -> frozenset[int]:
+        """The brokers that may have logs of the topic: its replicas, and former ones."""
+        return frozenset(self.former).union(*self.partitions.values())
 
     def with_configs(self, configs: Mapping[str, str]) -> "Topic":
         """The topic with these overrides in place of its own."""

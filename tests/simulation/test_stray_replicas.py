@@ -131,15 +131,35 @@ def test_replica_is_not_stray_while_the_partition_has_no_live_leader() -> None:
         assert b"first" in content(late)
 
 
-def test_folder_of_a_topic_that_the_tree_does_not_have_is_left_alone() -> None:
-    """Its nodes may be lost, and come back."""
+@pytest.mark.parametrize("in_order", [False, True])
+def test_replica_that_moved_away_from_a_stopped_broker_is_removed_when_the_topic_was_deleted_since(
+    in_order: bool,
+) -> None:
+    with cluster(6) as world, Admin(world.client()) as admin:
+        make_and_write(world, admin, b"first", 1, 2)
+        late = world.brokers[2]
+        end(late, in_order=in_order, world=world)
+        topic_id = world.look.topics()["t"].topic_id
+        move(world, admin, 1, 3)
+        admin.delete_topics(["t"])
+        world.run_until(lambda: world.node(layout.topic_path("t")) is None)
+        world.run(5)
+        assert world.node(layout.deleted_path(topic_id)) is not None, "it waits for the broker that is down"
+        late.start()
+        world.run_until(lambda: not folders(late))
+        world.run_until(lambda: world.node(layout.deleted_path(topic_id)) is None)
+
+
+def test_folder_of_a_topic_whose_nodes_are_lost_is_left_alone() -> None:
+    """They may come back."""
     with cluster(4) as world, Admin(world.client()) as admin:
         make_and_write(world, admin, b"first", 1, 2)
         late = world.brokers[2]
         end(late, in_order=True, world=world)
         move(world, admin, 1, 3)
-        admin.delete_topics(["t"])
-        world.run_until(lambda: world.node(layout.topic_path("t")) is None)
+        for number in (1, 3):
+            end(world.brokers[number], in_order=True, world=world)
+        world.tree.session().delete(layout.topic_path("t"))
         late.start()
         world.run_until(lambda: late.running)
         world.run(40)
@@ -153,9 +173,12 @@ def test_topic_made_again_is_opened_where_an_orphan_of_the_earlier_one_is() -> N
         make_and_write(world, admin, b"first", 1, 2)
         late = world.brokers[2]
         end(late, in_order=False, world=world)
+        topic_id = world.look.topics()["t"].topic_id
         move(world, admin, 1, 3)
         admin.delete_topics(["t"])
         world.run_until(lambda: world.node(layout.topic_path("t")) is None)
+        world.run(5)
+        world.tree.session().delete(layout.deleted_path(topic_id))  # earlier versions wrote no note for such brokers
         late.start()
         world.run_until(lambda: late.running)
         world.run(1)

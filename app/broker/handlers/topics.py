@@ -274,10 +274,10 @@ class TopicService:
         """
         for _ in range(ATTEMPTS):
             topic = self._state.image.topic(name) if topic_id is None else self._state.image.topic_by_id(topic_id)
-            replicas = () if self._state.is_alone else topic.partitions.values()
+            holders = () if self._state.is_alone else topic.log_holders
             try:
                 with self.doubting(name):
-                    topic = await self._registry.begin_delete(name, {each for some in replicas for each in some})
+                    topic = await self._registry.begin_delete(name, holders)
                 break
             except BadVersion:  # the topic was deleted, or created again, and this broker has not heard of it yet
                 await self.apply_topic(name)

@@ -9,7 +9,7 @@ from barnabas.core.cluster.controller import unbalanced
 from barnabas.core.cluster.deltas import BrokersChanged, StatesChanged, TopicSet
 from barnabas.core.cluster.election import ElectionRules, new_state, settled
 from barnabas.core.cluster.image import ClusterImage
-from barnabas.core.cluster.layout import encode_topic
+from barnabas.core.cluster.layout import decode_topic, encode_topic
 from barnabas.core.cluster.reassignment import begin_move, cancel_move, finished_moves, is_moving, origin_of, target_of
 from barnabas.core.cluster.registry import ClusterRegistry
 from barnabas.core.cluster.topics import NO_LEADER, BrokerRegistration, PartitionState, Topic
@@ -45,6 +45,17 @@ def test_the_new_replicas_come_before_the_old_ones_go() -> None:
     assert after.partitions[0] == (4, 2, 5) and not after.adding and not after.removing
     assert (states[0].leader, states[0].isr, states[0].leader_epoch) == (4, (2, 4, 5), 1)
     assert states[0].partition_epoch == in_sync.partition_epoch + 1
+
+
+def test_brokers_that_a_move_leaves_are_former_replicas_until_they_have_some_again() -> None:
+    in_sync = new_state((1, 2, 3, 4), LIVE)
+    done = finished(begin_move(TOPIC, 0, (1, 4), LIVE), in_sync)
+    assert done is not None
+    assert (done[0].former, done[0].log_holders) == ((2, 3), {1, 2, 3, 4})
+    decoded, _ = decode_topic("t", encode_topic(done[0]), {})
+    assert decoded == done[0]
+    again = finished(begin_move(done[0], 0, (1, 3), LIVE), in_sync)
+    assert again is not None and again[0].former == (2, 4)
 
 
 def test_leader_that_stays_in_a_reassignment_continues_to_lead() -> None:

@@ -439,13 +439,14 @@ class ClusterRegistry:
         """
         if not await elsewhere(partial(topic_store.create_topics, self._coordination, made)):
             return False
-        with_states = [topic.name for topic, states in made if states]
-        if with_states:
-            await self.reread(*with_states)
+        changed: list[str] = []
         for topic, states in made:
-            if not states:
-                self.apply(TopicSet(topic=topic, states={}))
+            self.apply(TopicSet(topic=topic, states=states, states_versions=dict.fromkeys(_by_node(states), 0)))
             self._report(_created_line(topic))
+            if self._early.pop(topic.topic_id, None) is not None:
+                changed.append(topic.name)  # they may have changed while the topic was not known yet
+        if changed:
+            await self.reread_states(changed)
         return True
 
     async def resize(self, topic: Topic, added: Mapping[int, PartitionState] | None = None) -> None:

@@ -30,7 +30,7 @@ def test_a_neighbour_writes_while_a_disk_takes_its_time(tmp_path: Path, monkeypa
     with Broker(tmp_path) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         admin.create_topics([NewTopic("neighbour", 1, 1)])["neighbour"].result(PATIENCE_S)
-        creating = admin.create_topics([NewTopic(f"t{number}", 2, 1) for number in range(30)])
+        creating = admin.create_topics([NewTopic(f"t{number}", 2, 1) for number in range(10)])
         try:
             assert began.wait(PATIENCE_S)
             producer = Producer({"bootstrap.servers": broker.bootstrap})

@@ -4,11 +4,13 @@ from collections import Counter
 from collections.abc import Awaitable, Iterable, Sequence
 from typing import Protocol
 
+from ....core.cluster.layout import states_nodes
 from ....core.cluster.topic_planning import PARTITIONS_PER_REQUEST_MAX
 from ....core.cluster.topics import Topic
 from ....core.security.quotas.request_quotas import ControllerMutationQuota
 from ....ports.broker_api.envelope import Reply
 from ....ports.broker_api.topics import CreatedTopic, CreateTopics, CreateTopicsResult, NewTopic
+from ....ports.coordination import CHANGES_MAX
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
 from ....ports.scheduler import Timer
@@ -25,33 +27,46 @@ The limit of a commit is `CHANGES_MAX`. Other changes have their turn between tw
 MadeTopics = Sequence[Topic | BarnabasError]
 
 
-class CreateSome(Protocol):
-    """See `TopicService.create_some`."""
+class CreatesTopics(Protocol):
+    """See `TopicService`."""
 
-    def __call__(
+    def create_some(
         self, news: Sequence[NewTopic], *, validate_only: bool = False, quota: ControllerMutationQuota | None = None
     ) -> Awaitable[MadeTopics]: ...
+
+    def store_some(
+        self, news: Sequence[NewTopic], quota: ControllerMutationQuota | None = None
+    ) -> Awaitable[MadeTopics]: ...
+
+    def open_stored(self, topics: Sequence[Topic]) -> Awaitable[None]: ...
 
 
 class Creating:
     """Answers when all topics are created, or at the timeout of the request. Owner thread only.
 
     Topics that are not created by then are answered with REQUEST_TIMED_OUT, and created all the same (facts C6).
+
+    A request with more topics than one change creates is answered when the coordination tree has all of them, as Kafka
+    does when its metadata log has them; their logs follow. A smaller one is answered when the logs here exist: that
+    takes little longer, and spares clients the retries until then.
     """
 
     def __init__(
         self,
         state: BrokerState,
         request: CreateTopics,
-        create_some: CreateSome,
+        topics: CreatesTopics,
         reply: Reply[CreateTopicsResult],
         quota: ControllerMutationQuota | None = None,
     ) -> None:
         self._quota = quota
         self._state = state
         self._request = request
-        self._create_some = create_some
+        self._topics = topics
         self._reply = reply
+        self._opens_later = False
+        self._unopened: list[Topic] = []
+        """The topics in the tree whose logs are not created yet."""
         self._outcomes: dict[str, CreatedTopic] = {}
         self._waiting: list[NewTopic] = []
         self._timer: Timer | None = None
@@ -60,6 +75,7 @@ class Creating:
     def start(self) -> None:
         request = self._request
         self._waiting = self._acceptable()
+        self._opens_later = len(self._waiting) > TOPICS_AT_A_TIME and not request.validate_only
         self._create_next()
         if self._answered or request.validate_only:
             return
@@ -94,25 +110,55 @@ class Creating:
         return self._state.settings.static.num_partitions if new.partitions == -1 else max(0, new.partitions)
 
     def _create_next(self) -> None:
-        some = self._waiting[:TOPICS_AT_A_TIME]
-        del self._waiting[:TOPICS_AT_A_TIME]
+        some = self._waiting[: self._fit_one_commit() if self._opens_later else TOPICS_AT_A_TIME]
+        del self._waiting[: len(some)]
         if not some:
             self._answer()
             return
 
         async def change() -> MadeTopics:
-            return await self._create_some(some, validate_only=self._request.validate_only, quota=self._quota)
+            if self._opens_later:
+                return await self._topics.store_some(some, self._quota)
+            return await self._topics.create_some(some, validate_only=self._request.validate_only, quota=self._quota)
 
         def made(result: MadeTopics | BarnabasError) -> None:
             results = [result] * len(some) if isinstance(result, BarnabasError) else result
             for new, each in zip(some, results, strict=True):
                 self._outcomes[new.name] = self._outcome(new, each)
+                if self._opens_later and isinstance(each, Topic):
+                    self._unopened.append(each)
             if self._waiting:
                 self._state.scheduler.call_soon(self._create_next)  # other changes have their turn
             else:
                 self._answer()
+                self._open_next()
 
         self._state.changes.submit("CreateTopics", change, made)
+
+    def _fit_one_commit(self) -> int:
+        """Return how many of the next topics one commit takes; if it refuses them, each is stored alone."""
+        nodes = 0
+        for number, new in enumerate(self._waiting):
+            nodes += 1 + bool(new.configs)
+            nodes += 0 if self._state.is_alone else len(states_nodes(max(1, self._partitions_of(new))))
+            if nodes > CHANGES_MAX and number:
+                return number
+        return len(self._waiting)
+
+    def _open_next(self) -> None:
+        """Create the logs of the next few topics, which are in the tree."""
+        some = self._unopened[:TOPICS_AT_A_TIME]
+        del self._unopened[:TOPICS_AT_A_TIME]
+        if not some:
+            return
+
+        async def change() -> None:
+            await self._topics.open_stored(some)
+
+        def opened(_: BarnabasError | None) -> None:  # a failure is reported by then
+            self._state.scheduler.call_soon(self._open_next)  # other changes have their turn
+
+        self._state.changes.submit("creating the logs of new topics", change, opened)
 
     def _outcome(self, new: NewTopic, made: Topic | BarnabasError) -> CreatedTopic:
         if isinstance(made, BarnabasError):

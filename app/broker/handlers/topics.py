@@ -58,7 +58,7 @@ class TopicService:
     def create(self, request: CreateTopics, caller: Caller, reply: Reply[CreateTopicsResult]) -> None:
         """Create a few topics at a time, so that other changes have their turn in between; see `Creating`."""
         quota = self._state.quotas.controller_mutations(caller, is_strict=request.allows_throttling)
-        Creating(self._state, request, self.create_some, reply, quota).start()
+        Creating(self._state, request, self, reply, quota).start()
 
     async def create_one(self, new: NewTopic) -> Topic:
         """Create a topic and its logs. Raises the errors of `create_some`.
@@ -89,6 +89,36 @@ class TopicService:
                 self._changes.complain(f"removing topic {name}, whose logs cannot be made,", error)
         return [failures.get(made.name, made) if isinstance(made, Topic) else made for made in results]
 
+    async def store_some(
+        self, news: Sequence[NewTopic], quota: ControllerMutationQuota | None = None
+    ) -> Sequence[Topic | BarnabasError]:
+        """Create topics in the coordination tree as `create_some` does; their logs are left to `open_stored`, or to the
+        next start. Until then these partitions have no leader here."""
+        planned = [await self._planned_or_not(new, validate_only=False, quota=quota) for new in news]
+        topics = [each for each in planned if isinstance(each, Topic)]
+        self._state.await_logs(topics)  # before the image has them, so that nothing else opens each alone
+        made: Sequence[Topic | BarnabasError] = ()
+        try:
+            made = await self._stored(planned)
+        finally:
+            self._state.end_awaiting_logs(each for each in topics if each not in made)
+        return made
+
+    async def open_stored(self, topics: Sequence[Topic]) -> None:
+        """Create the logs of topics that `store_some` returned, unless they were deleted meanwhile.
+
+        Failures are reported: the topics were answered for, and stay. Other brokers may lead these partitions.
+        """
+        state = self._state
+        known = (state.image.topics.get(topic.name) for topic in topics)
+        ids = {topic.topic_id for topic in topics}
+        try:
+            failures = await state.open_topics([each for each in known if each is not None and each.topic_id in ids])
+        finally:
+            state.end_awaiting_logs(topics)
+        for name, error in failures.items():
+            state.failed(f"opening the logs of topic {name}", error)
+
     async def _planned_or_not(
         self, new: NewTopic, *, validate_only: bool, quota: ControllerMutationQuota | None
     ) -> Topic | BarnabasError:
@@ -103,9 +133,10 @@ class TopicService:
             return error
 
     async def _stored(self, planned: Sequence[Topic | BarnabasError]) -> Sequence[Topic | BarnabasError]:
-        """Store all topics in one commit, which is one sync of the tree; or, where that is refused, each alone."""
+        """Store all topics in one commit, which is one sync of the tree; where that is refused, each alone, which tells
+        why."""
         topics = [each for each in planned if isinstance(each, Topic)]
-        if len(topics) > 1 and len({metric_name(topic.name) for topic in topics}) == len(topics):
+        if topics and len({metric_name(topic.name) for topic in topics}) == len(topics):
             states = [self._first_states(topic, topic.partitions) for topic in topics]
             try:
                 with ExitStack() as doubts:

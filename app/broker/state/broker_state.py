@@ -85,6 +85,8 @@ class BrokerState:
         self.steps = StepRunner(scheduler, clock, lambda error: self.failed("an answer that took long", error))
         self.replicas_changed: set[str] = set()
         """The names of topics whose replicas here have changed since the owner of this set last emptied it."""
+        self._awaiting_logs: set[bytes] = set()
+        """The ids of topics in the tree whose logs are about to be created."""
         self.changes = Changes(scheduler, registry.coordination, report)
         self._when_offline: list[Callable[[TopicPartition], None]] = []
         self.classic = ClassicTopics(settings.static, registry, logs, report)
@@ -247,13 +249,21 @@ class BrokerState:
         known = self.image.topics.get(topic)
         if known is None or partition not in known.partitions:
             return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic[:260]}-{partition}")
-        if self.replicas.is_beginning(TopicPartition(topic, partition)):
+        if known.topic_id in self._awaiting_logs or self.replicas.is_beginning(TopicPartition(topic, partition)):
             return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{partition} is being made")
         if self.node_id in known.partitions[partition]:
             if not (self.is_alone or self.logs.is_unopened(TopicPartition(topic, partition))):
                 return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the log of {topic}-{partition} is being made")
             return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {topic}-{partition} cannot be opened")
         return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{partition} is not on this broker")
+
+    def await_logs(self, topics: Iterable[Topic]) -> None:
+        """Record topics whose logs are about to be created: their partitions are answered as being made."""
+        self._awaiting_logs.update(topic.topic_id for topic in topics)
+
+    def end_awaiting_logs(self, topics: Iterable[Topic]) -> None:
+        """Record that the logs of these topics were created, or could not be."""
+        self._awaiting_logs.difference_update(topic.topic_id for topic in topics)
 
     async def open_topics(self, topics: Sequence[Topic]) -> Mapping[str, BarnabasError]:
         """Create the logs of new topics and partitions that belong here: a part of a change.
@@ -289,8 +299,13 @@ class BrokerState:
         ]
 
     def not_open_yet(self, topic: Topic) -> list[int]:
-        """Return the partitions of a topic that belong here and are not open, without those whose logs cannot be."""
-        if self.classic.is_created_classic(topic.name) or self.logs.orphans_of(topic.name):
+        """Return the partitions of a topic that belong here and are not open, without those whose logs cannot be, or
+        are about to be created."""
+        if (
+            topic.topic_id in self._awaiting_logs
+            or self.classic.is_created_classic(topic.name)
+            or self.logs.orphans_of(topic.name)
+        ):
             return []
         keys = (TopicPartition(topic.name, each) for each, on in topic.partitions.items() if self.node_id in on)
         return [key.partition for key in keys if key not in self.replicas.partitions and not self.logs.is_unopened(key)]

@@ -1,7 +1,7 @@
 """Limits of connections, Kafka's `ConnectionQuotas` (KIP-402, KIP-612): their number and rate, also by address."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ....ports.broker_api.quotas import QuotaEntry
 from ....ports.clock import Clock
@@ -41,11 +41,14 @@ class AddressLimits:
 class _Gauge:
     """The connections of a broker, or of one of its listeners."""
 
+    __slots__ = ("_not_before_ms", "_rate", "_windows", "has_rate", "limits", "open")
+
     def __init__(self, limits: ConnectionLimits, windows: QuotaWindows) -> None:
         self.limits = limits
         self.open = 0
         self._windows = windows
         self._rate = SampledRate(windows, limits.creation_rate)
+        self.has_rate = limits.creation_rate < UNLIMITED
         self._not_before_ms = 0.0
         """When the next connection may be accepted; a delay is at most one window, as in Kafka."""
 
@@ -62,7 +65,7 @@ class _Gauge:
 
     def record(self, now_ms: float) -> None:
         self.open += 1
-        if self.limits.creation_rate < UNLIMITED:
+        if self.has_rate:
             self._rate.record(1, now_ms)
             self._not_before_ms = now_ms + min(self._rate.throttle_ms(now_ms), self._windows.window_ms)
 
@@ -113,7 +116,12 @@ class ConnectionQuotas:
         """
         return ListenerConnectionQuotas(self, _Gauge(limits, self._windows), is_protected=is_protected)
 
-    def must_wait(self, gauges: Iterable[_Gauge], resume: Resume) -> bool:
+    def must_wait(self, gauges: Sequence[_Gauge], resume: Resume) -> bool:
+        for gauge in gauges:
+            if gauge.has_rate or gauge.is_full:
+                break
+        else:
+            return False  # as for nearly every connection
         now_ms = self._clock.monotonic_ms()
         is_full, throttle_ms = False, 0.0
         for gauge in gauges:
@@ -127,7 +135,7 @@ class ConnectionQuotas:
         return True
 
     def admit(self, gauges: Iterable[_Gauge], host: str) -> float | None:
-        if self._by_host[host] >= self._addresses.of(host):
+        if self._by_host.get(host, 0) >= self._addresses.of(host):
             return 0.0
         now_ms = self._clock.monotonic_ms()
         throttle_ms = self._throttle_host(host, now_ms)
@@ -141,10 +149,13 @@ class ConnectionQuotas:
     def release(self, gauges: Iterable[_Gauge], host: str) -> None:
         for gauge in gauges:
             gauge.open -= 1
-        self._by_host[host] -= 1
-        if self._by_host[host] <= 0:
+        left = self._by_host[host] - 1
+        if left > 0:
+            self._by_host[host] = left
+        else:
             del self._by_host[host]
-        self._resume()
+        if self._waiting:
+            self._resume()
 
     def _throttle_host(self, host: str, now_ms: float) -> float:
         """Return the delay for a new connection of an address, at most one window; 0 = none. Then it is not counted."""

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from barnabas.app.broker.handlers.topic_creation import TOPICS_AT_A_TIME
 from barnabas.ports.broker_api.metadata import Metadata
 from barnabas.ports.broker_api.topics import CreateTopics, NewTopic
+from barnabas.ports.coordination import CHANGES_MAX
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.storage import StorageError
 from barnabas.testing.manual_broker import ManualBroker, produce
@@ -91,6 +91,6 @@ def test_auto_creation_is_not_delayed_by_large_create_topics_request() -> None:
     small = broker.submit(Metadata(topics=["small"]))
     broker.scheduler.run_until(lambda: bool(small))
     assert small[0].topics[0].error is NONE
-    assert len(broker.node.state.image.topics) <= 1 + 2 * TOPICS_AT_A_TIME
+    assert len(broker.node.state.image.topics) <= 1 + 2 * CHANGES_MAX
     broker.scheduler.run_until(lambda: bool(big))
     assert {topic.error for topic in big[0].topics} == {NONE}

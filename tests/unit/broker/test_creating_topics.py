@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from support.coordination_faults import BlockingCoordination
 
 from barnabas.adapters.storage_memory.memory import MemoryFolder
 from barnabas.adapters.system import SeededEntropy
@@ -12,19 +13,20 @@ from barnabas.core.cluster import layout
 from barnabas.core.cluster.topics import Topic
 from barnabas.core.log.manager.creation import LogCreation, LogOpening
 from barnabas.ports.broker_api.metadata import Metadata
-from barnabas.ports.broker_api.topics import CreateTopics, NewTopic
-from barnabas.ports.coordination import NodeChange
+from barnabas.ports.broker_api.topics import CreateTopics, DeleteTopics, NewTopic
+from barnabas.ports.coordination import CHANGES_MAX, NodeChange
 from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.storage import StorageError
 from barnabas.testing.manual_broker import ManualBroker
 
 NONE, TIMED_OUT = ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT
 
 
 class SlowDisk(ManualBroker):
-    """Work off the broker's thread takes up to 200 ms."""
+    """Work off the broker's thread takes up to 200 ms, also that of the coordination service."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(wrap_session=BlockingCoordination)
         self.scheduler._entropy, self.scheduler._offload_ms_max = SeededEntropy(1), 100.0
 
 
@@ -34,17 +36,17 @@ def request(count: int, timeout_ms: int = 60_000) -> CreateTopics:
 
 def test_create_topics_timeout_reports_unfinished_topics_that_are_created_later() -> None:
     broker = SlowDisk()
-    asked = broker.submit(request(100, timeout_ms=300))
-    broker.scheduler.advance(299)
+    asked = broker.submit(request(200, timeout_ms=200))
+    broker.scheduler.advance(199)
     assert not asked
     broker.scheduler.advance(1)
     codes = [topic.error for topic in asked[0].topics]
     done = codes.count(NONE)
-    assert 0 < done < 100
-    assert codes == [NONE] * done + [TIMED_OUT] * (100 - done), "in order"
+    assert 0 < done < 200
+    assert codes == [NONE] * done + [TIMED_OUT] * (200 - done), "in order"
     assert "will be" in (asked[0].topics[-1].error_message or "")
     broker.scheduler.advance(5000)
-    assert len(broker.ask(Metadata(topics=None)).topics) == 100
+    assert len(broker.ask(Metadata(topics=None)).topics) == 200
     assert len(asked) == 1
 
 
@@ -137,13 +139,80 @@ def test_one_topic_does_not_wait_behind_many() -> None:
         broker.scheduler.advance(10)
     known = len(broker.ask(Metadata(topics=None)).topics)
     assert not many
-    assert known <= 1 + 3 * TOPICS_AT_A_TIME, "it waits for the change that was under way, and for one more at most"
+    assert known <= 1 + 2 * CHANGES_MAX, "it waits for the change that was under way, and for one more at most"
+
+
+def leaders(broker: ManualBroker) -> list[int]:
+    return [each.leader for topic in broker.ask(Metadata(topics=None)).topics for each in topic.partitions]
+
+
+def test_request_of_many_topics_is_answered_when_the_tree_has_them_and_their_logs_follow() -> None:
+    broker = SlowDisk()
+    asked = broker.submit(request(30))
+    while not asked:
+        broker.scheduler.advance(10)
+    assert {topic.error for topic in asked[0].topics} == {NONE}
+    assert leaders(broker) == [-1] * 30
+    assert not broker.node.state.replicas.partitions
+    refused = broker.node.state.unknown_partition("t29", 0)
+    assert (refused.code, refused.message) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "t29-0 is being made")
+    broker.scheduler.advance(5000)
+    assert leaders(broker) == [1] * 30
+
+
+def test_request_of_a_few_topics_is_answered_when_their_logs_exist() -> None:
+    broker = SlowDisk()
+    asked = broker.submit(request(TOPICS_AT_A_TIME))
+    while not asked:
+        broker.scheduler.advance(1)
+    assert leaders(broker) == [1] * TOPICS_AT_A_TIME
+
+
+def test_topic_deleted_before_its_logs_were_created_gets_none() -> None:
+    broker = SlowDisk()
+    asked = broker.submit(request(30))
+    while not asked:
+        broker.scheduler.advance(10)
+    deleted = broker.submit(DeleteTopics(names=["t20"]))
+    broker.scheduler.advance(5000)
+    assert deleted[0].topics[0].error is NONE
+    assert leaders(broker) == [1] * 29
+    assert ("t20", 0) not in broker.node.state.logs.logs()
+
+
+def test_stored_topics_whose_logs_a_stop_prevented_are_opened_by_the_next_start() -> None:
+    broker = SlowDisk()
+    asked = broker.submit(request(30))
+    while not asked:
+        broker.scheduler.advance(10)
+    broker.restart()
+    assert leaders(broker) == [1] * 30
+
+
+def test_logs_that_cannot_be_created_after_the_answer_leave_the_topics_offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = SlowDisk()
+    asked = broker.submit(request(30))
+    while not asked:
+        broker.scheduler.advance(10)
+    create = LogOpening.create
+
+    def failing(opening: LogOpening) -> Any:
+        if opening.partition.topic == "t3":
+            raise StorageError("the disk is full")
+        return create(opening)
+
+    monkeypatch.setattr(LogOpening, "create", failing)
+    broker.scheduler.advance(5000)
+    assert [line for line in broker.reports if "opening the logs of topic t3 failed" in line]
+    assert leaders(broker).count(-1) == 1
+    assert broker.node.state.unknown_partition("t3", 0).code is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_a_stop_in_between_ends_in_order() -> None:
     broker = SlowDisk()
     broker.submit(request(100))
-    broker.scheduler.advance(350)
+    while not broker.node.state.image.topics:
+        broker.scheduler.advance(1)
     broker.restart()
     broker.scheduler.advance(5000)
     made = broker.ask(Metadata(topics=None)).topics

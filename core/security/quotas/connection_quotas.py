@@ -57,7 +57,7 @@ class _Gauge:
         if limits.creation_rate != self.limits.creation_rate:
             self._rate = SampledRate(self._windows, limits.creation_rate)
             self._not_before_ms = 0.0
-        self.limits = limits
+        self.limits, self.has_rate = limits, limits.creation_rate < UNLIMITED
 
     @property
     def is_full(self) -> bool:

@@ -84,6 +84,20 @@ def test_too_many_new_connections_make_the_listener_wait_at_most_a_second() -> N
     assert listener.must_wait(house.resume), "one per second until the windows have passed"
 
 
+def test_creation_rate_that_is_set_later_holds_for_the_connections_from_then_on() -> None:
+    house = House()
+    listener = house.quotas.of_listener(NO_LIMITS, is_protected=False)
+    for _ in range(100):
+        assert listener.admit("10.0.0.1") is None
+    assert not listener.must_wait(house.resume)
+    house.quotas.change(broker=ConnectionLimits(creation_rate=1), addresses=AddressLimits())
+    for _ in range(20):
+        listener.admit("10.0.0.1")
+    assert listener.must_wait(house.resume)
+    house.quotas.change(broker=NO_LIMITS, addresses=AddressLimits())
+    assert not listener.must_wait(house.resume)
+
+
 def test_address_with_too_many_connections_is_closed_at_once() -> None:
     house = House(per_ip=2, overrides={"10.0.0.9": 0})
     listener = house.quotas.of_listener(NO_LIMITS, is_protected=False)

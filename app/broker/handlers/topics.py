@@ -133,7 +133,7 @@ class TopicService:
             return error
 
     async def _stored(self, planned: Sequence[Topic | BarnabasError]) -> Sequence[Topic | BarnabasError]:
-        """Store all topics in one commit, which is one sync of the tree; where that is refused, each alone, which tells
+        """Store all topics in one commit, which is one sync of the tree; where that is refused, each alone, which reports
         why."""
         topics = [each for each in planned if isinstance(each, Topic)]
         if topics and len({metric_name(topic.name) for topic in topics}) == len(topics):

@@ -133,8 +133,8 @@ class TopicService:
             return error
 
     async def _stored(self, planned: Sequence[Topic | BarnabasError]) -> Sequence[Topic | BarnabasError]:
-        """Store all topics in one commit, which is one sync of the tree; where that is refused, each alone, which reports
-        why."""
+        """Store all topics in one commit, which is one sync of the tree; where that is refused, each alone, whose error
+        is exact."""
         topics = [each for each in planned if isinstance(each, Topic)]
         if topics and len({metric_name(topic.name) for topic in topics}) == len(topics):
             states = [self._first_states(topic, topic.partitions) for topic in topics]

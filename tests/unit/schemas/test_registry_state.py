@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from barnabas.schemas.formats.compatibility import Compatibility
 from barnabas.schemas.registry import http
 from barnabas.schemas.registry.errors import RegistryError
+from barnabas.schemas.registry.http import Given, register
 from barnabas.schemas.registry.library import Library
 from barnabas.schemas.registry.records import (
     ConfigRecord,
@@ -23,7 +24,6 @@ from barnabas.schemas.registry.records import (
     decode,
     encode,
 )
-from barnabas.schemas.registry.registering import Given, register
 from barnabas.schemas.registry.state import Subjects
 from barnabas.schemas.registry.words import Config, Content, Mode, Reference, Version
 

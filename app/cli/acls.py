@@ -20,7 +20,7 @@ from ...ports.broker_api.acls import (
 from ...ports.broker_api.operations import Operation
 from ...ports.errors import ConfigError
 from ...ports.report import counted
-from .options import AsJson, Bootstrap, DryRun, open_admin, print_json, print_table
+from .options import AsJson, Bootstrap, DryRun, open_admin, print_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -198,13 +198,7 @@ def acl_fields(acl: AclBinding) -> dict[str, str]:
 
 def _print(found: Iterable[AclBinding], as_json: bool) -> None:
     rows = sorted((acl_fields(acl) for acl in found), key=lambda row: tuple(row.values()))
-    if as_json:
-        print_json(rows)
-    else:
-        print_table(
-            ("resource", "name", "pattern", "principal", "host", "operation", "permission"),
-            (row.values() for row in rows),
-        )
+    print_rows(("resource", "name", "pattern", "principal", "host", "operation", "permission"), rows, as_json)
 
 
 def _resources(

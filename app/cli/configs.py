@@ -6,7 +6,7 @@ import typer
 
 from ...ports.broker_api.configs import ConfigSource, ResourceKind
 from ...ports.errors import ConfigError
-from .options import AsJson, Bootstrap, open_admin, parse_settings, print_json, print_table
+from .options import AsJson, Bootstrap, Row, open_admin, parse_settings, print_rows
 
 if TYPE_CHECKING:
     from ...ports.broker_api.configs import ConfigEntry
@@ -43,11 +43,10 @@ def describe_configs(
         text = f"{subject} has no setting {', '.join(sorted(missing))}; `barnabas configs describe --all` shows all"
         raise ConfigError(text)
     shown = [e for e in found if keys or everything or e.source is not ConfigSource.DEFAULT]
-    if as_json:
-        print_json([_fields(entry) for entry in shown])
-        return
     columns = ("key", "value", "source", *(("explanation",) if explain else ()))
-    print_table(columns, ([*_cells(entry), *((entry.documentation or "-",) if explain else ())] for entry in shown))
+    print_rows(
+        columns, [_fields(entry) for entry in shown], as_json, lambda row: [_cell(row, each) for each in columns]
+    )
 
 
 @configs.command("set")
@@ -95,9 +94,8 @@ def _source(source: ConfigSource) -> str:
     return source.name.lower().replace("_", "-")
 
 
-def _cells(entry: "ConfigEntry") -> list[str]:
-    value = "(hidden)" if entry.sensitive else entry.value
-    return [entry.name, value or "-", _source(entry.source)]
+def _cell(row: Row, column: str) -> object:
+    return "(hidden)" if column == "value" and row["sensitive"] else row[column] or "-"
 
 
 def _fields(entry: "ConfigEntry") -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
@@ -129,6 +129,28 @@ def print_table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> Non
     widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
     for line in lines:
         typer.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+Row = Mapping[str, Any]
+
+
+def print_rows(
+    columns: Iterable[str],
+    rows: Sequence[Row],
+    as_json: bool,
+    cells: Callable[[Row], Iterable[object]] = lambda row: row.values(),
+) -> None:
+    """Print what a command lists, adds or removes: as JSON objects, or as a table of the `cells` of each row."""
+    if as_json:
+        print_json([dict(row) for row in rows])
+    else:
+        print_table(columns, map(cells, rows))
+
+
+def check_known(wanted: Iterable[str], known: Iterable[str], otherwise: str) -> None:
+    """Raise `ConfigError` with the text and the names that are unknown, if there are some."""
+    if missing := sorted(set(wanted) - set(known)):
+        raise ConfigError(f"{otherwise} {', '.join(missing)}")
 
 
 class Advance(Protocol):

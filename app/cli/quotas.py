@@ -9,7 +9,7 @@ import typer
 from ...ports.broker_api.quotas import CLIENT_ID, IP, USER, QuotaEntry
 from ...ports.errors import ConfigError
 from ..clients.admin.quotas import ClientQuotaAlteration, entity_text
-from .options import AsJson, Bootstrap, DryRun, open_admin, parse_settings, print_json, print_table
+from .options import AsJson, Bootstrap, DryRun, check_known, open_admin, parse_settings, print_rows
 
 quotas = typer.Typer(help="List, add and remove quotas of users, client ids and addresses.", no_args_is_help=True)
 
@@ -88,8 +88,7 @@ def remove_quotas(
     with open_admin(bootstrap) as admin:
         found = admin.describe_client_quotas(entity, strict=True)
         limits = {key: value for entry in found for key, value in entry.limits.items() if not keys or key in keys}
-        if missing := sorted(set(keys or ()) - limits.keys()):
-            raise ConfigError(f"{entity_text(entity)} has no quota {', '.join(missing)}")
+        check_known(keys or (), limits, f"{entity_text(entity)} has no quota")
         if not limits:
             raise ConfigError(f"{entity_text(entity)} has no quotas")
         change = ClientQuotaAlteration(entity=entity, limits=dict.fromkeys(limits))
@@ -132,11 +131,14 @@ def _number(key: str, text: str) -> float:
 
 
 def _print(found: list[QuotaEntry], as_json: bool) -> None:
-    rows = [(entry.entity, key, value) for entry in found for key, value in sorted(entry.limits.items())]
-    rows.sort(key=lambda row: (entity_text(row[0]), row[1]))
-    if as_json:
-        print_json([{"entity": dict(entity), "key": key, "value": value} for entity, key, value in rows])
-    else:
-        print_table(
-            ("entity", "key", "value"), ((entity_text(entity), key, f"{value:.12g}") for entity, key, value in rows)
-        )
+    rows = [
+        {"entity": dict(entry.entity), "key": key, "value": value}
+        for entry in sorted(found, key=lambda entry: entity_text(entry.entity))
+        for key, value in sorted(entry.limits.items())
+    ]
+    print_rows(
+        ("entity", "key", "value"),
+        rows,
+        as_json,
+        lambda row: (entity_text(row["entity"]), row["key"], f"{row['value']:.12g}"),
+    )

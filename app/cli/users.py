@@ -12,7 +12,7 @@ from ...core.security.sasl.scram import HASHES, ITERATIONS_MIN
 from ...ports.errors import ConfigError
 from ...ports.values import Secret
 from ..clients.admin.users import UserScramCredentialDeletion, UserScramCredentialUpsertion
-from .options import AsJson, Bootstrap, DryRun, open_admin, print_json, print_table
+from .options import AsJson, Bootstrap, DryRun, check_known, open_admin, print_json, print_rows
 
 users = typer.Typer(help="List, add and remove users of SCRAM and their passwords.", no_args_is_help=True)
 
@@ -42,10 +42,7 @@ def list_users(
         for user, credentials in sorted(found.items())
         for each in credentials
     ]
-    if as_json:
-        print_json(rows)
-    else:
-        print_table(("user", "mechanism", "iterations"), (row.values() for row in rows))
+    print_rows(("user", "mechanism", "iterations"), rows, as_json)
 
 
 @users.command("add")
@@ -88,8 +85,7 @@ def remove_user(
     with open_admin(bootstrap) as admin:
         found = [each.mechanism for each in admin.describe_user_scram_credentials([user])[user]]
         wanted = chosen or found
-        if missing := sorted(set(wanted) - set(found)):
-            raise ConfigError(f"user {user} has no credential for {', '.join(missing)}")
+        check_known(wanted, found, f"user {user} has no credential for")
         for each in [] if dry_run else wanted:
             admin.alter_user_scram_credentials([UserScramCredentialDeletion(user=user, mechanism=each)])
     _print_change(user, wanted, "remove", dry_run=dry_run, as_json=as_json)

@@ -1,6 +1,6 @@
 """Authorization: whether a caller may perform an operation on a resource, with the audit log of the decisions."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
 from ....core.cluster.deltas import Delta, EntityChanged
@@ -66,7 +66,7 @@ class Decider(Protocol):
 
 
 SEEN_MAX = 20_000
-_Seen = tuple[str, str, str, Operation, ResourceType, str]
+Seen = tuple[str, str, str, Operation, ResourceType, str]
 """A principal's type and name, its host, and what it was allowed."""
 
 
@@ -78,7 +78,7 @@ class AclDecider:
         self._registry = registry
         self._report = report
         self._is_stale = True
-        self.seen: set[_Seen] = set()
+        self.seen: set[Seen] = set()
         """The rights that were granted since the last change of the ACLs, up to `SEEN_MAX`."""
         registry.listen(self._on_delta)
 
@@ -156,15 +156,10 @@ class Authorization:
         self._decider = decider
         self._denied = denied
         self._allowed = allowed
-        self._seen: set[_Seen] = decider.seen if isinstance(decider, AclDecider) and allowed is None else set()
+        self.seen: Collection[Seen] = decider.seen if isinstance(decider, AclDecider) and allowed is None else ()
+        """What `allows` has allowed since the last change of the ACLs, as far as it is kept."""
         self.has_acls = isinstance(decider, AclDecider)
         """True if the ACLs in the tree decide."""
-
-    def was_allowed(self, caller: Caller, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        """Return True if `allows` has returned True since the last change of the ACLs; False: ask it. Most requests ask
-        for what was allowed a moment ago, and this takes a third of its time."""
-        principal = caller.principal
-        return (principal.kind, principal.name, caller.host, operation, resource_type, name) in self._seen
 
     def allows(
         self,

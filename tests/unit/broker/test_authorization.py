@@ -423,3 +423,28 @@ def test_authorizer_of_a_plugin_decides_and_denies_where_it_fails() -> None:
 def test_bad_settings_refuse_the_start(settings: Mapping[str, object], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         ManualBroker(**settings)  # type: ignore[arg-type]
+
+
+# --- what was allowed before
+
+
+def test_allowed_produce_and_fetch_open_no_way_for_transactions_and_replica_ids(broker: ManualBroker) -> None:
+    grant(broker, topic(Op.WRITE), topic(Op.READ))
+    plain = [
+        case
+        for case in CASES
+        if isinstance(case.request, Produce | Fetch) and set(case.rights) <= {topic(Op.WRITE), topic(Op.READ)}
+    ]
+    for kind in (Produce, Fetch):
+        allowed = next(case for case in plain if isinstance(case.request, kind))
+        for _ in range(2):
+            assert asked(broker, allowed.request) == ([], [allowed.request])
+        for case in CASES:
+            if isinstance(case.request, kind) and set(case.rights) != set(allowed.rights):
+                answers, handled = asked(broker, case.request)
+                assert handled == []
+                assert codes(answers[0])
+    broker.ask(DeleteAcls(filters=[AclBindingFilter()]), ADMIN)
+    for case in plain:
+        answers, handled = asked(broker, case.request)
+        assert (handled, codes(answers[0])) == ([], {TOPIC_29})

@@ -157,7 +157,7 @@ class Authorization:
         self._denied = denied
         self._allowed = allowed
         self.seen: Collection[Seen] = decider.seen if isinstance(decider, AclDecider) and allowed is None else ()
-        """What `allows` has allowed since the last change of the ACLs, as far as it is kept."""
+        """Rights that `allows` has granted since the last change of the ACLs."""
         self.has_acls = isinstance(decider, AclDecider)
         """True if the ACLs in the tree decide."""
 

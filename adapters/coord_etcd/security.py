@@ -38,6 +38,20 @@ class EtcdSecurity:
         """The scheme of etcd's own URLs."""
         return "https" if self.has_tls else "http"
 
+    def tls_context(self, *, of_server: bool) -> ssl.SSLContext | None:
+        """Return the TLS of members among themselves before etcd runs: both ends show a certificate. None: there is
+        none. Raises `CoordinationError`."""
+        if not self.has_tls or self.cert is None:
+            return None
+        purpose = ssl.Purpose.CLIENT_AUTH if of_server else ssl.Purpose.SERVER_AUTH
+        try:
+            context = ssl.create_default_context(purpose, cafile=self.cacert)
+            context.load_cert_chain(self.cert, self.key)
+        except OSError as error:
+            raise CoordinationError(f"etcd.cacert, etcd.cert or etcd.key cannot be used: {error}") from error
+        context.verify_mode = ssl.CERT_REQUIRED
+        return context
+
     def open_channel(self, endpoint: Endpoint, options: list[tuple[str, Any]]) -> grpc.Channel:
         """Return a channel, which connects later. Raises `CoordinationError` for a file that cannot be read."""
         if not self.has_tls:

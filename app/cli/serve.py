@@ -90,6 +90,7 @@ def _serve(
 
 def _secure(folder: Path, listen: list[str], given: dict[str, object]) -> tuple[list[str], Callable[[list[str]], None]]:
     """Add the settings of `--secure`; return the listeners and what announces that they are open."""
+    from ..compose.coordination import starts_etcd
     from ..config import parse_listener
     from ..config.listeners import KAFKA
     from ..secure_start import SecureFolder
@@ -99,6 +100,8 @@ def _secure(folder: Path, listen: list[str], given: dict[str, object]) -> tuple[
         raise ConfigError("--secure: listeners must be kafka://HOST:PORT; the classic protocol has no users")
     files = SecureFolder(folder, [each.host for each in parsed])
     given.update(files.broker_settings(tuple(given)))
+    if "coordination" in given and starts_etcd(str(given["coordination"])) and "etcd.cert" not in given:
+        given.update(files.etcd_settings())
 
     def announce(listeners: list[str]) -> None:
         sys.stderr.write(files.how_to_connect(listeners[0].partition("://")[2]))

@@ -112,10 +112,22 @@ def client_coordination(
 # --- clusters on one machine
 
 
+def starts_etcd(url: str | None) -> bool:
+    """Return True if a cluster on this machine with this coordination starts servers of etcd."""
+    return url is None or url.startswith(f"{_MANAGED_ETCD}://")
+
+
 @contextmanager
-def cluster_coordination(url: str | None, brokers: int, folder: Path, plugins: PluginHost) -> Iterator[list[str]]:
+def cluster_coordination(
+    url: str | None,
+    brokers: int,
+    folder: Path,
+    plugins: PluginHost,
+    settings: Mapping[str, object] | None = None,
+) -> Iterator[list[str]]:
     """Yield the coordination URL of each broker of a cluster on this machine.
 
+    `settings`: the security of the etcd that is started here, as `etcd.cert`.
     None: one etcd with its data in `folder`, stopped at the end. `etcd+managed://` with as many servers as there are
     brokers: each broker runs its own. Raises `ConfigError`, `CoordinationError`.
     """
@@ -126,7 +138,8 @@ def cluster_coordination(url: str | None, brokers: int, folder: Path, plugins: P
         with ExitStack() as keep:
             client, peer = reserve_port("127.0.0.1", keep), reserve_port("127.0.0.1", keep)
             report = in_room(log_report, "adapters.coord_etcd")
-            etcd = ManagedEtcd(folder, client_port=client, peer_port=peer, report=report)
+            security = etcd_security(read_coordination_settings(settings or {}))
+            etcd = ManagedEtcd(folder, client_port=client, peer_port=peer, report=report, security=security)
             keep.callback(etcd.stop)
             etcd.start()
             etcd.wait_ready()
@@ -310,6 +323,7 @@ def _open_managed_etcd(request: SessionRequest) -> Coordination:
         Path(request.data_dir) / ETCD_FOLDER,
         session_timeout_ms=request.session_timeout_ms,
         start_timeout_ms=request.connect_timeout_ms or START_TIMEOUT_MS,
+        security=etcd_security(request.settings),
         report=in_room(request.report, "adapters.coord_etcd"),
     )
 

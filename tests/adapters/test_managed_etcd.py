@@ -13,16 +13,19 @@ from pathlib import Path
 
 import psutil
 import pytest
+from support.coordination_server import ignore
 from support.managed_etcd import etcd_of, has_ended
 from support.ports import free_pairs, free_port, free_ports
 from support.waiting import wait_for
 
-from barnabas.adapters.coord_etcd import EtcdCoordination, managed
+from barnabas.adapters.coord_etcd import EtcdCoordination, EtcdSecurity, managed
 from barnabas.adapters.coord_etcd.link import Link
 from barnabas.adapters.coord_etcd.managed import ManagedEtcd, ManagedEtcdCoordination, SupervisedProcess, managed_member
+from barnabas.app.certificates import DevelopmentAuthority
 from barnabas.core.tree.service_url import Endpoint
 from barnabas.ports.coordination import Coordination, CoordinationError, SessionState
 from barnabas.ports.errors import ConfigError
+from barnabas.ports.values import Secret
 from barnabas.testing.contracts.coordination_harness import Recorder, exists
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("etcd")]
@@ -176,6 +179,7 @@ class _Cluster:
 
     def __init__(self, tmp_path: Path, reports: Recorder[str]) -> None:
         self._tmp_path = tmp_path
+        self.security = EtcdSecurity()
         self._reports = reports
         self.servers = [f"127.0.0.1:{port}" for port in sorted(free_pairs(3))]
         self.open: dict[int, ManagedEtcdCoordination] = {}
@@ -197,6 +201,7 @@ class _Cluster:
                     self.folder(number),
                     session_timeout_ms=4000,
                     start_timeout_ms=timeout_ms,
+                    security=self.security,
                     report=self._reports,
                 )
             except CoordinationError as error:
@@ -238,6 +243,40 @@ def test_the_members_of_three_brokers_are_one_cluster_and_one_may_die(cluster: _
     states.wait(lambda told: told == [SessionState.SUSPENDED, SessionState.CONNECTED])
     wait_for(lambda: all(_is_kept(session) for session in cluster.open.values()))
     assert cluster.open[0].children("/registered") == ["0", "1", "2"]
+
+
+def test_members_with_tls_are_one_cluster_and_let_only_certificates_in(
+    cluster: _Cluster, reports: Recorder[str], tmp_path: Path
+) -> None:
+    cluster.security = _security(tmp_path / "certificates")
+    assert cluster.start(0, 1, 2) == []
+    cluster.open[2].create("/written", b"by TLS")
+    cluster.stop(0)
+    shutil.rmtree(cluster.folder(0))
+    assert cluster.start(0) == []  # its old entry is removed, and it joins as a new one
+    assert cluster.open[0].get("/written").data == b"by TLS"
+    assert "has no data in" in "".join(reports.calls)
+    for stranger in (EtcdSecurity(), EtcdSecurity(has_tls=True, cacert=cluster.security.cacert)):
+        with pytest.raises(CoordinationError, match="no etcd answers"):
+            EtcdCoordination(f"etcd://{cluster.servers[1]}", connect_timeout_ms=1500, security=stranger, report=ignore)
+
+
+@pytest.mark.parametrize(
+    ("security", "problem"),
+    [
+        (EtcdSecurity(user="u", password=Secret("p")), r"etcd\.user has no meaning for etcd\+managed"),
+        (EtcdSecurity(has_tls=True, cacert="ca.pem"), "needs etcd.cacert, etcd.cert and etcd.key"),
+    ],
+)
+def test_security_that_a_member_cannot_have_is_refused(tmp_path: Path, security: EtcdSecurity, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        managed_member("etcd+managed://127.0.0.1:2379", tmp_path, ignore, security)
+
+
+def _security(folder: Path) -> EtcdSecurity:
+    authority = DevelopmentAuthority(folder)
+    file = str(authority.issue("broker", ["127.0.0.1"], 10).path)
+    return EtcdSecurity(has_tls=True, cacert=str(authority.path), cert=file, key=file)
 
 
 @pytest.mark.slow

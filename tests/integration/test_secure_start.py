@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.cluster_process import cluster_process
+from support.managed_etcd import etcd_of
 from support.process import COMMAND
 from typer.testing import CliRunner
 
@@ -92,6 +93,11 @@ def test_secured_cluster_serves_its_admin_only(tmp_path: Path) -> None:
     with cluster_process(tmp_path / "data", "--brokers", "2", "--secure") as cluster:
         folder = tmp_path / "data" / "security"
         settings = settings_of(folder)
+        (etcd,) = (each for each in [etcd_of(tmp_path / "data" / "etcd")] if each is not None)
+        flags = etcd.cmdline()
+        assert "--client-cert-auth=true" in flags
+        assert "--peer-client-cert-auth=true" in flags
+        assert not any("http://" in each for each in flags)
         with Admin(cluster.bootstrap, config=settings) as admin:
             admin.create_topic("secured", replication_factor=2)
         with Producer(cluster.bootstrap, acks="all", config=settings) as producer:

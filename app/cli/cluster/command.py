@@ -87,8 +87,9 @@ def start(
 
     with ending_in_order():
         from ...compose.broker import plugin_host
-        from ...compose.coordination import cluster_coordination
+        from ...compose.coordination import cluster_coordination, starts_etcd
         from ...config import read_config
+        from ...config.coordination_keys import coordination_settings
         from ..logging_setup import set_up
         from .processes import Lines, ManagedProcess, NamedLines, Processes
 
@@ -103,18 +104,20 @@ def start(
         chosen = coordination or (read.coordination if "coordination" in read.given else None)
         with ExitStack() as keep:
             ports = _ports(host, base_port, brokers, keep)
-            urls = keep.enter_context(cluster_coordination(chosen, brokers, data / "etcd", plugin_host(read)))
+            files = _secure_folder(data / "security", host, given) if secure else None
+            of_etcd = files.etcd_settings() if files is not None and starts_etcd(chosen) else {}
+            security = {**coordination_settings(read), **of_etcd}
+            urls = keep.enter_context(cluster_coordination(chosen, brokers, data / "etcd", plugin_host(read), security))
             words = [
                 *(["--config", str(config)] if config else []),
                 *(word for level in log_level or () for word in ("--log-level", level)),
                 *("--log-format", log_format),
             ]
-            files = _secure_folder(data / "security", host, given) if secure else None
             if files is not None:
                 words += ["--secure", "--security-dir", str(files.folder)]
             members = []
             for number, (name, port, url) in enumerate(zip(names, ports, urls, strict=True), start=1):
-                own = {**_defaults(brokers, read), **given, "broker.id": number, "coordination": url}
+                own = {**_defaults(brokers, read), **of_etcd, **given, "broker.id": number, "coordination": url}
                 place = ["--data", str(data / name), "--listen", f"kafka://{host}:{port}"]
                 members.append(ManagedProcess(name, ["serve", *place, *words, *_set(own)]))
             addresses = [f"{host}:{port}" for port in ports]

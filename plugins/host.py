@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pluggy
@@ -12,6 +15,8 @@ from ..ports.errors import ConfigError
 from .specs import PROJECT, Specs
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from ..core.classic.rebalancer import Rebalancer
     from ..core.client.group.assignor import Assignor
     from ..core.client.message_counter import MessageCounter
@@ -209,9 +214,7 @@ class PluginHost:
             raise ConfigError(f"plugin {name or _name_for(plugin)}: {plugin!r:.80} has no hooks, see docs/plugins.md")
 
     def _load_entry_points(self) -> None:
-        from importlib.metadata import entry_points
-
-        for entry in entry_points(group=PROJECT):
+        for entry in _installed(tuple((path, _changed_ns(path)) for path in sys.path)):
             if self._manager.is_blocked(entry.name):
                 continue
             try:
@@ -225,6 +228,21 @@ class PluginHost:
 
     def _name_of(self, plugin: object) -> str:
         return self._manager.get_name(plugin) or _name_for(plugin)
+
+
+def _changed_ns(path: str) -> int:
+    try:
+        return Path(path).stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+@lru_cache(maxsize=4)
+def _installed(_paths: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, ...]:
+    """Return the entry points of installed plugins. A change of a directory of `sys.path` looks anew."""
+    from importlib.metadata import entry_points
+
+    return tuple(entry_points(group=PROJECT))
 
 
 def _check(kind: str, name: str, made: object) -> None:

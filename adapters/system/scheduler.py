@@ -98,10 +98,10 @@ class ManualScheduler:
     def run_pending(self) -> int:
         """Run all that is due now, also what that adds; returns how many callbacks ran. The clock stands still."""
         ran = 0
-        now_ms = self.clock.monotonic_ms()
-        while (due := self.next_due_ms()) is not None and due <= now_ms:
+        queue, now_ms = self._queue, self.clock.monotonic_ms()
+        while queue and queue[0][0] <= now_ms:
+            ran += queue[0][2].callback is not None
             self._run_one()
-            ran += 1
             if ran > _CALLBACKS_MAX:
                 raise RuntimeError(f"{ran} callbacks ran without time going on: an endless loop")
         return ran

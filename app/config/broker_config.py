@@ -4,6 +4,7 @@ Field names are the keys with '_' for '.'. Values are checked when a `BrokerConf
 """
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 from attrs import fields
 
@@ -770,22 +771,19 @@ class BrokerConfig(
 
     @property
     def listener_list(self) -> tuple[ListenAddress, ...]:
-        return parse_listeners(self.listeners, protocols=self._protocols)
+        return _listeners(tuple(self.listeners), "listeners", self.listener_security_protocol_map)
 
     @property
     def advertised_listener_list(self) -> tuple[ListenAddress, ...]:
         """One for each listener, or none at all."""
-        return parse_listeners(self.advertised_listeners, "advertised.listeners", protocols=self._protocols)
+        texts = tuple(self.advertised_listeners)
+        return _listeners(texts, "advertised.listeners", self.listener_security_protocol_map)
 
     @property
     def inter_broker_listener(self) -> int | None:
         """The index of the listener for other brokers; None: there is none of the current generation."""
         protocol = self.security_inter_broker_protocol if "security.inter.broker.protocol" in self.given else None
         return inter_broker_index(self.listener_list, self.inter_broker_listener_name, protocol)
-
-    @property
-    def _protocols(self) -> Mapping[str, str]:
-        return protocols_of(self.listener_security_protocol_map)
 
     @property
     def data_dirs(self) -> tuple[str, ...]:
@@ -827,6 +825,11 @@ class BrokerConfig(
         if "log.flush.scheduler.interval.ms" in self.given:
             return min(self.log_flush_scheduler_interval_ms, INT_MAX)
         return 1000
+
+
+@lru_cache(maxsize=64)
+def _listeners(texts: tuple[str, ...], key: str, protocols: str) -> tuple[ListenAddress, ...]:
+    return parse_listeners(texts, key, protocols=protocols_of(protocols))
 
 
 EFFECTIVE_KEYS: Mapping[str, ConfigKey] = keys_of(

@@ -7,6 +7,7 @@ It reads every broker's logs, and the coordination tree; a broken promise is rai
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from math import inf
+from operator import attrgetter
 
 from attrs import define, field
 
@@ -37,6 +38,11 @@ LEADERLESS_MAX_MS = 6_000.0
 """A partition has a leader again after so much time in which a controller and a member that may lead both live."""
 LOOK_EVERY_MS = 250.0
 OFFSETS = "__consumer_offsets"
+SHOWN = attrgetter(
+    *("log", "log.log_start_offset", "log.log_end_offset", "high_watermark"),
+    *("leader", "leader_epoch", "epoch_start_offset"),
+)
+"""Gives what a look at a partition goes by."""
 CODECS = builtin_codecs()
 
 
@@ -106,6 +112,18 @@ class Agreed:
             self.entries = {base: entry for base, entry in self.entries.items() if entry.next <= end}
 
 
+@define(eq=False)
+class Look:
+    """What the partitions of a broker showed when they were looked at last."""
+
+    partitions: list[Partition]
+    shown: list[object]
+    epoch: int
+    led: Partition | None = None
+    """The first one that it takes itself for the leader of."""
+    serves: bool = False
+
+
 class RequiredCopies:
     """How many replicas a message needed before it counted as committed: `min.insync.replicas` by the coordination
     tree. A broker may go by a value that was replaced a moment ago, so the smallest one of the last seconds counts."""
@@ -166,6 +184,7 @@ class ClusterChecker:
         self._mirrors: dict[tuple[int, Key], Mirror] = {}
         self._seen: dict[int, dict[tuple[str, int], Mirror]] = {}
         """By broker and partition: the mirror that was compared last."""
+        self._last_looks: dict[int, Look] = {}
         self._reached: dict[tuple[int, Key, int], int] = {}
         """How far the log of a replica ever reached in one life of its broker."""
         self._states: dict[Key, PartitionState] = {}
@@ -203,16 +222,23 @@ class ClusterChecker:
     def _look_at_broker(self, broker: SimulatedBroker) -> None:
         """Look at the partitions in which something differs from what was there at the last look."""
         broker_id, partitions, epoch = broker.broker_id, broker.partitions, broker.epoch
+        here = list(partitions.values())
+        shown = list(map(SHOWN, here))
+        last = self._last_looks.get(broker_id)
+        same = last is not None and last.epoch == epoch and last.partitions == here and last.shown == shown
+        if same and last is not None and (last.led is None or _serves(broker, last.led) == last.serves):
+            self._check_lease(broker, epoch, here)
+            return
+        look = self._last_looks[broker_id] = Look(here, shown, epoch)
         mirrors = self._seen.setdefault(broker_id, {})
-        serves: bool | None = None
         for place, partition in partitions.items():
             topic = place[0]
             if topic in self.topics:
                 leads = -1
                 if partition.is_leader:
-                    if serves is None:  # it serves all partitions that it leads, or none
-                        serves = _serves(broker, partition)
-                    if serves:
+                    if look.led is None:  # it serves all partitions that it leads, or none
+                        look.led, look.serves = partition, _serves(broker, partition)
+                    if look.serves:
                         leads = partition.leader_epoch
                 log, mirror = partition.log, mirrors.get(place)
                 if (
@@ -228,7 +254,7 @@ class ClusterChecker:
                     mirrors[place] = self._look_at(broker_id, partition, epoch, leads)
             if topic == OFFSETS:
                 self._note_behind(broker_id, place[1], partition)
-        self._check_lease(broker, epoch, partitions.values())
+        self._check_lease(broker, epoch, here)
 
     def _note_behind(self, broker_id: int, number: int, partition: Partition) -> None:
         """Since when the high watermark of a partition of `__consumer_offsets` is below what it began to lead with."""

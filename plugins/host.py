@@ -239,7 +239,7 @@ def _changed_ns(path: str) -> int:
 
 @lru_cache(maxsize=4)
 def _installed(_paths: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, ...]:
-    """Return the entry points of installed plugins. A change of a directory of `sys.path` looks anew."""
+    """Return the entry points of installed plugins. A changed directory of `sys.path` is read again."""
     from importlib.metadata import entry_points
 
     return tuple(entry_points(group=PROJECT))

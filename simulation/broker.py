@@ -196,7 +196,7 @@ class SimulatedBroker(Machine):
     def _make(self) -> BrokerServer:
         own: dict[str, object] = {
             "broker.id": self.broker_id,
-            "listeners": f"kafka://{self.name}:{PORT}",
+            "listeners": f"{'sasl_plaintext' if self._has_sasl else 'kafka'}://{self.name}:{PORT}",
             "storage": "memory",
             "coordination": "memory",
             "plugins.entry_points.enable": False,
@@ -217,6 +217,11 @@ class SimulatedBroker(Machine):
         node = BrokerServer(config, outside, plugin_host(config))
         node.failed = self._give_up
         return node
+
+    @property
+    def _has_sasl(self) -> bool:
+        """True if its settings have SASL mechanisms: then its listener speaks SASL_PLAINTEXT."""
+        return bool({"sasl.enabled.mechanisms", "sasl_enabled_mechanisms"} & self.settings.keys())
 
     def _another_disk(self, number: int) -> FaultyDisk:
         entropy = self.world.entropy.child(f"disk {self.broker_id} {number}")

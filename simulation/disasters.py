@@ -76,6 +76,8 @@ class Disasters:
         self._spared = frozenset(spared)
         self._losses_max = losses
         self._lost: set[int] = set()
+        self._failing: set[int] = set()
+        """The brokers that could not store something in a folder that failed, until they are in sync again."""
         self._going_on = False
         self._acts: dict[str, Callable[[], bool]] = {
             "restart": self._restart,
@@ -224,6 +226,9 @@ class Disasters:
         broker = self._broker()
         if broker is None or len(broker.disks) == 1:
             return False
+        if len(self.brokers_with_losses | {broker.broker_id}) > self._losses_max:
+            return False  # a replica of a new topic cannot be made there, and counts as lost
+        self._failing.add(broker.broker_id)
         disk = self._one_of(broker.disks)
         self._world.report(f"--- {disk.path} of {broker.name} does not answer")
         disk.failed = True
@@ -245,7 +250,8 @@ class Disasters:
 
     def may_lose(self, broker: SimulatedBroker) -> bool:
         """True if, with this broker, at most `losses` brokers miss what they had."""
-        return len(self.brokers_with_losses | {broker.broker_id}) <= self._losses_max
+        self._failing = {each for each in self._failing if not self._is_whole(each)}
+        return len(self.brokers_with_losses | self._failing | {broker.broker_id}) <= self._losses_max
 
     def _is_whole(self, broker_id: int) -> bool:
         world = self._world

@@ -252,6 +252,7 @@ class _ProgramConnector:
             request_timeout_ms=self._request_timeout_ms,
             connect_timeout_ms=self._connect_timeout_ms,
             opened=opened,
+            sasl=self._program.world.sasl,
         )
 
     def stop(self) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from ..adapters.coord_memory import MemoryTree
 from ..adapters.system import ManualClock, ManualScheduler, SeededEntropy
 from ..adapters.transport_memory import NetworkFaults
+from ..core.security.sasl.client import SaslFactory
 from ..core.tree.tree import Change
 from ..ports.coordination import NoNode
 from ..ports.entropy import Entropy
@@ -241,6 +242,8 @@ class Surroundings:
         self.abandoned_sessions = 0
         """Sessions whose user is gone, which the service does not know yet."""
         self.service_is_down = False
+        self.sasl: SaslFactory | None = None
+        """Settable: how programs log in, where the listeners of the brokers have SASL."""
         self.writes: Callable[[str, bytes], None] = lambda _path, _data: None
         """Called with every path and data that a session wants to write into the tree."""
         self._fault_ends: dict[object, Callable[[], None]] = {}

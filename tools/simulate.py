@@ -33,7 +33,18 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 OTHERS_SHARE = 10
 """The stories of single brokers and of the classic generation play a tenth as many seeds as those of clusters."""
-STORIES = ["cluster", "billing", "transactions", "restore", "recreate", "partitions", "durable", "group", "classic"]
+STORIES = [
+    "cluster",
+    "billing",
+    "transactions",
+    "restore",
+    "recreate",
+    "partitions",
+    "security",
+    "durable",
+    "group",
+    "classic",
+]
 CHUNK = 5
 FAILURES_MAX = 20
 LONG = 200
@@ -55,6 +66,7 @@ def stories() -> dict[str, Story]:
     from simulation.partitions_story import PartitionsStory
     from simulation.recreate_story import RecreateStory
     from simulation.restore_story import RestoreStory
+    from simulation.security_story import SecurityStory
     from simulation.test_broker_story import DurableStory
     from simulation.test_classic_story import ClassicStory
     from simulation.test_group_story import GroupStory
@@ -82,6 +94,7 @@ def stories() -> dict[str, Story]:
         "restore": of_cluster(RestoreStory),
         "recreate": of_cluster(RecreateStory),
         "partitions": of_cluster(PartitionsStory),
+        "security": of_cluster(SecurityStory),
         "durable": of_others(lambda seed: DurableStory(seed, log_flush_interval_messages=1)),
         "group": of_others(GroupStory),
         "classic": of_others(ClassicStory),

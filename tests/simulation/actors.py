@@ -13,6 +13,7 @@ from barnabas.core.client.producer.producer_batch import ProducerBatch
 from barnabas.core.client.producer.record_accumulator import AccumulatorSettings, RecordAccumulator, message_bytes
 from barnabas.core.client.producer.sender import Sender, SenderSettings
 from barnabas.core.message.message_set import MessageSet
+from barnabas.core.security.sasl.client import SaslFactory
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.broker_api.envelope import Caller, Request, ResultT
 from barnabas.ports.broker_api.fetch import Fetch, FetchPartition, FetchResult
@@ -66,6 +67,8 @@ class Actor:
         self.name = name
         self._address = world.brokers[broker_id].address
         self.active = True
+        self.sasl: SaslFactory | None = None
+        """Settable: how it logs in; None: as the programs of the world do."""
         self._link: KafkaLink | None = None
         self._caller = Caller(client_id=name)
         self._transport = world.network.transport(name)
@@ -81,6 +84,9 @@ class Actor:
 
     def act(self) -> None:
         raise NotImplementedError
+
+    def on_link(self, link: KafkaLink) -> None:
+        """A new link is open."""
 
     def later(self, delay_ms: float = RETRY_MS) -> None:
         self.world.scheduler.call_later(delay_ms, self.turn)
@@ -101,6 +107,7 @@ class Actor:
         def opened(outcome: KafkaLink | TransportError) -> None:
             if isinstance(outcome, KafkaLink):
                 self._link = outcome
+                self.on_link(outcome)
                 self.turn()
             else:
                 self._link = None
@@ -114,6 +121,7 @@ class Actor:
             request_timeout_ms=3000,
             connect_timeout_ms=1000,
             opened=opened,
+            sasl=self.sasl or self.world.sasl,
         )
 
 

@@ -7,6 +7,7 @@ from barnabas.core.client.driver import Driver
 from barnabas.core.client.effects import Part
 from barnabas.core.client.network.connection import ConnectCallback
 from barnabas.core.client.network.links import LinkDependencies, Links
+from barnabas.core.security.sasl.client import SaslFactory
 from barnabas.ports.broker_api.envelope import Caller
 from barnabas.ports.transport import Address
 from barnabas.simulation import World
@@ -23,6 +24,8 @@ class Client:
         self.name = name
         self.entropy = world.entropy.child(name)
         self.active = True
+        self.sasl: SaslFactory | None = None
+        """Settable: how it logs in; None: as the programs of the world do."""
         self.view = ClusterView(
             [broker.address for broker in world.brokers.values()],
             self.entropy,
@@ -74,4 +77,5 @@ class Client:
             request_timeout_ms=3000,
             connect_timeout_ms=1000,
             opened=opened,
+            sasl=self.sasl or self.world.sasl,
         )

@@ -117,7 +117,7 @@ class Look:
     """What the partitions of a broker showed when they were looked at last."""
 
     partitions: list[Partition]
-    shown: list[object]
+    shown: Sequence[object]
     epoch: int
     led: Partition | None = None
     """The first one that it takes itself for the leader of."""
@@ -573,7 +573,7 @@ class ClusterChecker:
         self.world.scheduler.call_later(LOOK_EVERY_MS, self._look_for_leaders)
         if not self.world.shared:
             return
-        may_elect = self._works(self.world.look.controller())
+        may_elect = self.works(self.world.look.controller())
         for topic in self.world.look.topics().values():
             for number, state in self.world.look.states(topic.name).items():
                 key = topic.topic_id, number
@@ -591,13 +591,13 @@ class ClusterChecker:
             return False
         for member in (*state.isr, *state.elr):
             life, known = self._registered.get(member), state.broker_epochs.get(member, UNKNOWN_EPOCH)
-            if life is None or member not in replicas or life.leaving or life.offline or not self._works(member):
+            if life is None or member not in replicas or life.leaving or life.offline or not self.works(member):
                 continue
             if known != UNKNOWN_EPOCH and known in (life.broker_epoch, life.previous_epoch):
                 return True
         return False
 
-    def _works(self, broker_id: int) -> bool:
+    def works(self, broker_id: int) -> bool:
         """True if this broker runs, is not suspended, and reaches the coordination service."""
         broker = self.world.brokers.get(broker_id)
         if broker is None or self.world.service_is_down:

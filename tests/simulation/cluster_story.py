@@ -140,9 +140,9 @@ class ClusterStory:
         self.checker.watch()
         with Admin(world.client("founder")) as admin:
             admin.create_topic(TOPIC, partitions=self.partitions)
+            self._begin(admin)
         self.writers = [
-            ClusterWriter(world, f"writer-{n}", partition, self.books[partition], self.checker)
-            for n, partition in enumerate(self.written)
+            self._writer(f"writer-{n}", partition, self.books[partition]) for n, partition in enumerate(self.written)
         ]
         self.readers = [ClusterReader(world, "reader", self.books)]
         self.probes = [Probe(self.checker, each, self.given, self.partitions, GROUP) for each in world.brokers]
@@ -159,6 +159,12 @@ class ClusterStory:
         with self.disasters:
             world.run(self.seconds)
         self._settle()
+
+    def _begin(self, admin: Admin) -> None:
+        """Make what else the story needs; the writers and the disasters come after."""
+
+    def _writer(self, name: str, partition: int, book: Book) -> ClusterWriter:
+        return ClusterWriter(self.world, name, partition, book, self.checker)
 
     def _settle(self) -> None:
         """All is well again: everybody is in sync, writers and the group get on, and every promise is found kept."""

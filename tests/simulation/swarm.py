@@ -73,6 +73,11 @@ RARE_STATES: Mapping[str, Sequence[str]] = {
     "transactions": ("transaction: a marker passed over", "fault: late markers", "fault: interfere"),
     "restore": ("fault: restored coordination",),
     "recreate": ("names: a topic deleted while its group reads",),
+    "security": (
+        "acl: a request of the guest is allowed",
+        "acl: a request of the guest is denied",
+        "session: ended without another authentication",
+    ),
     "partitions": ("election: by claims", "election: by claims that differ", "election: nobody can lead"),
 }
 """By story: what some seed of a long run has to reach. What none does is not tested."""

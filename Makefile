@@ -61,7 +61,7 @@ bench-peers: $(STAMP)  ## the paper's experiments beside RabbitMQ and ActiveMQ, 
 	@$(BIN)/python benchmarks/peers.py $(ARGS)
 
 compatibility: $(STAMP)  ## what each Kafka client does with the broker; writes docs/compatibility.md
-	@$(BIN)/pytest -n $(or $(JOBS),2) --dist loadgroup -m '' tests/compatibility/test_compatibility.py $(ARGS)
+	@$(BIN)/pytest -n $(or $(JOBS),2) --dist loadgroup -m '' tests/compatibility/test_compatibility.py tests/compatibility/test_secured_clients.py $(ARGS)
 	@$(BIN)/python tools/compatibility_table.py
 
 sim: $(STAMP)  ## clusters and brokers under a seeded clock, network and disk; SEEDS=10000 FIRST=0 STORY=cluster FRESH=1 RECORD=1

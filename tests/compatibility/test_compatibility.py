@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from support.compat import checks_admin, checks_groups, checks_messages, checks_transactions
+from support.compat.logins import WAYS
 from support.compat.matrix import CLIENTS
 from support.compat.model import Client, Unavailable
 from support.compat.world import World
@@ -43,7 +44,7 @@ CHECKS: dict[str, Check] = {
 
 
 QUICK = {
-    *(("barnabas", feature) for feature in CLIENTS["barnabas"].features),
+    *(("barnabas", feature) for feature in CLIENTS["barnabas"].features if feature not in WAYS),
     *(
         (key, feature)
         for key in ("librdkafka", "kafka-python", "aiokafka")
@@ -66,6 +67,8 @@ def world() -> Iterator[World]:
 def cells() -> Iterator[Any]:
     for entry in CLIENTS.values():
         for feature in entry.features:
+            if feature in WAYS:
+                continue  # test_secured_clients.py has those
             marks = [pytest.mark.xdist_group(f"compatibility-{entry.key}")]
             if (entry.key, feature) not in QUICK:
                 marks.append(pytest.mark.slow)

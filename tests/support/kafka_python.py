@@ -9,6 +9,7 @@ with warnings.catch_warnings():
     from kafka import errors as kafka_errors
     from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic, OffsetSpec
     from kafka.errors import TopicAlreadyExistsError
+    from kafka.net.sasl.oauth import AbstractTokenProvider
     from kafka.structs import MemberState, OffsetAndMetadata
 
 # It leaves sockets that found nobody to the garbage collector, and its log records, which pytest keeps until a test is
@@ -16,6 +17,7 @@ with warnings.catch_warnings():
 logging.getLogger("kafka").setLevel(logging.CRITICAL + 1)
 
 __all__ = [
+    "AbstractTokenProvider",
     "ConfigResource",
     "ConfigResourceType",
     "ConsumerRebalanceListener",

@@ -7,6 +7,7 @@ from importlib.metadata import version
 from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.abc import AbstractTokenProvider
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
@@ -14,6 +15,7 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 
+from .logins import Login, python_settings
 from .model import EARLIEST, HEARTBEAT_MS, PATIENCE_S, PLAINLY, SESSION_MS, GroupView, Record, Sending, Start
 from .transactional import AioKafkaTransactions
 
@@ -25,21 +27,34 @@ _ASSIGNORS = {
 }
 
 
+class _Token(AbstractTokenProvider):
+    """The OAuth token of a login."""
+
+    def __init__(self, login: Login) -> None:
+        self._login = login
+
+    async def token(self) -> str:
+        return self._login.token
+
+
 class AioKafka(AioKafkaTransactions):
     """One loop and one admin client are kept; producers and consumers live as long as a call."""
 
     def __init__(self, bootstrap: str) -> None:
         self.version = version("aiokafka")
-        self._bootstrap = bootstrap
+        self._common: dict[str, Any] = {"bootstrap_servers": bootstrap}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="compatibility-aiokafka")
         self._thread.start()
         self._admin: Any = self._run(self._start_admin())
 
     async def _start_admin(self) -> Any:
-        admin = AIOKafkaAdminClient(bootstrap_servers=self._bootstrap)
+        admin = AIOKafkaAdminClient(**self._common)
         await admin.start()
         return admin
+
+    def log_in(self, login: Login) -> None:
+        self._common = python_settings(login, _Token(login))
 
     def close(self) -> None:
         self._run(self._admin.close())
@@ -57,7 +72,7 @@ class AioKafka(AioKafkaTransactions):
 
     async def _produce(self, topic: str, records: Sequence[Record], how: Sending) -> None:
         producer = AIOKafkaProducer(
-            bootstrap_servers=self._bootstrap,
+            **self._common,
             acks=how.acks if how.acks == "all" else int(how.acks),
             compression_type=None if how.codec == "none" else how.codec,
             enable_idempotence=how.idempotent,
@@ -84,7 +99,7 @@ class AioKafka(AioKafkaTransactions):
     def _consumer(self, *topics: str, **settings: Any) -> Any:
         return AIOKafkaConsumer(
             *topics,
-            bootstrap_servers=self._bootstrap,
+            **self._common,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             fetch_max_wait_ms=100,

@@ -11,6 +11,7 @@ from barnabas.app.clients.producer.producer import Producer
 from barnabas.core.message.message import Message
 from barnabas.ports.errors import ApiError
 
+from .logins import Login, java_settings
 from .model import EARLIEST, HEARTBEAT_MS, PATIENCE_S, PLAINLY, SESSION_MS, GroupView, Record, Sending, Start
 from .polling import PollingMember
 from .transactional import OwnTransactions
@@ -22,7 +23,11 @@ class Barnabas(OwnTransactions):
     def __init__(self, bootstrap: str) -> None:
         self.version = version("barnabas")
         self._bootstrap = bootstrap
+        self._config: dict[str, str] = {}
         self._admin = Admin(bootstrap)
+
+    def log_in(self, login: Login) -> None:
+        self._bootstrap, self._config = login.bootstrap, java_settings(login, store_type="PEM")
 
     def close(self) -> None:
         self._admin.close()
@@ -32,13 +37,14 @@ class Barnabas(OwnTransactions):
     def produce(self, topic: str, records: Sequence[Record], how: Sending = PLAINLY) -> None:
         with Producer(
             self._bootstrap,
+            config=self._config,
             compression_type=how.codec,
             acks=how.acks,
             enable_idempotence=how.idempotent,
             max_request_size=how.max_bytes,
             batch_size=how.max_bytes,
         ) as producer:
-            for record in records:
+            sent = [
                 producer.send(
                     topic,
                     record.value,
@@ -47,11 +53,15 @@ class Barnabas(OwnTransactions):
                     headers=record.headers,
                     timestamp_ms=record.timestamp_ms,
                 )
-            producer.confirm(PATIENCE_S)
+                for record in records
+            ]
+            for each in sent:
+                each.result(PATIENCE_S)
 
     def read(self, topic: str, count: int, start: Start = EARLIEST) -> list[Record]:
         with Consumer(
             self._bootstrap,
+            config=self._config,
             fetch_max_wait_ms=100,
             max_partition_fetch_bytes=start.max_bytes,
             isolation_level="read_committed" if start.committed else "read_uncommitted",
@@ -67,6 +77,7 @@ class Barnabas(OwnTransactions):
             chosen: dict[str, Any] = {"partition_assignment_strategy": [assignor]} if assignor else {}
             consumer = Consumer(
                 self._bootstrap,
+                config=self._config,
                 group_id=group,
                 session_timeout_ms=SESSION_MS,
                 heartbeat_interval_ms=HEARTBEAT_MS,

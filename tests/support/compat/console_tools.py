@@ -2,11 +2,15 @@
 
 import itertools
 import re
+import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from .java_client import QUICK, java_4, java_classpath
 from .member_process import MemberProcess
+from .logins import Login, java_settings
 from .model import EARLIEST, HEARTBEAT_MS, PATIENCE_S, PLAINLY, SESSION_MS, GroupView, Record, Sending, Start
 from .remote import RemoteClient
 
@@ -16,6 +20,7 @@ _TOPICS = "org.apache.kafka.tools.TopicCommand"
 _CONFIGS = "kafka.admin.ConfigCommand"
 _OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
 _GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+_OAUTH = "org.apache.kafka.sasl.oauthbearer"
 _SEPARATOR, _NULL = " | ", "<null>"
 _SHOWN = ("timestamp", "partition", "offset", "headers", "key")
 
@@ -28,13 +33,27 @@ class ConsoleTools:
         self.version = self._java.version
         self._bootstrap = bootstrap
         self._numbers = itertools.count(1)
+        self._login: list[str] = []
+        self._allowed: list[str] = []
+        self._folder = Path(tempfile.mkdtemp(prefix="console-tools-"))
+
+    def log_in(self, login: Login) -> None:
+        file = self._folder / "client.properties"
+        settings = java_settings(login, store_type="PKCS12")
+        file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        self._bootstrap, self._login = login.bootstrap, ["--command-config", str(file)]
+        if login.token_file is not None:
+            allowed = {"urls": f"file://{login.token_file}", "files": login.token_file}
+            self._allowed = [f"-D{_OAUTH}.allowed.{what}={value}" for what, value in allowed.items()]
+        self._java.log_in(login)
 
     def close(self) -> None:
         self._java.close()
+        shutil.rmtree(self._folder)
 
     def run(self, tool: str, *arguments: str, stdin: str = "") -> str:
         """What a tool, by the name of its class, says. Raises `RuntimeError` when it fails."""
-        words = ["--bootstrap-server", self._bootstrap, *arguments]
+        words = ["--bootstrap-server", self._bootstrap, *self._login, *arguments]
         done = self._java.process.call("tool", **{"class": tool, "arguments": words, "stdin": stdin})
         said: str = done["out"]
         if done["code"] or "ERROR" in done["error"]:
@@ -47,6 +66,8 @@ class ConsoleTools:
         properties = {"enable.idempotence": str(how.idempotent).lower(), "max.request.size": str(how.max_bytes)}
         options = ["--topic", topic, "--compression-codec", how.codec, "--request-required-acks", how.acks]
         options += _options("--command-property", properties)
+        if self._login:
+            options.append("--sync")  # else it does not say that a message was refused
         if any(record.key is not None or record.value is None or record.headers for record in records):
             reading = {"parse.key": "true", "parse.headers": "true", "null.marker": _NULL}
             reading |= {"key.separator": _SEPARATOR, "headers.delimiter": _SEPARATOR}
@@ -83,8 +104,8 @@ class ConsoleTools:
         if assignor:
             short = {"range": "RangeAssignor", "cooperative-sticky": "CooperativeStickyAssignor"}[assignor]
             properties["partition.assignment.strategy"] = f"org.apache.kafka.clients.consumer.{short}"
-        command = ["java", *QUICK, "-cp", java_classpath(4), _CONSUMER, "--bootstrap-server", self._bootstrap]
-        command += ["--topic", topic, "--group", group, "--from-beginning"]
+        command = ["java", *QUICK, *self._allowed, "-cp", java_classpath(4), _CONSUMER, "--bootstrap-server", self._bootstrap]
+        command += [*self._login, "--topic", topic, "--group", group, "--from-beginning"]
         command += [*_options("--command-property", properties), *_formatting()]
         return _ConsoleMember(command, self._java, group, name)
 

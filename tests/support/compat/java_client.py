@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from .fetched import BUILD, fetched, jars, need, run
+from .logins import java_settings
 from .remote import DriverProcess, RemoteClient
 
 QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m")
@@ -16,6 +17,7 @@ _COMMON = (
     "org.xerial.snappy:snappy-java:1.1.10.7",
     "org.slf4j:slf4j-api:1.7.36",
     "org.slf4j:slf4j-nop:1.7.36",
+    "org.bitbucket.b_c:jose4j:0.9.6",
     "com.fasterxml.jackson.core:jackson-databind:2.21.2",
     "com.fasterxml.jackson.core:jackson-core:2.21.2",
     "com.fasterxml.jackson.core:jackson-annotations:2.21",
@@ -69,17 +71,18 @@ def broker_classpath() -> str:
     return f"{jars('kafka-broker', [_CLIENTS[4], *_COMMON, *_TOOLS, *_BROKER])}/*"
 
 
-def _client(bootstrap: str, generation: int) -> RemoteClient:
+def _client(bootstrap: str, generation: int, store_type: str) -> RemoteClient:
     command = ["java", *QUICK, "-cp", java_classpath(generation), "Driver"]
     log = BUILD / f"java-{generation}" / f"{os.getpid()}.log"
-    return RemoteClient(DriverProcess(command, log, os.environ), bootstrap)
+    process = DriverProcess(command, log, os.environ)
+    return RemoteClient(process, bootstrap, lambda login: java_settings(login, store_type=store_type))
 
 
 def java_3(bootstrap: str) -> RemoteClient:
     """Raises `Unavailable`."""
-    return _client(bootstrap, 3)
+    return _client(bootstrap, 3, "PKCS12")
 
 
 def java_4(bootstrap: str) -> RemoteClient:
     """Raises `Unavailable`."""
-    return _client(bootstrap, 4)
+    return _client(bootstrap, 4, "PEM")

@@ -7,6 +7,7 @@ from importlib.metadata import version
 from typing import Any
 
 from support.kafka_python import (
+    AbstractTokenProvider,
     ConfigResource,
     ConfigResourceType,
     KafkaAdminClient,
@@ -16,9 +17,14 @@ from support.kafka_python import (
     TopicPartition,
 )
 
+from .logins import Login, python_settings
 from .model import EARLIEST, HEARTBEAT_MS, PATIENCE_S, PLAINLY, SESSION_MS, GroupView, Record, Sending, Start
 from .polling import PollingMember
 from .transactional import KafkaPythonTransactions
+
+
+_BOOTSTRAP_MS = 5000
+"""For so long it tries to log in, even when the broker refuses it."""
 
 
 def _assignor(name: str) -> Any:
@@ -35,13 +41,27 @@ def _assignor(name: str) -> Any:
     }[name]
 
 
+class _Token(AbstractTokenProvider):
+    """The OAuth token of a login."""
+
+    def __init__(self, login: Login) -> None:
+        super().__init__()
+        self._login = login
+
+    def token(self) -> str:
+        return self._login.token
+
+
 class KafkaPython(KafkaPythonTransactions):
     """One admin client is kept; producers and consumers live as long as a call."""
 
     def __init__(self, bootstrap: str) -> None:
         self.version = version("kafka-python")
-        self._bootstrap = bootstrap
-        self._admin: Any = KafkaAdminClient(bootstrap_servers=bootstrap)
+        self._common: dict[str, Any] = {"bootstrap_servers": bootstrap}
+        self._admin: Any = KafkaAdminClient(**self._common)
+
+    def log_in(self, login: Login) -> None:
+        self._common = {**python_settings(login, _Token(login)), "bootstrap_timeout_ms": _BOOTSTRAP_MS}
 
     def close(self) -> None:
         self._admin.close()
@@ -51,7 +71,7 @@ class KafkaPython(KafkaPythonTransactions):
     def produce(self, topic: str, records: Sequence[Record], how: Sending = PLAINLY) -> None:
         with closing(
             KafkaProducer(
-                bootstrap_servers=self._bootstrap,
+                **self._common,
                 acks=how.acks if how.acks == "all" else int(how.acks),
                 compression_type=None if how.codec == "none" else how.codec,
                 enable_idempotence=how.idempotent,
@@ -76,7 +96,7 @@ class KafkaPython(KafkaPythonTransactions):
 
     def _consumer(self, **settings: Any) -> Any:
         return KafkaConsumer(
-            bootstrap_servers=self._bootstrap,
+            **self._common,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             fetch_max_wait_ms=100,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from .fetched import need
 from .member_process import MemberProcess, output_of
+from .logins import Login, librdkafka_settings
 from .model import EARLIEST, HEARTBEAT_MS, PLAINLY, SESSION_MS, Record, Sending, Start
 
 _PLACE = re.compile(r"(\S+) \[(\d+)\]")
@@ -21,6 +22,10 @@ class Kcat:
         found = re.search(r"Version (\S+).*librdkafka (\S+)", said)
         self.version = f"{found[1]}, librdkafka {found[2]}" if found else said
         self._bootstrap = bootstrap
+        self._login: list[str] = []
+
+    def log_in(self, login: Login) -> None:
+        self._bootstrap, self._login = login.bootstrap, _options(librdkafka_settings(login))
 
     def close(self) -> None:
         """Nothing is kept."""
@@ -32,7 +37,7 @@ class Kcat:
             "enable.idempotence": str(how.idempotent).lower(),
             "message.max.bytes": str(how.max_bytes),
         }
-        command = ["kcat", "-P", "-b", self._bootstrap, "-t", topic, "-p", "0", *_options(settings)]
+        command = ["kcat", "-P", "-b", self._bootstrap, *self._login, "-t", topic, "-p", "0", *_options(settings)]
         if all(record.key is None and record.value is not None and not record.headers for record in records):
             output_of(command, b"".join(_line(record.value) for record in records))
             return
@@ -46,7 +51,7 @@ class Kcat:
     def read(self, topic: str, count: int, start: Start = EARLIEST) -> list[Record]:
         begin = str(start.offset) if start.timestamp_ms is None else f"s@{start.timestamp_ms}"
         settings = {"fetch.wait.max.ms": "100", "fetch.message.max.bytes": str(start.max_bytes), "check.crcs": "true"}
-        command = ["kcat", "-C", "-b", self._bootstrap, "-t", topic, "-p", str(start.partition), "-o", begin]
+        command = ["kcat", "-C", "-b", self._bootstrap, *self._login, "-t", topic, "-p", str(start.partition), "-o", begin]
         said = output_of([*command, "-c", str(count), "-q", "-J", *_options(settings)])
         return [_record(line) for line in said.splitlines()]
 
@@ -59,7 +64,7 @@ class Kcat:
         }
         if assignor:
             settings["partition.assignment.strategy"] = assignor
-        return _KcatMember(["kcat", "-G", group, "-b", self._bootstrap, "-J", "-u", *_options(settings), topic])
+        return _KcatMember(["kcat", "-G", group, "-b", self._bootstrap, *self._login, "-J", "-u", *_options(settings), topic])
 
     def offsets(self, topic: str) -> tuple[int, int]:
         return self._query(topic, -2), self._query(topic, -1)
@@ -69,7 +74,7 @@ class Kcat:
         return offset if offset >= 0 else None
 
     def _query(self, topic: str, timestamp: int) -> int:
-        said = output_of(["kcat", "-Q", "-b", self._bootstrap, "-t", f"{topic}:0:{timestamp}"])
+        said = output_of(["kcat", "-Q", "-b", self._bootstrap, *self._login, "-t", f"{topic}:0:{timestamp}"])
         return int(said.split()[-1])
 
 

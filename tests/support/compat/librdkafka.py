@@ -8,12 +8,18 @@ from typing import Any
 import confluent_kafka as ck
 from confluent_kafka import admin
 
+from .logins import Login, librdkafka_settings
 from .model import EARLIEST, HEARTBEAT_MS, PATIENCE_S, PLAINLY, SESSION_MS, GroupView, Record, Sending, Start
 from .polling import PollingMember
 from .transactional import LibrdkafkaTransactions
 
 ck_admin: Any = admin
 """Most of what it exports it does not declare."""
+
+
+def _is_refusal(error: ck.KafkaError) -> bool:
+    """True for errors that it tells at once and goes on trying after; a TLS alert is a fault of transport to it."""
+    return error.code() in (ck.KafkaError._AUTHENTICATION, ck.KafkaError._SSL) or "SSL alert" in error.str()
 
 
 class Librdkafka(LibrdkafkaTransactions):
@@ -23,6 +29,13 @@ class Librdkafka(LibrdkafkaTransactions):
         self.version = f"{version('confluent-kafka')}, librdkafka {ck.libversion()[0]}"
         self._common: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 0, "reconnect.backoff.ms": 20}
         self._admin: Any = ck_admin.AdminClient(self._common)
+
+    def log_in(self, login: Login) -> None:
+        settings = librdkafka_settings(login)
+        if login.token_file is not None:
+            settings = {key: value for key, value in settings.items() if not key.startswith("sasl.oauthbearer.")}
+            settings["oauth_cb"] = lambda _: (login.token, login.token_ends_s)
+        self._common = {"log_level": 0, "reconnect.backoff.ms": 20, **settings}
 
     def close(self) -> None:
         self._admin = None  # closing is up to its destructor
@@ -37,8 +50,10 @@ class Librdkafka(LibrdkafkaTransactions):
             "enable.idempotence": how.idempotent,
             "linger.ms": 5,
             "message.max.bytes": how.max_bytes,
+            "error_cb": lambda error: refusals.append(error) if _is_refusal(error) else None,
         }
         outcomes: list[Any] = []
+        refusals: list[Any] = []
         producer = ck.Producer(settings)
         for record in records:
             producer.produce(
@@ -50,8 +65,14 @@ class Librdkafka(LibrdkafkaTransactions):
                 timestamp=record.timestamp_ms or 0,
                 on_delivery=lambda error, _: outcomes.append(error),
             )
-        left = producer.flush(PATIENCE_S)
-        errors = [error for error in outcomes if error is not None]
+        deadline = time.monotonic() + PATIENCE_S
+        left = len(producer)
+        while left and not refusals and time.monotonic() < deadline:
+            left = producer.flush(0.1)
+        if refusals:
+            producer.purge()
+            left = producer.flush(PATIENCE_S)
+        errors = refusals + [error for error in outcomes if error is not None]
         if left or errors:
             raise RuntimeError(f"{left} not delivered, {errors[:1]}")
 

@@ -29,9 +29,18 @@ FEATURES: Mapping[str, str] = {
     "transactions": "transactions: commit, abort, read committed",
     "fencing": "fencing of an earlier producer",
     "transform": "consume, transform, produce in a transaction",
+    "tls": "TLS",
+    "mutual-tls": "TLS with client certificates",
+    **{
+        f"{protocol.lower()}-{mechanism.lower()}": f"{protocol}: {mechanism}"
+        for protocol in ("SASL_PLAINTEXT", "SASL_SSL")
+        for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+    },
+    "delegation-token": "SASL_SSL: delegation token",
 }
 
 _TRANSACTIONS = ("transactions", "fencing", "transform")
+_NO_TOKEN = {"delegation-token": "does not log in by delegation tokens"}
 _ADMINISTRATION = ("create", "alter", "delete", "configs", "describe")
 
 
@@ -79,24 +88,26 @@ CLIENTS: Mapping[str, Entry] = {
             title="confluent-kafka",
             make=_late("librdkafka", "Librdkafka"),
             others=("barnabas", "kafka-python"),
+            lacks=_NO_TOKEN,
         ),
         Entry(
             key="kafka-python",
             title="kafka-python",
             make=_late("kafka_python_client", "KafkaPython"),
             others=("barnabas", "librdkafka"),
+            lacks=_NO_TOKEN,
         ),
         Entry(
             key="aiokafka",
             title="aiokafka",
             make=_late("aiokafka_client", "AioKafka"),
-            lacks={"cooperative": "its assignors are eager"},
+            lacks={"cooperative": "its assignors are eager", **_NO_TOKEN},
         ),
         Entry(
             key="kafkajs",
             title="kafkajs",
             make=_late("kafkajs_client", "kafkajs"),
-            lacks={"assigned": "reads in groups alone", "cooperative": "its assignors are eager"},
+            lacks={"assigned": "reads in groups alone", "cooperative": "its assignors are eager", **_NO_TOKEN},
         ),
         Entry(key="java-3", title="Java 3.9", make=_late("java_client", "java_3")),
         Entry(key="java-4", title="Java 4", make=_late("java_client", "java_4")),
@@ -113,6 +124,15 @@ CLIENTS: Mapping[str, Entry] = {
             lacks={
                 **dict.fromkeys(_ADMINISTRATION, "does not administer"),
                 **dict.fromkeys(_TRANSACTIONS, "can only commit all that it is given"),
+                **_NO_TOKEN,
+                **dict.fromkeys(
+                    ("sasl_plaintext-oauthbearer", "sasl_ssl-oauthbearer"),
+                    "Debian's has no tokens but unsecured ones",
+                ),
+                **dict.fromkeys(
+                    (f"{protocol}-scram-sha-{bits}" for protocol in ("sasl_plaintext", "sasl_ssl") for bits in (256, 512)),
+                    "repeats its nonce, as librdkafka does before 2.2; Kafka refuses that since 3.9 (CVE-2024-56128)",
+                ),
             },
         ),
         Entry(

@@ -5,6 +5,8 @@ from typing import Protocol
 
 import attrs
 
+from .logins import Login
+
 PATIENCE_S = 120.0
 HEARTBEAT_MS = 200
 SESSION_MS = 6000
@@ -87,6 +89,9 @@ class Client(Protocol):
     """One library. Every call waits for its answer and raises what the library raises."""
 
     version: str
+
+    def log_in(self, login: Login) -> None:
+        """Connect producers and consumers by this login from now on."""
 
     def produce(self, topic: str, records: Sequence[Record], how: Sending = PLAINLY) -> None:
         """Send to partition 0 in this order and wait until all is delivered (acks=0: sent)."""

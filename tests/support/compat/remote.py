@@ -5,11 +5,12 @@ import itertools
 import json
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from .logins import Login, driver_settings
 from .model import (
     EARLIEST,
     HEARTBEAT_MS,
@@ -94,14 +95,24 @@ class DriverProcess:
 class RemoteClient:
     """The calls of a client, as commands."""
 
-    def __init__(self, process: DriverProcess, bootstrap: str) -> None:
+    def __init__(
+        self,
+        process: DriverProcess,
+        bootstrap: str,
+        settings_of: Callable[[Login], Mapping[str, Any]] = driver_settings,
+    ) -> None:
+        """`settings_of` puts a login into the words of the library."""
         self.process = process
+        self._settings_of = settings_of
         self._numbers = itertools.count(1)
         try:
             self.version = str(process.call("start", bootstrap=bootstrap)["version"])
         except BaseException:
             process.close()
             raise
+
+    def log_in(self, login: Login) -> None:
+        self.process.call("login", bootstrap=login.bootstrap, settings=self._settings_of(login))
 
     def close(self) -> None:
         self.process.close()

@@ -117,11 +117,11 @@ class LibrdkafkaTransactions:
 class KafkaPythonTransactions:
     """kafka-python's."""
 
-    _bootstrap: str
+    _common: dict[str, Any]
 
     def _transactional(self, name: str) -> Any:
         producer = KafkaProducer(
-            bootstrap_servers=self._bootstrap, transactional_id=name, max_block_ms=PATIENCE_S * 1000, linger_ms=0
+            **self._common, transactional_id=name, max_block_ms=PATIENCE_S * 1000, linger_ms=0
         )
         producer.init_transactions()
         producer.begin_transaction()
@@ -149,7 +149,7 @@ class KafkaPythonTransactions:
     def transform(self, name: str, group: str, source: str, topic: str, count: int, *, commit: bool) -> None:
         consumer = KafkaConsumer(
             source,
-            bootstrap_servers=self._bootstrap,
+            **self._common,
             group_id=group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
@@ -173,13 +173,13 @@ class KafkaPythonTransactions:
 class AioKafkaTransactions:
     """aiokafka's."""
 
-    _bootstrap: str
+    _common: dict[str, Any]
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
         raise NotImplementedError
 
     async def _transactional(self, name: str) -> Any:
-        producer = AIOKafkaProducer(bootstrap_servers=self._bootstrap, transactional_id=name)
+        producer = AIOKafkaProducer(**self._common, transactional_id=name)
         await asyncio.wait_for(producer.start(), PATIENCE_S)
         await producer.begin_transaction()
         return producer
@@ -216,7 +216,7 @@ class AioKafkaTransactions:
         async def play() -> None:
             consumer = AIOKafkaConsumer(
                 source,
-                bootstrap_servers=self._bootstrap,
+                **self._common,
                 group_id=group,
                 auto_offset_reset="earliest",
                 enable_auto_commit=False,

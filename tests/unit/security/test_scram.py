@@ -1,6 +1,8 @@
 """SCRAM between our client and server, against the vector of RFC 7677, and against altered messages."""
 
-from base64 import b64decode
+import hashlib
+import hmac
+from base64 import b64decode, b64encode
 
 import pytest
 from hypothesis import given
@@ -126,6 +128,20 @@ def test_replayed_exchange_is_refused() -> None:
     again.evaluate(first)
     with pytest.raises(SaslAuthenticationError):
         again.evaluate(final)
+
+
+def test_final_message_that_repeats_the_client_nonce_is_refused() -> None:
+    """As librdkafka before 2.2 writes it. Kafka accepted it until 3.9 (CVE-2024-56128)."""
+    other = server()
+    server_first = other.evaluate(client().first()).decode()
+    nonce = server_first.partition(",")[0].removeprefix("r=")
+    without_proof = f"c=biws,r={CLIENT_NONCE}{nonce}"
+    message = f"n=user,r={CLIENT_NONCE},{server_first},{without_proof}".encode()
+    client_key = hmac.digest(salted_password(SHA_256, PASSWORD, SALT, 4096), b"Client Key", "sha256")
+    signature = hmac.digest(hashlib.sha256(client_key).digest(), message, "sha256")
+    proof = b64encode(bytes(a ^ b for a, b in zip(client_key, signature, strict=True))).decode()
+    with pytest.raises(SaslAuthenticationError):
+        other.evaluate(f"{without_proof},p={proof}".encode())
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +17,9 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
 const patience = 30 * time.Second
@@ -54,10 +59,23 @@ type command struct {
 	SessionMs   int      `json:"sessionMs"`
 	HeartbeatMs int      `json:"heartbeatMs"`
 	From        int      `json:"from"`
+	Settings    login    `json:"settings"`
+}
+
+type login struct {
+	TLS         bool   `json:"tls"`
+	Authority   string `json:"authority"`
+	Certificate string `json:"certificate"`
+	Mechanism   string `json:"mechanism"`
+	Name        string `json:"name"`
+	Secret      string `json:"secret"`
+	Token       string `json:"token"`
+	IsToken     bool   `json:"isToken"`
 }
 
 type driver struct {
 	bootstrap string
+	login     []kgo.Opt
 	lock      sync.Mutex
 	members   map[int]*member
 }
@@ -100,6 +118,8 @@ func (d *driver) carryOut(c command) (any, error) {
 	case "start":
 		d.bootstrap = c.Bootstrap
 		return map[string]string{"version": version()}, nil
+	case "login":
+		return nil, d.logIn(c)
 	case "produce":
 		return nil, d.produce(ctx, c)
 	case "read":
@@ -135,11 +155,42 @@ func version() string {
 	return "unknown"
 }
 
+// Clients connect like this from now on.
+func (d *driver) logIn(c command) error {
+	d.bootstrap, d.login = c.Bootstrap, nil
+	asked := c.Settings
+	if asked.TLS {
+		trusted := x509.NewCertPool()
+		trusted.AppendCertsFromPEM([]byte(asked.Authority))
+		config := &tls.Config{RootCAs: trusted}
+		if asked.Certificate != "" {
+			own, err := tls.X509KeyPair([]byte(asked.Certificate), []byte(asked.Certificate))
+			if err != nil {
+				return err
+			}
+			config.Certificates = []tls.Certificate{own}
+		}
+		d.login = append(d.login, kgo.DialTLSConfig(config))
+	}
+	hashed := scram.Auth{User: asked.Name, Pass: asked.Secret, IsToken: asked.IsToken}
+	switch asked.Mechanism {
+	case "PLAIN":
+		d.login = append(d.login, kgo.SASL(plain.Auth{User: asked.Name, Pass: asked.Secret}.AsMechanism()))
+	case "SCRAM-SHA-256":
+		d.login = append(d.login, kgo.SASL(hashed.AsSha256Mechanism()))
+	case "SCRAM-SHA-512":
+		d.login = append(d.login, kgo.SASL(hashed.AsSha512Mechanism()))
+	case "OAUTHBEARER":
+		d.login = append(d.login, kgo.SASL(oauth.Auth{Token: asked.Token}.AsMechanism()))
+	}
+	return nil
+}
+
 // --- messages
 
 func (d *driver) client(options ...kgo.Opt) (*kgo.Client, error) {
 	common := []kgo.Opt{kgo.SeedBrokers(d.bootstrap), kgo.RecordPartitioner(kgo.ManualPartitioner())}
-	return kgo.NewClient(append(common, options...)...)
+	return kgo.NewClient(append(append(common, d.login...), options...)...)
 }
 
 func codec(name string) kgo.CompressionCodec {

@@ -52,6 +52,7 @@ public final class Driver {
 
     private final Map<Integer, Member> members = new ConcurrentHashMap<>();
     private String bootstrap;
+    private final Properties login = new Properties();
     private Admin admin;
 
     public static void main(String[] arguments) throws Exception {
@@ -74,7 +75,7 @@ public final class Driver {
             answer.put("ok", carryOut(command.get("do").asText(), command));
         } catch (Throwable error) { // the test gets it
             Throwable cause = error instanceof ExecutionException ? error.getCause() : error;
-            answer.put("error", cause.toString());
+            answer.put("error", cause.toString() + (cause.getCause() == null ? "" : ": " + rootOf(cause)));
         }
         try {
             String line = JSON.writeValueAsString(answer);
@@ -90,12 +91,19 @@ public final class Driver {
         }
     }
 
+    private static Throwable rootOf(Throwable error) {
+        return error.getCause() == null ? error : rootOf(error.getCause());
+    }
+
     private Object carryOut(String what, JsonNode command) throws Throwable {
         switch (what) {
             case "start":
                 bootstrap = command.get("bootstrap").asText();
                 admin = Admin.create(common());
                 return Map.of("version", AppInfoParser.getVersion());
+            case "login":
+                logIn(command);
+                return null;
             case "produce":
                 return produce(command);
             case "read":
@@ -131,7 +139,20 @@ public final class Driver {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", bootstrap);
         settings.put("reconnect.backoff.ms", "20");
+        settings.putAll(login);
         return settings;
+    }
+
+    /** Producers, consumers and transactions connect like this from now on. */
+    private void logIn(JsonNode command) {
+        bootstrap = command.get("bootstrap").asText();
+        login.clear();
+        command.get("settings").fields().forEachRemaining(e -> login.put(e.getKey(), e.getValue().asText()));
+        String token = login.getProperty("sasl.oauthbearer.token.endpoint.url");
+        if (token != null) {
+            System.setProperty("org.apache.kafka.sasl.oauthbearer.allowed.urls", token);
+            System.setProperty("org.apache.kafka.sasl.oauthbearer.allowed.files", token.substring("file://".length()));
+        }
     }
 
     private Object produce(JsonNode command) throws Exception {

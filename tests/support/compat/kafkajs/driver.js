@@ -90,6 +90,18 @@ const commands = {
     return { version: require('kafkajs/package.json').version }
   },
 
+  async login({ bootstrap, settings }) {
+    const { tls, authority, certificate, mechanism, name, secret, token } = settings
+    const options = { clientId: 'kafkajs', brokers: [bootstrap], logLevel: logLevel.NOTHING }
+    if (tls) options.ssl = { ca: [authority], ...(certificate && { cert: certificate, key: certificate }) }
+    if (mechanism === 'OAUTHBEARER') {
+      options.sasl = { mechanism: 'oauthbearer', oauthBearerProvider: async () => ({ value: token }) }
+    } else if (mechanism) {
+      options.sasl = { mechanism: mechanism.toLowerCase(), username: name, password: secret }
+    }
+    kafka = new Kafka({ ...options, retry: { initialRetryTime: 50, retries: 5 } })
+  },
+
   async produce({ topic, records, codec, acks, idempotent }) {
     const producer = kafka.producer({ idempotent, allowAutoTopicCreation: false })
     await producer.connect()

@@ -1,0 +1,248 @@
+"""A secured broker with the clients that a test asks for: TLS, users of each mechanism, ACLs."""
+
+import base64
+import itertools
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import attrs
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, load_pem_private_key, pkcs12
+from joserfc import jwt
+from joserfc.jwk import ECKey
+
+from barnabas.app.certificates import DevelopmentAuthority
+from barnabas.app.clients.admin.admin import Admin
+from barnabas.app.embedded_broker import Broker
+from barnabas.ports.broker_api.acls import AclBinding, ResourceType
+from barnabas.ports.broker_api.operations import Operation
+
+from .logins import STORE_PASSWORD, WAYS, Login, Way
+from .model import Client, Unavailable
+
+_TOKEN_LIFE_S = 3600
+_PASSWORD = "wonder=land 1"
+_PROTOCOLS = {
+    "open": "PLAINTEXT",
+    "tls": "SSL",
+    "mutual": "SSL",
+    "sasl_plaintext": "SASL_PLAINTEXT",
+    "sasl_ssl": "SASL_SSL",
+}
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+_SCRAM = _MECHANISMS[1:3]
+_TOKEN_OWNER = WAYS["delegation-token"].user
+
+
+class Issuer:
+    """Signs OAuth tokens, and gives them by HTTP to the client that names their user, whatever its secret."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._key = folder, ECKey.generate_key("P-256", {"kid": "k1"})
+        self.keys = folder / "jwks.json"
+        self.keys.write_text(json.dumps({"keys": [self._key.as_dict(private=False)]}))
+        self.ends_s = time.time() + _TOKEN_LIFE_S
+        self._strangers = ECKey.generate_key("P-256", {"kid": "k1"})
+        issuer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["Content-Length"]))
+                login = base64.b64decode(self.headers["Authorization"].removeprefix("Basic ")).decode()
+                token = issuer.token(login.partition(":")[0]).read_text(encoding="ascii")
+                answer = json.dumps({"access_token": token, "token_type": "Bearer", "expires_in": _TOKEN_LIFE_S})
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer.encode())
+
+            def log_message(self, format: str, *arguments: object) -> None:
+                """The test does not need it."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, name="compatibility-issuer")
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/token"
+
+    def token(self, user: str) -> Path:
+        """The file with the token of a user; that of "stranger" is signed by a key that the broker does not know."""
+        file = self._folder / f"{user}.jwt"
+        if not file.exists():
+            key = self._strangers if user == "stranger" else self._key
+            times = {"iat": int(time.time()), "exp": int(self.ends_s)}
+            claims = {"sub": user, "scope": "kafka", "iss": "test", **times}
+            file.write_text(jwt.encode({"alg": "ES256", "kid": "k1"}, claims, key))
+        return file
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+class SecuredWorld:
+    """Clients are made when they are first asked for, and kept; each topic and group belongs to one user."""
+
+    def __init__(self, folder: Path, makers: Mapping[str, Callable[[str], Client]]) -> None:
+        self._makers = makers
+        self._clients: dict[str, Client] = {}
+        self._unavailable: dict[str, str] = {}
+        self._numbers = itertools.count(1)
+        self._open = ExitStack()
+        own, foreign = DevelopmentAuthority(folder / "own"), DevelopmentAuthority(folder / "foreign")
+        self._authority, self._certificate = own.path, own.issue("certified", [], 1).path
+        self._foreign_authority, self._foreign_certificate = foreign.path, foreign.issue("certified", [], 1).path
+        try:
+            self._issuer = Issuer(folder)
+            self._open.callback(self._issuer.close)
+            settings = _broker_settings(own.issue("broker", ["localhost", "127.0.0.1"], 1).path, own.path, self._issuer)
+            listeners = [f"{name}://127.0.0.1:0" for name in _PROTOCOLS]
+            self.broker = self._open.enter_context(Broker(storage="memory", listeners=listeners, config=settings))
+            addresses = [listener.partition("://")[2] for listener in self.broker.listeners]
+            self._bootstraps = dict(zip(_PROTOCOLS, addresses, strict=True))
+            self.admin = Admin(self._bootstraps["sasl_ssl"], config=self._own_settings("admin"))
+            self._open.callback(self.admin.close)
+            with Admin(self._bootstraps["sasl_ssl"], config=self._own_settings(_TOKEN_OWNER)) as owner:
+                self._delegation_token = owner.create_delegation_token()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """All clients, then the broker."""
+        self._open.close()
+
+    def client(self, key: str, login: Login) -> Client:
+        """The client with this login. Raises `Unavailable`, each time it is asked for."""
+        if key in self._unavailable:
+            raise Unavailable(self._unavailable[key])
+        if key not in self._clients:
+            try:
+                client = self._makers[key](self._bootstraps["open"])
+            except Unavailable as error:
+                self._unavailable[key] = str(error)
+                raise
+            self._clients[key] = client
+            self._open.callback(client.close)
+        self._clients[key].log_in(login)
+        return self._clients[key]
+
+    def name(self, what: str) -> str:
+        return f"{what}-{next(self._numbers)}"
+
+    def topic(self, user: str) -> str:
+        """A new topic that this user alone may write and read."""
+        name = self.name("topic")
+        self.admin.create_topic(name)
+        self._allow(user, ResourceType.TOPIC, name, Operation.WRITE, Operation.READ)
+        return name
+
+    def group(self, user: str) -> str:
+        """The name of a group that this user alone may join."""
+        name = self.name("group")
+        self._allow(user, ResourceType.GROUP, name, Operation.READ)
+        return name
+
+    def _allow(self, user: str, kind: ResourceType, name: str, *operations: Operation) -> None:
+        self.admin.create_acls(
+            AclBinding(resource_type=kind, resource_name=name, principal=f"User:{user}", operation=operation)
+            for operation in operations
+        )
+
+    def login(self, way: Way) -> Login:
+        """The login of the user of this way."""
+        login = Login(way=way, bootstrap=self._bootstraps[way.listener])
+        if way.protocol.endswith("SSL"):
+            login = attrs.evolve(login, authority=self._authority, authority_store=_trust_store(self._authority))
+        if way.is_mutual:
+            login = attrs.evolve(login, certificate=self._certificate, keystore=_key_store(self._certificate))
+        if way.is_token:
+            token = self._delegation_token
+            return attrs.evolve(login, name=token.token_id, secret=base64.b64encode(token.hmac.value).decode())
+        if way.mechanism == "OAUTHBEARER":
+            return self._with_token(login, way.user)
+        return attrs.evolve(login, name=way.user, secret=_PASSWORD) if way.mechanism else login
+
+    def wrong_login(self, way: Way) -> Login:
+        """The same login with a wrong password, a token of a stranger or a foreign certificate."""
+        login = self.login(way)
+        if way.mechanism == "OAUTHBEARER":
+            return self._with_token(login, "stranger")
+        if way.mechanism:
+            return attrs.evolve(login, secret=base64.b64encode(b"wrong" * 12).decode())
+        if way.is_mutual:
+            store = _key_store(self._foreign_certificate)
+            return attrs.evolve(login, certificate=self._foreign_certificate, keystore=store)
+        store = _trust_store(self._foreign_authority)
+        return attrs.evolve(login, authority=self._foreign_authority, authority_store=store)
+
+    def _with_token(self, login: Login, user: str) -> Login:
+        file, ends_s = self._issuer.token(user), self._issuer.ends_s
+        return attrs.evolve(
+            login, name=user, secret="any", token_file=file, token_ends_s=ends_s, token_url=self._issuer.url
+        )
+
+    def _own_settings(self, user: str) -> dict[str, str]:
+        return {
+            "security.protocol": "SASL_SSL",
+            "ssl.truststore.location": str(self._authority),
+            "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.username": user,
+            "sasl.password": _PASSWORD,
+        }
+
+
+def _broker_settings(certificate: Path, authority: Path, issuer: Issuer) -> dict[str, object]:
+    users = {user: _PASSWORD for user in ("plain", "admin")}
+    known = " ".join(f'user_{user}="{password}"' for user, password in users.items())
+    scram = [(mechanism, user) for mechanism in _SCRAM for user in (mechanism.lower(), "admin", _TOKEN_OWNER)]
+    settings: dict[str, object] = {
+        "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in _PROTOCOLS.items()),
+        "group.initial.rebalance.delay.ms": 0,
+        "ssl.keystore.location": str(certificate),
+        "ssl.truststore.location": str(authority),
+        "listener.name.mutual.ssl.client.auth": "required",
+        "listener.name.mutual.ssl.principal.mapping.rules": "RULE:^CN=([^,]*),.*$/$1/",
+        "sasl.enabled.mechanisms": ",".join(_MECHANISMS),
+        "sasl.scram.bootstrap.users": ";".join(f"{each}=[name={user},password={_PASSWORD}]" for each, user in scram),
+        "sasl.oauthbearer.jwks.endpoint.url": f"file://{issuer.keys}",
+        "sasl.oauthbearer.expected.issuer": "test",
+        "org.apache.kafka.sasl.oauthbearer.allowed.files": str(issuer.keys),
+        "delegation.token.secret.key": "secret of the tokens",
+        "authorizer.class.name": "StandardAuthorizer",
+        "super.users": "User:admin",
+    }
+    for name in ("sasl_plaintext", "sasl_ssl"):
+        settings[f"listener.name.{name}.plain.sasl.jaas.config"] = f"PlainLoginModule required {known};"
+    return settings
+
+
+def _trust_store(authority: Path) -> Path:
+    """The PKCS#12 store with the authority."""
+    store = authority.with_suffix(".p12")
+    if not store.exists():
+        certificates = [pkcs12.PKCS12Certificate(each, b"ca") for each in _certificates(authority)]
+        encryption = BestAvailableEncryption(STORE_PASSWORD.encode())
+        store.write_bytes(pkcs12.serialize_java_truststore(certificates, encryption))
+    return store
+
+
+def _key_store(file: Path) -> Path:
+    """The PKCS#12 store with the private key and the chain of the file."""
+    store = file.with_suffix(".p12")
+    if not store.exists():
+        key = load_pem_private_key(file.read_bytes(), None)
+        own, *others = _certificates(file)
+        encryption = BestAvailableEncryption(STORE_PASSWORD.encode())
+        store.write_bytes(pkcs12.serialize_key_and_certificates(b"own", key, own, others, encryption))  # type: ignore[arg-type]  # of any kind
+    return store
+
+
+def _certificates(file: Path) -> list[x509.Certificate]:
+    return x509.load_pem_x509_certificates(file.read_bytes())

@@ -2,7 +2,7 @@
 
 import socket
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -21,19 +21,28 @@ class KafkaServer(ServerProcess):
     name = "Kafka"
 
     def __init__(
-        self, folder: Path, users: Mapping[str, str] | None = None, tls: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        users: Mapping[str, str] | None = None,
+        tls: Mapping[str, str] | None = None,
+        *,
+        listeners: Mapping[str, str] | None = None,
+        more: Mapping[str, str] | None = None,
+        java: Sequence[str] = (),
     ) -> None:
         """With `users` and their passwords clients log in by SASL/PLAIN, ACLs decide, and `admin` is a super user.
         With `tls`, settings of certificates, they also log in by SCRAM, over SASL_SSL.
+        With `listeners`, name → security protocol, it has these alone, and of `controller`; `more` are their settings,
+        `java` options of the process.
 
         Skips the test where the jars, or Java, cannot be had.
         """
         try:
-            java = ["java", *QUICK, "-cp", broker_classpath()]
+            command = ["java", *QUICK, *java, "-cp", broker_classpath()]
         except Unavailable as error:
             pytest.skip(f"Apache Kafka cannot be had here: {error}")
         config = folder / "server.properties"
-        super().__init__(folder, [*java, "kafka.Kafka", str(config)])
+        super().__init__(folder, [*command, "kafka.Kafka", str(config)])
         self.port, controller, internal = free_ports(3)
         settings = {
             "process.roles": "broker,controller",
@@ -69,8 +78,21 @@ class KafkaServer(ServerProcess):
                 "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
                 "super.users": "User:admin;User:ANONYMOUS",
             }
+        self.bootstraps: dict[str, str] = {}
+        if listeners:
+            names = [name for name in listeners if name != "controller"]
+            ports = dict(zip(names, (self.port, *free_ports(len(names) - 1)), strict=True))
+            self.bootstraps = {name: f"127.0.0.1:{port}" for name, port in ports.items()}
+            addresses = {**self.bootstraps, "controller": f"127.0.0.1:{controller}"}
+            settings |= {
+                "listeners": ",".join(f"{name.upper()}://{address}" for name, address in addresses.items()),
+                "listener.security.protocol.map": ",".join(
+                    f"{name.upper()}:{what}" for name, what in listeners.items()
+                ),
+            }
+        settings |= more or {}
         config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        words = [*java, "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(config)]
+        words = [*command, "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(config)]
         done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=_FORMAT_LIMIT_S, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from .java_client import QUICK, java_4, java_classpath
-from .member_process import MemberProcess
 from .logins import Login, java_settings
+from .member_process import MemberProcess
 from .model import EARLIEST, HEARTBEAT_MS, PATIENCE_S, PLAINLY, SESSION_MS, GroupView, Record, Sending, Start
 from .remote import RemoteClient
 
@@ -104,7 +104,16 @@ class ConsoleTools:
         if assignor:
             short = {"range": "RangeAssignor", "cooperative-sticky": "CooperativeStickyAssignor"}[assignor]
             properties["partition.assignment.strategy"] = f"org.apache.kafka.clients.consumer.{short}"
-        command = ["java", *QUICK, *self._allowed, "-cp", java_classpath(4), _CONSUMER, "--bootstrap-server", self._bootstrap]
+        command = [
+            "java",
+            *QUICK,
+            *self._allowed,
+            "-cp",
+            java_classpath(4),
+            _CONSUMER,
+            "--bootstrap-server",
+            self._bootstrap,
+        ]
         command += [*self._login, "--topic", topic, "--group", group, "--from-beginning"]
         command += [*_options("--command-property", properties), *_formatting()]
         return _ConsoleMember(command, self._java, group, name)

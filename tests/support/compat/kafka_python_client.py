@@ -22,7 +22,6 @@ from .model import EARLIEST, HEARTBEAT_MS, PATIENCE_S, PLAINLY, SESSION_MS, Grou
 from .polling import PollingMember
 from .transactional import KafkaPythonTransactions
 
-
 _BOOTSTRAP_MS = 5000
 """For so long it tries to log in, even when the broker refuses it."""
 

@@ -6,8 +6,8 @@ import subprocess
 from collections.abc import Sequence
 
 from .fetched import need
-from .member_process import MemberProcess, output_of
 from .logins import Login, librdkafka_settings
+from .member_process import MemberProcess, output_of
 from .model import EARLIEST, HEARTBEAT_MS, PLAINLY, SESSION_MS, Record, Sending, Start
 
 _PLACE = re.compile(r"(\S+) \[(\d+)\]")
@@ -51,7 +51,19 @@ class Kcat:
     def read(self, topic: str, count: int, start: Start = EARLIEST) -> list[Record]:
         begin = str(start.offset) if start.timestamp_ms is None else f"s@{start.timestamp_ms}"
         settings = {"fetch.wait.max.ms": "100", "fetch.message.max.bytes": str(start.max_bytes), "check.crcs": "true"}
-        command = ["kcat", "-C", "-b", self._bootstrap, *self._login, "-t", topic, "-p", str(start.partition), "-o", begin]
+        command = [
+            "kcat",
+            "-C",
+            "-b",
+            self._bootstrap,
+            *self._login,
+            "-t",
+            topic,
+            "-p",
+            str(start.partition),
+            "-o",
+            begin,
+        ]
         said = output_of([*command, "-c", str(count), "-q", "-J", *_options(settings)])
         return [_record(line) for line in said.splitlines()]
 
@@ -64,7 +76,9 @@ class Kcat:
         }
         if assignor:
             settings["partition.assignment.strategy"] = assignor
-        return _KcatMember(["kcat", "-G", group, "-b", self._bootstrap, *self._login, "-J", "-u", *_options(settings), topic])
+        return _KcatMember(
+            ["kcat", "-G", group, "-b", self._bootstrap, *self._login, "-J", "-u", *_options(settings), topic]
+        )
 
     def offsets(self, topic: str) -> tuple[int, int]:
         return self._query(topic, -2), self._query(topic, -1)

@@ -130,7 +130,11 @@ CLIENTS: Mapping[str, Entry] = {
                     "Debian's has no tokens but unsecured ones",
                 ),
                 **dict.fromkeys(
-                    (f"{protocol}-scram-sha-{bits}" for protocol in ("sasl_plaintext", "sasl_ssl") for bits in (256, 512)),
+                    (
+                        f"{protocol}-scram-sha-{bits}"
+                        for protocol in ("sasl_plaintext", "sasl_ssl")
+                        for bits in (256, 512)
+                    ),
                     "repeats its nonce, as librdkafka does before 2.2; Kafka refuses that since 3.9 (CVE-2024-56128)",
                 ),
             },

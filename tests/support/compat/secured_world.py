@@ -5,8 +5,8 @@ import itertools
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -15,12 +15,16 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, load_pem_private_key, pkcs12
 from joserfc import jwt
 from joserfc.jwk import ECKey
+from support.kafka_server import KafkaServer
+from support.waiting import wait_for
 
 from barnabas.app.certificates import DevelopmentAuthority
 from barnabas.app.clients.admin.admin import Admin
+from barnabas.app.clients.admin.users import UserScramCredentialUpsertion
 from barnabas.app.embedded_broker import Broker
 from barnabas.ports.broker_api.acls import AclBinding, ResourceType
 from barnabas.ports.broker_api.operations import Operation
+from barnabas.ports.values import Secret
 
 from .logins import STORE_PASSWORD, WAYS, Login, Way
 from .model import Client, Unavailable
@@ -36,7 +40,12 @@ _PROTOCOLS = {
 }
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _SCRAM = _MECHANISMS[1:3]
+_MODULES = "org.apache.kafka.common.security"
+_OAUTH = "org.apache.kafka.sasl.oauthbearer.allowed"
 _TOKEN_OWNER = WAYS["delegation-token"].user
+
+
+Serve = Callable[[Path, Mapping[str, str]], AbstractContextManager[Mapping[str, str]]]
 
 
 class Issuer:
@@ -89,7 +98,8 @@ class Issuer:
 class SecuredWorld:
     """Clients are made when they are first asked for, and kept; each topic and group belongs to one user."""
 
-    def __init__(self, folder: Path, makers: Mapping[str, Callable[[str], Client]]) -> None:
+    def __init__(self, folder: Path, makers: Mapping[str, Callable[[str], Client]], serve: Serve | None = None) -> None:
+        """`serve` starts another broker than ours with these settings."""
         self._makers = makers
         self._clients: dict[str, Client] = {}
         self._unavailable: dict[str, str] = {}
@@ -101,14 +111,11 @@ class SecuredWorld:
         try:
             self._issuer = Issuer(folder)
             self._open.callback(self._issuer.close)
-            settings = _broker_settings(own.issue("broker", ["localhost", "127.0.0.1"], 1).path, own.path, self._issuer)
-            listeners = [f"{name}://127.0.0.1:0" for name in _PROTOCOLS]
-            self.broker = self._open.enter_context(Broker(storage="memory", listeners=listeners, config=settings))
-            addresses = [listener.partition("://")[2] for listener in self.broker.listeners]
-            self._bootstraps = dict(zip(_PROTOCOLS, addresses, strict=True))
-            self.admin = Admin(self._bootstraps["sasl_ssl"], config=self._own_settings("admin"))
-            self._open.callback(self.admin.close)
-            with Admin(self._bootstraps["sasl_ssl"], config=self._own_settings(_TOKEN_OWNER)) as owner:
+            certificate = own.issue("broker", ["localhost", "127.0.0.1"], 1).path
+            settings = _broker_settings(certificate, own.path, self._issuer)
+            self._bootstraps = self._open.enter_context((serve or serve_barnabas)(folder, settings))
+            self._add_admin()
+            with Admin(self._bootstraps["sasl_ssl"], config=self._own_settings(_TOKEN_OWNER, _SCRAM[0])) as owner:
                 self._delegation_token = owner.create_delegation_token()
         except BaseException:
             self.close()
@@ -132,6 +139,15 @@ class SecuredWorld:
             self._open.callback(client.close)
         self._clients[key].log_in(login)
         return self._clients[key]
+
+    def _add_admin(self) -> None:
+        """The super user, and the users of SCRAM."""
+        self.admin = Admin(self._bootstraps["sasl_ssl"], config=self._own_settings("admin", "PLAIN"))
+        self._open.callback(self.admin.close)
+        for user, mechanism in (*((each.lower(), each) for each in _SCRAM), (_TOKEN_OWNER, _SCRAM[0])):
+            change = UserScramCredentialUpsertion(user=user, password=Secret(_PASSWORD), mechanism=mechanism)
+            self.admin.alter_user_scram_credentials([change])
+            wait_for(lambda user=user: user in self.admin.describe_user_scram_credentials())  # type: ignore[misc]  # of a lambda with defaults
 
     def name(self, what: str) -> str:
         return f"{what}-{next(self._numbers)}"
@@ -188,39 +204,86 @@ class SecuredWorld:
             login, name=user, secret="any", token_file=file, token_ends_s=ends_s, token_url=self._issuer.url
         )
 
-    def _own_settings(self, user: str) -> dict[str, str]:
+    def _own_settings(self, user: str, mechanism: str) -> dict[str, str]:
         return {
             "security.protocol": "SASL_SSL",
             "ssl.truststore.location": str(self._authority),
-            "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.mechanism": mechanism,
             "sasl.username": user,
             "sasl.password": _PASSWORD,
         }
 
 
-def _broker_settings(certificate: Path, authority: Path, issuer: Issuer) -> dict[str, object]:
-    users = {user: _PASSWORD for user in ("plain", "admin")}
-    known = " ".join(f'user_{user}="{password}"' for user, password in users.items())
-    scram = [(mechanism, user) for mechanism in _SCRAM for user in (mechanism.lower(), "admin", _TOKEN_OWNER)]
-    settings: dict[str, object] = {
-        "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in _PROTOCOLS.items()),
-        "group.initial.rebalance.delay.ms": 0,
+def _broker_settings(certificate: Path, authority: Path, issuer: Issuer) -> dict[str, str]:
+    """The settings of a broker, ours or Apache Kafka's, but for its listeners."""
+    known = " ".join(f'user_{user}="{_PASSWORD}"' for user in ("plain", "admin"))
+    settings = {
+        "group.initial.rebalance.delay.ms": "0",
+        "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(certificate),
+        "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(authority),
         "listener.name.mutual.ssl.client.auth": "required",
         "listener.name.mutual.ssl.principal.mapping.rules": "RULE:^CN=([^,]*),.*$/$1/",
         "sasl.enabled.mechanisms": ",".join(_MECHANISMS),
-        "sasl.scram.bootstrap.users": ";".join(f"{each}=[name={user},password={_PASSWORD}]" for each, user in scram),
         "sasl.oauthbearer.jwks.endpoint.url": f"file://{issuer.keys}",
         "sasl.oauthbearer.expected.issuer": "test",
         "org.apache.kafka.sasl.oauthbearer.allowed.files": str(issuer.keys),
         "delegation.token.secret.key": "secret of the tokens",
-        "authorizer.class.name": "StandardAuthorizer",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:admin",
     }
     for name in ("sasl_plaintext", "sasl_ssl"):
-        settings[f"listener.name.{name}.plain.sasl.jaas.config"] = f"PlainLoginModule required {known};"
+        settings[f"listener.name.{name}.plain.sasl.jaas.config"] = (
+            f"{_MODULES}.plain.PlainLoginModule required {known};"
+        )
     return settings
+
+
+@contextmanager
+def serve_barnabas(_: Path, settings: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
+    """Our broker, in this process; the address of each listener."""
+    protocols = ",".join(f"{name}:{protocol}" for name, protocol in _PROTOCOLS.items())
+    listeners = [f"{name}://127.0.0.1:0" for name in _PROTOCOLS]
+    config = {**settings, "listener.security.protocol.map": protocols}
+    with Broker(storage="memory", listeners=listeners, config=config) as broker:
+        addresses = [listener.partition("://")[2] for listener in broker.listeners]
+        yield dict(zip(_PROTOCOLS, addresses, strict=True))
+
+
+@contextmanager
+def serve_kafka(folder: Path, settings: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
+    """Apache Kafka's broker; the address of each listener. Skips the test where it cannot be had."""
+    login = f'username="admin" password="{_PASSWORD}" user_admin="{_PASSWORD}" user_plain="{_PASSWORD}"'
+    plain, scram = f"{_MODULES}.plain.PlainLoginModule", f"{_MODULES}.scram.ScramLoginModule"
+    oauth = f"{_MODULES}.oauthbearer.OAuthBearer"
+    more = {
+        **settings,
+        "inter.broker.listener.name": "SASL_PLAINTEXT",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "sasl.mechanism.controller.protocol": "PLAIN",
+        "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
+    }
+    for name in ("sasl_plaintext", "sasl_ssl", "controller"):
+        more[f"listener.name.{name}.plain.sasl.jaas.config"] = f"{plain} required {login};"
+    for name in ("sasl_plaintext", "sasl_ssl"):
+        more |= {
+            **{f"listener.name.{name}.{each.lower()}.sasl.jaas.config": f"{scram} required;" for each in _SCRAM},
+            f"listener.name.{name}.oauthbearer.sasl.jaas.config": f"{oauth}LoginModule required;",
+            f"listener.name.{name}.oauthbearer.sasl.server.callback.handler.class": (
+                f"{oauth}ValidatorCallbackHandler"
+            ),
+        }
+    keys = settings["sasl.oauthbearer.jwks.endpoint.url"]
+    java = [f"-D{_OAUTH}.urls={keys}", f"-D{_OAUTH}.files={keys.removeprefix('file://')}"]
+    listeners = {**_PROTOCOLS, "controller": "SASL_PLAINTEXT"}
+    server = KafkaServer(folder, listeners=listeners, more=more, java=java)
+    server.start()
+    try:
+        server.wait_ready()
+        yield server.bootstraps
+    finally:
+        server.stop()
 
 
 def _trust_store(authority: Path) -> Path:

@@ -120,9 +120,7 @@ class KafkaPythonTransactions:
     _common: dict[str, Any]
 
     def _transactional(self, name: str) -> Any:
-        producer = KafkaProducer(
-            **self._common, transactional_id=name, max_block_ms=PATIENCE_S * 1000, linger_ms=0
-        )
+        producer = KafkaProducer(**self._common, transactional_id=name, max_block_ms=PATIENCE_S * 1000, linger_ms=0)
         producer.init_transactions()
         producer.begin_transaction()
         return producer

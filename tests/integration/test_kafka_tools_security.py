@@ -101,8 +101,8 @@ def test_kafka_configs_sets_and_deletes_the_passwords_of_users(
     tools: ConsoleTools, admin: Admin, broker: Broker
 ) -> None:
     bob = ("--entity-type", "users", "--entity-name", "bob")
-    added = "SCRAM-SHA-256=[iterations=4096,password=one],SCRAM-SHA-512=[password=two]"
-    tools.run(CONFIGS, "--alter", *bob, "--add-config", added)
+    for added in ("SCRAM-SHA-256=[iterations=4096,password=one]", "SCRAM-SHA-512=[password=two]"):
+        tools.run(CONFIGS, "--alter", *bob, "--add-config", added)
     for mechanism, password in (("SCRAM-SHA-256", "one"), ("SCRAM-SHA-512", "two")):
         with Admin(broker.bootstrap, config=settings_of("bob", password, mechanism)) as opened:
             assert opened.list_topics() == []

@@ -57,7 +57,8 @@ class ConsoleTools:
         done = self._java.process.call("tool", **{"class": tool, "arguments": words, "stdin": stdin})
         said: str = done["out"]
         if done["code"] or "ERROR" in done["error"]:
-            raise RuntimeError(f"{tool} ended with {done['code']}: {said[-300:]} {done['error'][-500:]}")
+            error = done["error"] if len(done["error"]) < 1000 else f"{done['error'][:500]}...{done['error'][-500:]}"
+            raise RuntimeError(f"{tool} ended with {done['code']}: {said[-300:]} {error}")
         return said
 
     # --- messages

@@ -220,6 +220,11 @@ func (d *driver) produce(ctx context.Context, c command) error {
 		return err
 	}
 	defer client.Close()
+	if d.login != nil {
+		if err := client.Ping(ctx); err != nil { // a producer would go on trying
+			return err
+		}
+	}
 	return client.ProduceSync(ctx, toSend(c.Topic, c.Records)...).FirstErr()
 }
 

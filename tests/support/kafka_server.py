@@ -83,9 +83,9 @@ class KafkaServer(ServerProcess):
             names = [name for name in listeners if name != "controller"]
             ports = dict(zip(names, (self.port, *free_ports(len(names) - 1)), strict=True))
             self.bootstraps = {name: f"127.0.0.1:{port}" for name, port in ports.items()}
-            addresses = {**self.bootstraps, "controller": f"127.0.0.1:{controller}"}
+            named = {**self.bootstraps, "controller": f"127.0.0.1:{controller}"}
             settings |= {
-                "listeners": ",".join(f"{name.upper()}://{address}" for name, address in addresses.items()),
+                "listeners": ",".join(f"{name.upper()}://{address}" for name, address in named.items()),
                 "listener.security.protocol.map": ",".join(
                     f"{name.upper()}:{what}" for name, what in listeners.items()
                 ),

@@ -27,7 +27,7 @@ _ASSIGNORS = {
 }
 
 
-class _Token(AbstractTokenProvider):
+class _Token(AbstractTokenProvider):  # type: ignore[misc]  # the library has no types
     """The OAuth token of a login."""
 
     def __init__(self, login: Login) -> None:

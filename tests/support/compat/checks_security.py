@@ -16,7 +16,7 @@ _UNTOLD = dict.fromkeys(
     re.compile("Connection at .* closed"),
 )
 """Where the library tells neither the broker's TLS alert nor its answer to a bad token, only what comes of it."""
-_UNAUTHENTICATED = re.compile("authentic|sasl|ssl|tls|certificate|handshake", re.IGNORECASE)
+_UNAUTHENTICATED = re.compile("authentic|sasl|oauth|ssl|tls|certificate|handshake", re.IGNORECASE)
 _UNAUTHORIZED = re.compile("authoriz", re.IGNORECASE)
 
 

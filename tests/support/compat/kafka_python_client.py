@@ -40,7 +40,7 @@ def _assignor(name: str) -> Any:
     }[name]
 
 
-class _Token(AbstractTokenProvider):
+class _Token(AbstractTokenProvider):  # type: ignore[misc]  # the library has no types
     """The OAuth token of a login."""
 
     def __init__(self, login: Login) -> None:

@@ -77,7 +77,7 @@ def java_settings(login: Login, *, store_type: str) -> dict[str, str]:
     way = login.way
     settings = {"security.protocol": way.protocol}
     if login.authority is not None:
-        stores = (login.authority, login.certificate)
+        stores: tuple[Path | None, Path | None] = (login.authority, login.certificate)
         if store_type == "PKCS12":
             stores = (login.authority_store, login.keystore)
             settings["ssl.truststore.password"] = STORE_PASSWORD

@@ -135,7 +135,7 @@ CLIENTS: Mapping[str, Entry] = {
                         for protocol in ("sasl_plaintext", "sasl_ssl")
                         for bits in (256, 512)
                     ),
-                    "repeats its nonce, as librdkafka does before 2.2; Kafka refuses that since 3.9 (CVE-2024-56128)",
+                    "repeats its nonce, as librdkafka does before 2.6.1; Kafka 4 refuses that, too (CVE-2024-56128)",
                 ),
             },
         ),

@@ -6,10 +6,7 @@ What it is asked is done at once, in the test's own thread.
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from attrs import evolve
-
 from ..app.broker.lifecycle.broker_server import BrokerServer
-from ..app.broker.state.gate import RefuseRequest, everyone
 from ..app.compose.broker import outside_of, plugin_host
 from ..app.config import BrokerConfig
 from ..core.message.batch_writer import encode_batch
@@ -61,14 +58,12 @@ class ManualBroker:
         tree: MemoryTree | None = None,
         plugins: Sequence[object] = (),
         wrap_session: Callable[[Coordination], Coordination] = lambda session: session,
-        authorizer: RefuseRequest = everyone,
         shared: bool = False,
         **settings: object,
     ) -> None:
         """`wrap_session` may put something before each session of the tree; `shared`: others may share the tree."""
         self.shared = shared
         self.wrap_session = wrap_session
-        self.authorizer = authorizer
         self.disk = disk or MemoryDisk()
         self.tree = tree or MemoryTree()
         self.clock = ManualClock()
@@ -96,7 +91,6 @@ class ManualBroker:
             report=self.lines.append,
             shared=self.shared,
         )
-        outside = evolve(outside, authorizer=self.authorizer)
         node = BrokerServer(config, outside, plugin_host(config, self.plugins))
         node.start()
         if self.shared:

@@ -49,7 +49,6 @@ from .handlers.topics import TopicService
 from .handlers.transactions import MarkerService, ProducerService, TransactionService
 from .state.authorization import Authorization
 from .state.broker_state import BrokerState
-from .state.gate import RefuseRequest, everyone
 
 Handler = Callable[[Any, Caller, Any], None]
 """(request, caller, reply); the types of request and reply belong together through the table below."""
@@ -61,14 +60,12 @@ class BrokerService:
     def __init__(
         self,
         state: BrokerState,
-        authorizer: RefuseRequest = everyone,
         selector: ReplicaSelector | None = None,
         authorization: Authorization | None = None,
     ) -> None:
         """Create it. `authorization` None: every caller may do everything."""
         self._state = state
         self._authorization = authorization
-        self._authorizer = None if authorizer is everyone else authorizer
         self._is_closed = False
         self.requests = 0
         """The number of requests so far."""
@@ -185,10 +182,6 @@ class BrokerService:
         counter.add()
         self.requests += 1
         try:
-            refused = None if self._authorizer is None else self._authorizer(request, caller)
-            if refused is not None:
-                once(request.failed(refused))
-                return
             handle = self._handlers[type(request)]
             if self._authorization is None:
                 handle(request, caller, once)

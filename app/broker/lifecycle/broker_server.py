@@ -412,7 +412,6 @@ class BrokerServer:
         selector = config.replica_selector_class
         self._api = BrokerService(
             state,
-            outside.authorizer,
             self.plugins.replica_selector(selector) if selector else None,
             authorization_of(
                 config, self.plugins, registry, outside.scheduler, in_room(outside.report, ROOM), fronts.callback

@@ -21,7 +21,6 @@ from ....ports.storage import LogDir
 from ....ports.transport import Connection, ConnectionHandler, ServerTls, Transport
 from ....ports.values import frozen
 from ...config import BrokerConfig, ListenAddress
-from .gate import RefuseRequest, everyone
 
 
 class Server(Protocol):
@@ -112,8 +111,6 @@ class Outside:
     """Called at the end, to log pending summaries."""
     expose_metrics: ExposeMetrics | None = None
     """Exposes the metrics to the outside."""
-    authorizer: RefuseRequest = everyone
-    """Checks every request."""
     shared: bool = False
     """True if other brokers can reach the same coordination tree."""
     connect: Connect | None = None

@@ -371,7 +371,7 @@ def test_a_member_whose_data_go_while_it_runs_is_not_started_without(cluster: _C
 
 
 @pytest.mark.slow
-def test_what_is_left_of_a_lost_majority_may_begin_a_new_cluster(cluster: _Cluster) -> None:
+def test_remaining_member_of_a_lost_majority_begins_a_new_cluster(cluster: _Cluster) -> None:
     """As docs/operations.md says."""
     assert cluster.start(0, 1, 2) == []
     cluster.open[2].create("/written")

@@ -43,7 +43,7 @@ def test_manual_scheduler_runs_timers_only_on_advance() -> None:
     assert scheduler.clock.now_ms() == 1_700_000_001_099
 
 
-def test_what_a_timer_starts_runs_at_its_own_time() -> None:
+def test_timer_started_by_a_timer_runs_at_its_own_time() -> None:
     scheduler = ManualScheduler(ManualClock(0))
     seen: list[float] = []
 

@@ -116,7 +116,7 @@ def test_nothing_that_waits_is_done_once_it_was_abandoned() -> None:
         reactor.call_soon(lambda: None)
 
 
-def test_what_callbacks_ask_for_while_it_stops_still_runs() -> None:
+def test_work_requested_by_callbacks_during_stop_still_runs() -> None:
     reactor = Reactor()
     seen: list[str] = []
     reactor.at_stop(lambda: reactor.call_soon(lambda: seen.append("asked at the stop")))

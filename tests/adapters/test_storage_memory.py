@@ -68,7 +68,7 @@ def test_times_come_from_the_disk() -> None:
     assert folder.files()["a"].modified_ms == 7
 
 
-def test_what_a_crash_leaves() -> None:
+def test_process_death_keeps_written_bytes_and_power_cut_flushed_ones() -> None:
     disk = MemoryDisk()
     folder = MemoryLogDir(disk).folder("t-0")
     file = folder.open("a.log")

@@ -126,7 +126,7 @@ def test_a_seed_replays_the_same_faults() -> None:
     assert len({repr(_history(seed)) for seed in range(5)}) > 1
 
 
-def test_what_arrives_before_a_loss_is_in_order() -> None:
+def test_bytes_before_a_connection_loss_arrive_in_order() -> None:
     for seed in range(20):
         frames = _history(seed)[1]
         assert isinstance(frames, list)

@@ -289,7 +289,7 @@ def test_senseless_bytes_close_the_connection_with_one_line(tcp: TcpWorld) -> No
 
 
 @pytest.mark.parametrize("frame", [produce("t", HELLO), fetch("t"), offsets("t", -1)])
-def test_who_hangs_up_in_the_middle_of_a_request_has_said_nothing(tcp: TcpWorld, frame: bytes) -> None:
+def test_connection_closed_inside_a_request_submits_nothing(tcp: TcpWorld, frame: bytes) -> None:
     for size in (1, 3, 5, len(frame) // 2, len(frame) - 1):
         with tcp.raw() as peer:
             peer.send(frame[:size])
@@ -299,7 +299,7 @@ def test_who_hangs_up_in_the_middle_of_a_request_has_said_nothing(tcp: TcpWorld,
     assert world_still_answers(tcp)
 
 
-def test_who_hangs_up_while_the_broker_thinks(tcp: TcpWorld) -> None:
+def test_connection_closed_during_a_request_discards_the_response(tcp: TcpWorld) -> None:
     tcp.broker.script = None
     with tcp.raw() as peer:
         peer.send(fetch("t"))
@@ -310,7 +310,7 @@ def test_who_hangs_up_while_the_broker_thinks(tcp: TcpWorld) -> None:
     assert world_still_answers(tcp)
 
 
-def test_who_hangs_up_in_the_middle_of_an_answer_fails_the_link(tcp: TcpWorld) -> None:
+def test_connection_closed_inside_a_response_fails_the_link(tcp: TcpWorld) -> None:
     with socket.create_server(("127.0.0.1", 0)) as broker:
         tcp.address = broker.getsockname()
         link = tcp.link()

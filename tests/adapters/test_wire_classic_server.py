@@ -271,7 +271,7 @@ def test_names_from_the_network_stay_on_one_line() -> None:
         (bare(offsets("t", 5)) + b"\0", "1 bytes follow"),
     ],
 )
-def test_what_cannot_be_understood_closes_the_connection(frame: bytes, word: str) -> None:
+def test_malformed_request_closes_the_connection(frame: bytes, word: str) -> None:
     end = ClassicServerEnd()
     end.send(frame)
     assert end.connection.is_closed

@@ -210,7 +210,7 @@ def test_the_highest_common_version(offered: tuple[int, int], chosen: int) -> No
         ({20: (0, 5)}, DeleteTopics(names=[], topic_ids=[b"i" * 16])),
     ],
 )
-def test_what_the_broker_cannot_understand_is_not_sent(ranges: versions.Ranges, request_: Request[Any]) -> None:
+def test_request_unsupported_by_the_broker_is_not_sent(ranges: versions.Ranges, request_: Request[Any]) -> None:
     setup = Setup(ranges)
     (error,) = setup.submit(request_)
     assert isinstance(error, ApiError)
@@ -219,7 +219,7 @@ def test_what_the_broker_cannot_understand_is_not_sent(ranges: versions.Ranges, 
     assert setup.link.is_open
 
 
-def test_what_the_protocol_cannot_carry_is_not_sent() -> None:
+def test_request_outside_the_protocol_is_not_sent() -> None:
     setup = Setup()
     for request in (Metadata(topics=["x" * 40_000]), Fetch(partitions=[FetchPartition("a", 2**31, 0, 1)])):
         (error,) = setup.submit(request)

@@ -72,7 +72,7 @@ def test_the_first_join_knows_neither_a_rebalance_timeout_nor_a_member_id_that_i
 
 
 @pytest.mark.parametrize(("version", "knows", "skips"), [(3, False, False), (4, True, False), (9, True, True)])
-def test_what_a_joining_member_knows_is_a_matter_of_the_version(version: int, knows: bool, skips: bool) -> None:
+def test_join_response_fields_depend_on_the_version(version: int, knows: bool, skips: bool) -> None:
     end = ServerEnd()
     end.send(request_frame(11, version, 1, SAMPLES[11].at(version).request))
     (request,) = end.broker.requests

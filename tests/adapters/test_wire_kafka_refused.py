@@ -128,7 +128,7 @@ def test_api_versions_lists_supported_ranges() -> None:
         (header(999, 0, 1), "API key 999, which is not known"),
     ],
 )
-def test_what_has_no_answer_closes_the_connection_and_is_named(frame: bytes, words: str) -> None:
+def test_request_without_a_response_closes_the_connection_and_is_logged(frame: bytes, words: str) -> None:
     end = ServerEnd()
     end.send(frame)
     assert end.connection.is_closed

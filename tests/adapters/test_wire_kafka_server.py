@@ -283,7 +283,7 @@ def test_an_answer_that_the_protocol_cannot_carry_closes_the_connection() -> Non
         (header(18, 3, 1) + b"\x00\x04ab", ""),
     ],
 )
-def test_what_cannot_be_understood_closes_the_connection(frame: bytes, word: str) -> None:
+def test_malformed_request_closes_the_connection(frame: bytes, word: str) -> None:
     end = ServerEnd()
     end.send(frame)
     assert end.connection.is_closed

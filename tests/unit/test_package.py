@@ -8,5 +8,5 @@ def test_all_public_names_are_importable() -> None:
         assert getattr(barnabas, name) is not None, name
 
 
-def test_what_is_not_there_says_so() -> None:
+def test_unknown_package_attribute_is_an_attribute_error() -> None:
     assert not hasattr(barnabas, "ConsumerBroker")

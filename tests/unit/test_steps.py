@@ -108,7 +108,7 @@ def test_offloaded_steps_run_one_at_a_time_and_return_results() -> None:
     assert [world.results[name].get() for name in "abc"] == [f"{name} {name} is unpacked" for name in "abc"]
 
 
-def test_what_is_raised_comes_out() -> None:
+def test_error_in_a_step_is_raised() -> None:
     world = World()
 
     def fails() -> None:

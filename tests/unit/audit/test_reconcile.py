@@ -129,7 +129,7 @@ def test_unreported_messages_of_a_killed_producer_are_unconfirmed_not_wrong() ->
     assert not found.agrees
 
 
-def test_what_a_producer_knows_as_failed_may_have_arrived_or_not() -> None:
+def test_failed_sends_may_or_may_not_have_arrived() -> None:
     acknowledged, failed = dict.fromkeys(list(ONE)[:4], 1), dict.fromkeys(list(ONE)[4:], 1)
     told = [*counts("producer", acknowledged), *counts("producer", failed, first=50, failed=True), *closed("web-1")]
     found = judged([*told, *counts("broker", dict.fromkeys(list(ONE)[:7], 1)), reached("broker")])
@@ -156,7 +156,7 @@ def test_unaudited_tiers_are_skipped() -> None:
     assert (table.after, [str(which) for which in table.lost]) == ("producer", ["web-1 0"])
 
 
-def test_what_was_before_a_tier_began_is_not_its_loss() -> None:
+def test_messages_before_the_start_of_a_tier_are_not_lost() -> None:
     found = judged([*counts("producer", ONE), reached("broker", since_ms=EARLY)])
     assert found.agrees
     assert tier_of(found, "broker").completeness is None

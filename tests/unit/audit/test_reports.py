@@ -41,7 +41,7 @@ def test_a_report_comes_back(report: reports.Report) -> None:
 
 
 @given(st.binary() | st.none())
-def test_what_is_no_report_is_none(data: bytes | None) -> None:
+def test_malformed_report_decodes_to_none(data: bytes | None) -> None:
     assert reports.decode(data) is None
 
 

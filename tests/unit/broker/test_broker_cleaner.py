@@ -45,7 +45,7 @@ def test_figures_by_kafkas_names() -> None:
     assert gauge(broker, f"{_MANAGER}_uncleanable_partitions_count", logDirectory="memory:") == 0
 
 
-def test_what_cannot_be_cleaned_is_counted() -> None:
+def test_uncleanable_logs_are_counted() -> None:
     broker = ManualBroker()
     log = filled(broker)
     data = broker.disk.folders["t-0"][log.segments[0].names[0]].data

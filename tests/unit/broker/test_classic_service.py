@@ -75,7 +75,7 @@ def broker() -> ClassicBroker:
     return ClassicBroker()
 
 
-def test_what_was_produced_is_fetched_byte_for_byte(broker: ClassicBroker) -> None:
+def test_produced_messages_are_fetched_byte_for_byte(broker: ClassicBroker) -> None:
     first, second = message_set(b"hello", b"", b"x" * 1000), gzip_wrapper(b"a", b"b", b"c")
     assert broker.put("t", first) == ClassicProduceResultPartition("t", 0, next_offset=len(first))
     assert broker.put("t", second).next_offset == len(first) + len(second)

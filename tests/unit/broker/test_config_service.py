@@ -111,7 +111,7 @@ def test_changes_of_a_resource_are_made_all_or_none(broker: ManualBroker) -> Non
         ),
     ],
 )
-def test_what_cannot_be_altered(
+def test_invalid_alteration_is_refused_with_its_error(
     broker: ManualBroker, resource: ConfigResource, changes: dict[str, str | None], expected: ErrorCode
 ) -> None:
     assert alter(broker, resource, changes).error is expected
@@ -136,7 +136,7 @@ def test_min_insync_replicas_that_an_earlier_version_has_set_for_one_broker_has_
     assert any("set for broker 1 alone, which has no effect" in line for line in broker.reports)
 
 
-def test_what_cannot_be_described(broker: ManualBroker) -> None:
+def test_invalid_resource_is_described_with_its_error(broker: ManualBroker) -> None:
     assert describe(broker, ConfigResource(kind=2, name="nowhere")).error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert describe(broker, ConfigResource(kind=4, name="2")).error is ErrorCode.INVALID_REQUEST
     assert describe(broker, ConfigResource(kind=8, name="1")).error is ErrorCode.INVALID_REQUEST

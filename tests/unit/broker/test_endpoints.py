@@ -60,7 +60,7 @@ def test_unregistered_broker_lists_itself_in_metadata() -> None:
     assert endpoints.nodes_with_own({2: other}, caller(OUTSIDE)) == [BrokerNode(node_id=2, host="b", port=2), own]
 
 
-def test_who_comes_in_on_the_listener_for_brokers_may_be_one() -> None:
+def test_caller_on_the_inter_broker_listener_may_be_a_broker() -> None:
     told = Endpoints(1, [INSIDE, OUTSIDE], [], "me", 0)
     assert told.is_from_broker(caller(INSIDE))
     assert not told.is_from_broker(caller(OUTSIDE))

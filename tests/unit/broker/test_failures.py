@@ -103,7 +103,7 @@ class _Broken(DelayedOperation):
         raise RuntimeError("not even this")
 
 
-def test_what_waits_and_fails_is_answered_all_the_same() -> None:
+def test_waiting_request_that_fails_is_answered() -> None:
     broker = ManualBroker()
     errors: list[BaseException] = []
     purgatory = Purgatory(broker.scheduler, errors.append)

@@ -190,7 +190,7 @@ def test_a_newcomer_that_vanishes_costs_one_session(broker: ManualBroker) -> Non
     assert settle(broker, first) <= SESSION_MS + ROUND_MS
 
 
-def test_who_leaves_costs_nothing(broker: ManualBroker) -> None:
+def test_leaving_member_does_not_delay_the_rebalance(broker: ManualBroker) -> None:
     members = [Member(broker, f"m{number}") for number in range(3)]
     settle(broker, *members)
     members[0].leave()
@@ -217,7 +217,7 @@ def test_answers_to_connections_that_are_gone_are_dropped_and_leave_nothing(brok
     assert not broker.reports
 
 
-def test_who_comes_back_over_another_connection_is_the_same_member(broker: ManualBroker) -> None:
+def test_member_on_another_connection_is_the_same_member(broker: ManualBroker) -> None:
     """Its join waited on the connection that is lost: the answer goes to the new one."""
     stays = Member(broker, "stays")
     settle(broker, stays)

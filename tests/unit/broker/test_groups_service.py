@@ -221,7 +221,7 @@ def test_a_full_disk(broker: ManualBroker) -> None:
     assert heartbeat(broker, member) is ErrorCode.NONE
 
 
-def test_who_waits_at_a_stop_is_sent_elsewhere() -> None:
+def test_waiting_member_at_a_stop_gets_not_coordinator() -> None:
     with running(initial_delay_ms=3000) as broker:
         find(broker)
         waiting = broker.submit(joining())
@@ -248,7 +248,7 @@ def test_a_closed_connection_leaves_its_member_in_the_group(broker: ManualBroker
     assert answers[0].member_id == member.member_id
 
 
-def test_what_is_counted(broker: ManualBroker) -> None:
+def test_group_metrics_count_groups_and_rebalances(broker: ManualBroker) -> None:
     find(broker)
     value = broker.metrics.value
     stable(broker)

@@ -109,7 +109,7 @@ def test_a_shortened_newest_segment_after_an_orderly_stop(left: int) -> None:
     assert broker.values("t") == [*VALUES[: 9 + left], b"new"]
 
 
-def test_what_consumers_had_read_and_a_crash_has_taken() -> None:
+def test_records_lost_after_consumers_read_them_are_reported() -> None:
     broker = broker_with()
     end(broker, False)
     del content(broker, 9)[:]
@@ -147,7 +147,7 @@ def test_a_shortened_topic_of_offsets() -> None:
     assert line.startswith("__consumer_offsets-0: offsets ")
 
 
-def test_what_retention_or_a_deletion_takes_is_not_lost() -> None:
+def test_records_removed_by_retention_are_not_reported_as_loss() -> None:
     broker = broker_with(log_retention_bytes=SEGMENT_BYTES, log_retention_check_interval_ms=1000)
     broker.scheduler.advance(2_000)
     assert bases(broker)[0] > 0

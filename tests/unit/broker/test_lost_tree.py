@@ -132,7 +132,7 @@ def test_folder_with_other_topic_id_is_renamed_to_stray_and_not_served() -> None
     assert any("belongs to another topic of that name" in line for line in broker.reports)
 
 
-def test_what_only_some_topics_are_missing_of_is_left_alone() -> None:
+def test_tree_that_lacks_some_topics_is_left_unchanged() -> None:
     broker = broker_with("lost", "known")
     broker.settings = {"log_retention_ms": 1, "log_roll_ms": 1}
     forget(broker, "lost")

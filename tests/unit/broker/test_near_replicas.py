@@ -110,7 +110,7 @@ def test_neither_is_one_about_to_stop_nor_one_that_does_not_live() -> None:
 
 
 @pytest.mark.parametrize("others", [{"allows_follower": False}, {"replica_id": -2}])
-def test_who_does_not_know_what_to_make_of_it_is_not_sent(others: dict[str, Any]) -> None:
+def test_fetch_that_allows_no_follower_gets_records_of_the_leader(others: dict[str, Any]) -> None:
     assert _fetch(_broker(), "b", **others).records
 
 

@@ -25,7 +25,7 @@ def broker() -> ManualBroker:
 
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
-def test_what_is_produced_is_fetched(broker: ManualBroker, acks: int) -> None:
+def test_produced_records_are_fetched_unchanged(broker: ManualBroker, acks: int) -> None:
     first = broker.produce("t", b"a", b"b", acks=acks)
     second = broker.produce("t", b"c", acks=acks)
     assert (first.error, first.base_offset, second.base_offset) == (ErrorCode.NONE, 0, 2)
@@ -151,7 +151,7 @@ def test_zstd_batches_are_withheld_from_clients_without_zstd(broker: ManualBroke
     assert broker.ask(old).partitions[0].error is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
-def test_what_old_clients_can_read_stays_where_it_is(broker: ManualBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_readable_by_old_clients_are_not_copied(broker: ManualBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(5):
         broker.produce("t", b"plain" * (number + 1))
     whole = broker.fetch("t").partitions[0].records
@@ -257,7 +257,7 @@ def test_a_fetch_does_not_wait_for_more_when_the_log_has_rolled_on(broker: Manua
     assert _size(waiting[0].partitions[0].records) > 0
 
 
-def test_what_waits_for_a_connection_ends_with_it(broker: ManualBroker) -> None:
+def test_waiting_request_ends_with_its_connection(broker: ManualBroker) -> None:
     other = Caller(host="127.0.0.1", connection=2)
     mine, others = broker.submit(fetch("t", max_wait_ms=10**9)), broker.submit(fetch("t", max_wait_ms=10**9), other)
     broker.node.state.gone(HERE.connection)
@@ -293,7 +293,7 @@ def test_an_answer_waits_for_the_flush_that_its_append_made_due(broker: ManualBr
     assert broker.node.state.replicas.partitions[("durable", 0)].log.recovery_point == 2
 
 
-def test_what_is_appended_while_a_flush_is_under_way_is_flushed_too(broker: ManualBroker) -> None:
+def test_records_appended_during_a_flush_are_flushed_too(broker: ManualBroker) -> None:
     broker.create("durable", flush_messages="2")
     first = broker.submit(produce("durable", b"a", b"b"))
     second = broker.submit(produce("durable", b"c", acks=-1))

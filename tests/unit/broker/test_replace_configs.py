@@ -80,7 +80,7 @@ def test_replace_configs_of_brokers_drops_unlisted_overrides(broker: ManualBroke
         (ConfigResource(kind=16, name="x"), {}, ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_what_cannot_be_set_changes_nothing(
+def test_invalid_replacement_changes_no_config(
     broker: ManualBroker, resource: ConfigResource, configs: Mapping[str, str | None], expected: ErrorCode
 ) -> None:
     assert replace(broker, resource, configs).error is expected

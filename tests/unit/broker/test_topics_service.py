@@ -78,7 +78,7 @@ def test_the_longest_legal_name(broker: ManualBroker) -> None:
     assert broker.produce("a" * 249, b"x").error is ErrorCode.NONE
 
 
-def test_what_cannot_be_created(broker: ManualBroker) -> None:
+def test_invalid_topic_is_refused_with_its_error(broker: ManualBroker) -> None:
     broker.create("t")
     broker.create("with.dot")
     expected = [

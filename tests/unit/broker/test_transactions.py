@@ -109,7 +109,7 @@ def test_offsets_by_isolation_level(broker: ManualBroker) -> None:
     assert [listed(broker, LATEST, isolation) for isolation in (0, 1)] == [3, 3]
 
 
-def test_who_waits_for_committed_records_is_woken_by_the_end(broker: ManualBroker) -> None:
+def test_read_committed_fetch_is_completed_by_the_end_marker(broker: ManualBroker) -> None:
     send(broker, b"a")
     waiting = broker.submit(fetch("t", 0, max_wait_ms=10_000, isolation_level=1))
     broker.produce("t", b"more")
@@ -132,7 +132,7 @@ def test_producers_are_described_with_their_transactions(broker: ManualBroker) -
     assert (found.coordinator_epoch, found.current_txn_start_offset) == (5, -1)
 
 
-def test_what_belongs_to_no_named_transaction_is_refused(broker: ManualBroker) -> None:
+def test_batch_outside_its_transaction_is_refused(broker: ManualBroker) -> None:
     refused = send(broker, b"a", transactional_id=None)
     assert refused.error is E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert "transactional id" in refused.error_message

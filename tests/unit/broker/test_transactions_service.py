@@ -176,7 +176,7 @@ def test_a_transaction_times_out_and_its_marker_is_written(broker: ManualBroker)
     assert produce(broker, who, sequence=1) is E.INVALID_PRODUCER_EPOCH
 
 
-def test_what_dashboards_see(broker: ManualBroker) -> None:
+def test_transaction_metrics_show_coordinator_state(broker: ManualBroker) -> None:
     begun(broker)
     for name in (
         "kafka_server_transaction_coordinator_metrics_partition_load_time_max",

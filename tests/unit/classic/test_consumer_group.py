@@ -83,7 +83,7 @@ def test_a_newcomer_gets_its_share_and_nothing_is_lost_or_out_of_order(world: Cl
     assert all(a < b for values in found.values() for a, b in pairwise(values))
 
 
-def test_what_stays_is_not_disturbed(world: ClassicWorld) -> None:
+def test_rebalance_leaves_retained_partitions_undisturbed(world: ClassicWorld) -> None:
     broker = world.add_broker(0, {"t": 4})
     first = Member(world, "a", {"t": 1}, autocommit_enable=False)
     fill(world, "t", 10)
@@ -273,7 +273,7 @@ def test_a_newcomer_does_not_wait_the_whole_back_off(world: ClassicWorld) -> Non
     assert not [text for text in world.reports if "failed" in text]
 
 
-def test_what_is_owned_is_read_on_while_a_rebalance_fails(world: ClassicWorld) -> None:
+def test_owned_partitions_are_read_during_failed_rebalances(world: ClassicWorld) -> None:
     world.add_broker(0, {"t": 1})
     member = Member(world, "a", {"t": 1})
     world.onlooker.create(layout.owner_path(GROUP, "t", BrokerPartition(1, 0)), b"somebody-0", ephemeral=True)

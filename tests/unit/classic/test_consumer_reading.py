@@ -122,7 +122,7 @@ def test_out_of_range_offset_without_reset_policy_raises_no_offset(world: Classi
         member.poll()
 
 
-def test_what_was_fetched_before_an_offset_out_of_range_is_still_read(world: ClassicWorld) -> None:
+def test_messages_fetched_before_an_offset_out_of_range_are_read(world: ClassicWorld) -> None:
     log = world.add_broker(0, {"t": 1}).log("t")
     log.append(numbered(0, 10))
     member = Member(world, "a", {"t": 1}, fetch_size=30, queuedchunks_max=2)

@@ -81,7 +81,7 @@ def test_the_view_of_a_member(session: Coordination, told: list[str]) -> None:
     assert not told
 
 
-def test_who_is_not_registered_sees_the_others(session: Coordination, told: list[str]) -> None:
+def test_unregistered_consumer_sees_the_registered_ones(session: Coordination, told: list[str]) -> None:
     _cluster(session, {"t": {0: 1}})
     group.register_consumer(session, "g", "c1", TOPIC)
     view = group.read_group(session, "g", "c2", told.append)
@@ -233,7 +233,7 @@ def test_every_member_of_a_session_that_expires_is_gone(told: list[str]) -> None
     _close(ours, theirs)
 
 
-def test_who_comes_back_with_the_same_id_does_not_live_on_nodes_of_a_dead_session(told: list[str]) -> None:
+def test_returning_consumer_replaces_nodes_of_its_expired_session(told: list[str]) -> None:
     tree = MemoryTree()
     dead, ours = tree.session(), tree.session()
     for session in (dead, ours):

@@ -52,7 +52,7 @@ def _tree(client: KazooClient, path: str) -> dict[str, tuple[bytes, bool]]:
     return {leaf: found for name in sorted(names) for leaf, found in _tree(client, f"{path}/{name}").items()}
 
 
-def test_what_stands_in_zookeeper(session: ZookeeperCoordination, foreign: KazooClient) -> None:
+def test_group_nodes_in_zookeeper_have_the_classic_layout(session: ZookeeperCoordination, foreign: KazooClient) -> None:
     told: list[str] = []
     foreign.create("/kafka/brokers/ids/0", b"h-1322090000000:h:9092", ephemeral=True, makepath=True)
     foreign.create("/kafka/brokers/topics/t/0", b"11", ephemeral=True, makepath=True)

@@ -35,7 +35,7 @@ def test_a_broker_and_back() -> None:
         *((" 7", b"a:b:1"), ("2147483648", b"a:b:1"), ("\u0667", b"a:b:1")),
     ],
 )
-def test_what_is_no_broker(name: str, data: bytes) -> None:
+def test_malformed_broker_node_is_an_error(name: str, data: bytes) -> None:
     with pytest.raises(ValueError):
         layout.decode_broker(name, data)
 
@@ -49,7 +49,7 @@ def test_numbers_encode_to_decimal_and_decode_with_whitespace() -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"-1", b"+1", b"1.0", b"1_000", b"0x1", b"9223372036854775808", b"\xff", b"1" * 99]
 )
-def test_what_is_no_number(data: bytes) -> None:
+def test_malformed_number_is_an_error(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"is no offset|is not UTF-8"):
         layout.decode_number(data, "offset")
 
@@ -62,13 +62,13 @@ def test_broker_partition_decodes_from_its_text() -> None:
 @pytest.mark.parametrize(
     "name", ["", "1", "-", "1-", "-1", "1-2-3", "a-b", "01-1", "1-01", "1--1", "1-2147483648", "1 -2"]
 )
-def test_what_is_no_place(name: str) -> None:
+def test_malformed_partition_name_is_an_error(name: str) -> None:
     with pytest.raises(ValueError):
         layout.decode_place(name)
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/", "a\nb", "a\x00", "\u200b", "\ud800"])
-def test_what_no_path_can_hold_is_named(name: str) -> None:
+def test_name_unfit_for_a_path_is_named_in_the_error(name: str) -> None:
     with pytest.raises(ConfigError, match="group id"):
         layout.check_name("group id", name)
 

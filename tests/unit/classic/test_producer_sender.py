@@ -253,7 +253,7 @@ def test_a_wrapper_that_is_too_large_is_divided_and_a_message_that_is_fails() ->
     assert "MESSAGE_TOO_LARGE" in str(bench.settled[0][1])
 
 
-def test_what_was_compressed_elsewhere_passes_on_unopened() -> None:
+def test_compressed_message_is_sent_without_decompression() -> None:
     codec = builtin_codecs().by_name("gzip")
     assert codec is not None
     inner = codec.compress(encode_set([b"x", b"y"]))
@@ -293,7 +293,7 @@ def test_sender_reconnects_after_reconnect_interval_requests() -> None:
     assert [values for _, _, values in bench.nodes[0].shown] == [[b"%d" % n] for n in range(5)]
 
 
-def test_what_came_over_a_connection_is_proven_before_the_next_one_begins() -> None:
+def test_sent_requests_are_confirmed_before_a_new_connection_is_used() -> None:
     bench = Bench(PlainDirectory(t=[(0, 0)]), pool=PoolSettings(reconnect_interval=2))
     node, proofs = bench.nodes[0], list[BarnabasError | None]()
     node.answers = False

@@ -166,7 +166,7 @@ def test_members_that_see_the_same_share_without_overlap_and_gap(view: GroupView
             assert list(found) == [thread_id(consumer_id, number) for number in range(len(found))]
 
 
-def test_who_is_not_registered_has_no_share() -> None:
+def test_unregistered_consumer_gets_no_partitions() -> None:
     view = GroupView(consumers={"a": {"t": 1}}, partitions={"t": {0: 2}}, brokers=_brokers({0: 2}))
     assert own_share(view, "b", RANGE) == {}
     assert own_share(view, "a", RANGE) == {"t": {"a-0": _places({0: 2})}}
@@ -200,7 +200,7 @@ def _share_by(rebalancer: Rebalancer) -> dict[str, dict[str, Sequence[BrokerPart
     return own_share(view, "a", rebalancer)
 
 
-def test_who_is_left_out_of_the_answer_has_nothing() -> None:
+def test_consumer_missing_in_the_assignment_owns_nothing() -> None:
     assert _share_by(Answering({"b-0": [FIRST, SECOND]})) == {"t": {"a-0": []}}
     assert _share_by(Answering({"a-0": (SECOND, FIRST)})) == {"t": {"a-0": (SECOND, FIRST)}}
 

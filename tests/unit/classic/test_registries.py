@@ -82,7 +82,7 @@ def test_names_that_no_path_can_hold_are_skipped(told: list[str]) -> None:
     assert "/brokers/ids/'a\\x00b'" in told[1]
 
 
-def test_what_goes_away_while_it_is_read_is_missing(session: MemorySession, told: list[str]) -> None:
+def test_node_deleted_during_a_read_is_missing(session: MemorySession, told: list[str]) -> None:
     session.create("/brokers/ids/1", b"h-1:h:1")
     session.create("/brokers/ids/2", b"h-1:h:2")
     racing = FaultyCoordination(session)

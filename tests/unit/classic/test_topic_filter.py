@@ -52,7 +52,7 @@ def test_the_whole_name_must_match(text: str, matching: list[str], others: list[
     "text",
     ["(", "*", "[a", "[]", "a{99999999999}", r"\p{Alpha}", r"\Qa\E", "(?<n>a)", "(?u)a", "(" * 5000 + ")" * 5000],
 )
-def test_what_does_not_compile_is_named(text: str) -> None:
+def test_invalid_topic_filter_is_named_in_the_error(text: str) -> None:
     with pytest.raises(ConfigError) as raised:
         TopicFilter.whitelist(text)
     assert repr(text[:50])[1:-1] in str(raised.value)

@@ -252,7 +252,7 @@ def test_many_groups_are_asked_in_turn() -> None:
     assert admin.asked.count("g000") == 2, "asked longest ago"
 
 
-def test_what_cannot_be_asked_leaves_the_rest() -> None:
+def test_failed_request_leaves_the_rows_of_the_last_snapshot() -> None:
     state = TopState(tab="groups")
     state = looked(state, Looker(cast(Admin, _Admin(groups=1)), internal=False).take_snapshot(["groups"]))
     broken = Looker(cast(Admin, _Admin(broken=True)), internal=False)

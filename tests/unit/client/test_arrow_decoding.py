@@ -157,7 +157,7 @@ def test_records_of_one_size_in_a_row(runs: list[tuple[int, int]], spoilt: tuple
 
 
 @pytest.mark.parametrize("with_headers", [False, True])
-def test_what_is_damaged_is_left_out_if_that_is_wanted(with_headers: bool) -> None:
+def test_corrupt_batches_are_skipped_on_request(with_headers: bool) -> None:
     batches = [bytearray(encode_columns([b"%d" % n] * 5, now_ms=NOW_MS, base_offset=5 * n)) for n in range(3)]
     batches[1][HEADER_SIZE] ^= 0x40  # a record's length
     batches[1] = with_right_crc(batches[1])

@@ -52,7 +52,7 @@ def test_vectorized_varints_match_scalar_encoding(numbers: list[int]) -> None:
     with_times=st.booleans(),
     per_batch=st.integers(1, 100),
 )
-def test_what_is_laid_out_is_read_again(
+def test_arrow_columns_are_decoded_as_they_were_encoded(
     messages: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]] | None, int]],
     with_keys: bool,
     with_headers: bool,

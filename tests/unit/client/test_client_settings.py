@@ -79,7 +79,7 @@ def test_classic_and_kafka_reset_policies_are_accepted(word: str, reset: Reset) 
         ({"producer.type": "later"}, "producer.type must be"),
     ],
 )
-def test_what_cannot_be_used_is_named(config: dict[str, object], text: str) -> None:
+def test_unusable_setting_is_named_in_the_error(config: dict[str, object], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         read_settings(ProducerSettings, config, {})
 

@@ -75,7 +75,7 @@ def test_any_broker_that_can_be_reached_is_asked_and_at_last_the_bootstrap_addre
     assert view.any_node() == 3, "a coordinator is a broker, too"
 
 
-def test_what_the_controller_is_to_do_others_can_while_it_is_away() -> None:
+def test_controller_request_goes_to_another_broker_during_its_outage() -> None:
     bench = Bench()
     assert bench.view.controller_node() == 1
     bench.view.on_node_status(1, False)
@@ -325,7 +325,7 @@ def test_fetch_is_resent_at_once_to_leader_named_in_response() -> None:
     ],
     ids=str,
 )
-def test_what_a_move_brings_about_is_tried_again_after_asking_who_leads(error: ErrorCode) -> None:
+def test_request_after_a_leader_change_is_retried_with_new_metadata(error: ErrorCode) -> None:
     bench = Reading()
     bench.answers(error=error)
     asked = bench.asked

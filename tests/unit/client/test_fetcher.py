@@ -222,7 +222,7 @@ def test_out_of_range_without_reset_policy_raises_once_and_waits_for_seek() -> N
     assert bench.read(1) == values
 
 
-def test_what_was_fetched_before_is_read_before_a_reset() -> None:
+def test_fetched_records_are_returned_before_an_offset_reset() -> None:
     cluster = PlainCluster(t=1)
     values = filled(cluster, 1, 1)
     bench = Bench(cluster, max_partition_bytes=1, reset=Reset.EARLIEST)
@@ -244,7 +244,7 @@ def test_what_was_fetched_before_is_read_before_a_reset() -> None:
     ],
     ids=["connection", "leader", "session"],
 )
-def test_what_may_pass_is_tried_again(failure: Any) -> None:
+def test_retriable_fetch_error_is_retried(failure: Any) -> None:
     cluster = PlainCluster(t=1)
     values = filled(cluster, 3)
     bench = Bench(cluster)

@@ -42,13 +42,13 @@ def test_functions_of_the_value_and_of_the_bytes() -> None:
         ({"event_handler": Encoder()}, "event_handler: .* is no EventHandler"),
     ],
 )
-def test_what_is_no_plug_in_is_refused_when_a_producer_is_made(settings: dict[str, Any], why: str) -> None:
+def test_unusable_encoder_is_refused_by_the_producer_constructor(settings: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         Producer("127.0.0.1:1", **settings)
 
 
 @pytest.mark.parametrize("name", ["decoder", "key_decoder"])
-def test_what_is_no_decoder_is_refused_when_a_consumer_is_made(name: str) -> None:
+def test_unusable_decoder_is_refused_by_the_consumer_constructor(name: str) -> None:
     given: dict[str, Any] = {name: Encoder()}
     with pytest.raises(ConfigError, match=f"{name}: Encoder is no name"):
         Consumer("127.0.0.1:1", **given)

@@ -233,7 +233,7 @@ def test_an_event_handler_that_raises_fails_what_it_has_not_sent() -> None:
     assert [v for v, _ in bench.sink.lost] == [2, 3]
 
 
-def test_what_is_not_an_item_is_a_failure_of_the_hook() -> None:
+def test_event_handler_result_that_is_no_item_is_a_hook_error() -> None:
     class Wrong(CallbackHandler):
         def after_dequeue(self, item: ProducerItem | None) -> Any:
             return None if item is None else item

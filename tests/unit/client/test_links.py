@@ -194,7 +194,7 @@ def test_links_report_answering_and_unreachable_nodes(net: Net) -> None:
     assert len(box) == 3
 
 
-def test_what_is_under_way_to_a_broker_that_has_left_fails_at_once(net: Net) -> None:
+def test_requests_in_flight_to_a_removed_broker_fail_at_once(net: Net) -> None:
     """It may be paused: its answer would come after the request timeout, if at all."""
     homes: dict[int, Address] = {1: HOME, 2: ("other", 1)}
     links, box = Links(net.outside, homes.get), list[Any]()

@@ -153,7 +153,7 @@ def test_a_user_that_does_not_poll_is_left_behind_and_comes_back() -> None:
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])
 @pytest.mark.parametrize("kind", ["range", "cooperative-sticky"])
-def test_who_is_out_has_lost_everything_and_joins_again(code: ErrorCode, kind: str) -> None:
+def test_fenced_member_loses_its_partitions_and_rejoins(code: ErrorCode, kind: str) -> None:
     world = World(t=2)
     a = world.join("a", "t", assignors=[kind])
     settled(world, a)
@@ -204,7 +204,7 @@ def test_the_group_waits_until_the_user_has_given_up_its_partitions() -> None:
     assert not a.of(Lost)
 
 
-def test_who_never_gives_up_its_partitions_loses_its_place() -> None:
+def test_member_that_never_revokes_is_removed() -> None:
     world = World(t=2)
     a = world.join("a", "t", max_poll_interval_ms=20_000)
     settled(world, a)
@@ -308,7 +308,7 @@ def test_leaving_does_not_wait_for_a_cluster_that_is_away() -> None:
     world.until(lambda: done == [True], HEARTBEAT_MS)
 
 
-def test_who_leaves_during_its_join_does_not_hold_up_the_others() -> None:
+def test_member_leaving_during_its_join_does_not_delay_others() -> None:
     world = World(t=2)
     a = world.join("a", "t")
     settled(world, a)

@@ -41,7 +41,7 @@ def code_of(answers: list[Any]) -> ErrorCode:
     return error.code
 
 
-def test_what_one_member_commits_the_next_begins_with() -> None:
+def test_committed_offset_is_the_start_of_the_next_member() -> None:
     world = World(t=2)
     a = world.join("a", "t")
     world.settle()
@@ -121,7 +121,7 @@ def test_nothing_is_committed_at_once() -> None:
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ],
 )
-def test_what_may_pass_is_tried_again(code: ErrorCode) -> None:
+def test_retriable_commit_error_is_retried(code: ErrorCode) -> None:
     world = World(t=1)
     a = world.join("a", "t")
     world.settle()

@@ -46,7 +46,7 @@ def test_late_response_of_node_is_reported_once() -> None:
     assert (first, second) == (["after all"], ["fine"])
 
 
-def test_what_may_wait_has_its_time() -> None:
+def test_long_polling_request_gets_its_own_timeout() -> None:
     bench = Bench()
     bench.ask(1, Fetch(partitions=[], max_wait_ms=500))
     bench.ask(

@@ -34,7 +34,7 @@ def test_a_plan_is_whole_and_even_and_settled(data: st.DataObject) -> None:
     assert planned(plan, brokers) == plan
 
 
-def test_what_stands_right_stays() -> None:
+def test_correct_placement_is_not_moved() -> None:
     current = _places((1, 2), (2, 3), (3, 1))
     assert planned(current, dict.fromkeys((1, 2, 3))) == current
 

@@ -251,7 +251,7 @@ def test_a_codec_that_raises_fails_its_batch() -> None:
     assert bench.accumulator.bytes == 0
 
 
-def test_what_waits_can_be_given_up() -> None:
+def test_waiting_batches_can_be_abandoned() -> None:
     bench = Bench(PlainCluster(t=1))
     bench.put(b"x")
     bench.sender.fail_waiting(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "closing"))

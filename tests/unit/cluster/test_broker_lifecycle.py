@@ -518,7 +518,7 @@ def test_everybody_dies_and_the_last_in_sync_comes_back() -> None:
     assert three.lease.left_ms < inf
 
 
-def test_who_stops_in_order_hands_over_at_once() -> None:
+def test_controlled_shutdown_moves_leaders_at_once() -> None:
     world = World()
     one, two, _ = cluster(world)
     one.create("t", 1, 2, 3, partitions=3)

@@ -198,7 +198,7 @@ def test_a_change_within_a_change(house: House) -> None:
     assert house.outcomes["a"].get() == 42
 
 
-def test_what_waits_for_a_disk_is_always_done_elsewhere(house: House) -> None:
+def test_blocking_disk_work_is_always_offloaded(house: House) -> None:
     async def change() -> int:
         return await on_disk(lambda: 7)
 

@@ -92,7 +92,7 @@ def test_a_name_is_one_thing_at_a_time() -> None:
     assert image.deleting == {} and set(image.topics) == {"t"}
 
 
-def test_what_a_delta_does_not_touch_is_the_same_object() -> None:
+def test_delta_keeps_untouched_objects_identical() -> None:
     image = after(TopicSet(topic=topic("t")), TopicSet(topic=topic("u", 2)))
     led = after(moved("t"), image=image)
     assert led.topics is image.topics and led.brokers is image.brokers

@@ -35,7 +35,7 @@ def test_many_at_once(start: dict[int, int], more: dict[int, int]) -> None:
     assert before == start
 
 
-def test_what_is_replaced_keeps_its_place_and_what_is_new_comes_last() -> None:
+def test_replaced_entry_keeps_its_place_and_new_entry_comes_last() -> None:
     made = ImmutableMap({"a": 1, "b": 2}).put("c", 3).put("a", 4).drop("b")
     assert list(made.items()) == [("a", 4), ("c", 3)]
 

@@ -392,7 +392,7 @@ def all_again(topic: Topic, image: ClusterImage) -> Mapping[int, PartitionState]
     }
 
 
-def test_who_has_logs_of_a_deleted_topic_is_asked_for_them() -> None:
+def test_broker_with_logs_of_a_deleted_topic_is_asked_to_remove_them() -> None:
     house = House(brokers=3)
     topic = house.plan(NewTopic(name="t", assignments={0: [2, 3], 1: [3, 1]}))
     complete(house.registry.create(topic))
@@ -407,7 +407,7 @@ def test_who_has_logs_of_a_deleted_topic_is_asked_for_them() -> None:
     assert house.session.children("/barnabas/deleted") == []
 
 
-def test_who_has_replicas_by_the_tree_is_asked_though_the_deleting_broker_does_not_know() -> None:
+def test_broker_with_replicas_in_the_tree_is_asked_despite_a_stale_image() -> None:
     house = House(brokers=3)
     topic = house.plan(NewTopic(name="t", assignments={0: [1]}))
     complete(house.registry.create(topic))

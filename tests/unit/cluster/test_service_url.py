@@ -42,6 +42,6 @@ def test_without_a_prefix(url: str) -> None:
         ("zookeeper://h/a/../b", "no part"),
     ],
 )
-def test_what_makes_no_sense_is_named(url: str, problem: str) -> None:
+def test_invalid_service_url_is_named_in_the_error(url: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem.replace("..", r"\.\.")):
         _parse(url)

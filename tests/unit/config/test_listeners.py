@@ -43,7 +43,7 @@ def test_listener_text_parses_and_formats_back(text: str, listener: ListenAddres
         ("kafka://u@h:1", "is none"),
     ],
 )
-def test_what_is_no_listener(text: str, fault: str) -> None:
+def test_malformed_listener_is_an_error(text: str, fault: str) -> None:
     with pytest.raises(ConfigError, match=fault) as error:
         parse_listener(text)
     assert f"listeners={text}" in str(error.value)

@@ -80,7 +80,7 @@ def keeper() -> Iterator[Keeper]:
     assert made.failures == []
 
 
-def test_what_comes_in_one_turn_is_one_batch_in_order(keeper: Keeper) -> None:
+def test_writes_of_one_turn_are_one_batch_in_order(keeper: Keeper) -> None:
     partition = keeper.house.open(TOPIC)
     keeper.append("a", (b"k", b"1"), (b"l", b"1"))
     keeper.append("b", (b"k", b"2"))
@@ -152,7 +152,7 @@ def test_a_partition_that_cannot_be_taken_in_holds_up_no_other() -> None:
     assert (taken, keeper.loader.is_busy) == ([1, 0], False)
 
 
-def test_what_was_appended_is_loaded_again(keeper: Keeper) -> None:
+def test_appended_records_are_loaded_again(keeper: Keeper) -> None:
     partition = keeper.house.open(TOPIC)
     for number in range(20):
         keeper.append("", (b"k%d" % (number % 3), b"%d" % number))
@@ -181,7 +181,7 @@ def test_a_partition_that_goes_is_read_no_further(keeper: Keeper) -> None:
 # --- leadership comes and goes
 
 
-def test_what_waits_to_be_written_never_is_once_another_broker_leads(keeper: Keeper) -> None:
+def test_pending_writes_are_dropped_after_a_leader_change(keeper: Keeper) -> None:
     partition = keeper.house.open(TOPIC)
     keeper.append("of the old life", (b"k", b"1"))
     keeper.log.give_up(0)
@@ -349,7 +349,7 @@ def rotten(keeper: Keeper) -> tuple[Partition, bytearray, int]:
     return partition, data, at
 
 
-def test_what_another_replica_may_have_is_repaired_before_it_is_loaded(keeper: Keeper) -> None:
+def test_damaged_segment_is_repaired_before_it_is_loaded(keeper: Keeper) -> None:
     partition, data, at = rotten(keeper)
     suspected: list[int] = []
     keeper.house.replicas.add_suspicion_listener(lambda _, offset: suspected.append(offset))

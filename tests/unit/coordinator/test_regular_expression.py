@@ -51,7 +51,7 @@ def matches(pattern: str, text: str) -> bool:
         ("(a|b*)+c", ["c", "abbac"], ["ab"]),
     ],
 )
-def test_what_an_expression_stands_for(pattern: str, yes: list[str], no: list[str]) -> None:
+def test_regular_expression_matches_as_re2_does(pattern: str, yes: list[str], no: list[str]) -> None:
     assert [text for text in yes if not matches(pattern, text)] == []
     assert [text for text in no if matches(pattern, text)] == []
 
@@ -64,7 +64,7 @@ def test_what_an_expression_stands_for(pattern: str, yes: list[str], no: list[st
         *("((a{100}){100}){100}", "(" * 200 + ")" * 200, "a" * 1001, r"\x{110000}", r"\xzz", "(?P<>a)", "(?P=n)"),
     ],
 )
-def test_what_is_no_expression(pattern: str) -> None:
+def test_malformed_regular_expression_is_an_error(pattern: str) -> None:
     with pytest.raises(ApiError) as refused:
         RegularExpression(pattern)
     assert refused.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION

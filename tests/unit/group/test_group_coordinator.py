@@ -40,7 +40,7 @@ def test_commit_is_acknowledged_after_append_completes() -> None:
     assert house.listed() == {"g": "Empty"}
 
 
-def test_what_cannot_be_committed_leaves_the_rest_alone() -> None:
+def test_invalid_offset_does_not_affect_other_partitions() -> None:
     house = House()
     commit = house.commit("g", {("t", 0): 7, ("nothing", 0): 1, ("u", 2): 1})
     assert _errors(commit) == [E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION, E.UNKNOWN_TOPIC_OR_PARTITION]
@@ -318,7 +318,7 @@ def test_only_empty_groups_are_deleted() -> None:
 # --- loading
 
 
-def test_what_was_answered_survives_a_kill() -> None:
+def test_acknowledged_commit_survives_a_kill() -> None:
     house = House()
     member, generation = house.stable(metadata=READS_T)
     house.commit("g", {("t", 0): 1, ("t", 1): 2}, member=member, generation=generation, metadata="note")

@@ -43,7 +43,7 @@ def test_the_later_commit_counts_whichever_is_written_first() -> None:
     assert offsets.get(A0) == StoredOffset(2)
 
 
-def test_what_is_forgotten_does_not_come_back_with_a_late_write() -> None:
+def test_expired_offset_is_not_restored_by_a_late_write() -> None:
     offsets = GroupOffsets({A1: StoredOffset(9)})
     commit = offsets.prepare_commit({A0: StoredOffset(1), A1: StoredOffset(10)})
     assert offsets.forget([A0, B0]) == [A0]

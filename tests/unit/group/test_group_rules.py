@@ -254,7 +254,7 @@ def test_a_lost_answer_is_given_again_while_the_assignment_is_awaited() -> None:
     assert len(again.result.members) == 1
 
 
-def test_who_asks_twice_is_answered_once_each() -> None:
+def test_repeated_join_is_answered_once_each() -> None:
     driver = Driver()
     ids = driver.stable(2)
     first = driver.join(ids[0])
@@ -269,7 +269,7 @@ def test_who_asks_twice_is_answered_once_each() -> None:
     assert follower_again.result.assignment == b"x"
 
 
-def test_who_never_synchronizes_is_out_after_the_rebalance_timeout() -> None:
+def test_member_without_sync_is_removed_after_the_rebalance_timeout() -> None:
     driver = Driver(group_min_session_timeout_ms=1)
     ids = driver.stable(2)
     driver.join(ids[0], session_ms=100_000)
@@ -477,7 +477,7 @@ def test_static_member_replaced_during_rebalance_joins_new_generation() -> None:
 # --- commits, restoring, ending
 
 
-def test_who_may_commit() -> None:
+def test_offset_commit_is_allowed_by_generation_and_member() -> None:
     driver = Driver()
     assert driver.commit() is E.NONE
     assert driver.commit("m1", 1) is E.UNKNOWN_MEMBER_ID

@@ -219,7 +219,7 @@ def test_a_group_that_has_nothing_else_lives_as_long_as_its_transaction() -> Non
     assert later.committed("g") == {}
 
 
-def test_what_is_pending_does_not_get_old() -> None:
+def test_pending_transactional_offsets_do_not_expire() -> None:
     house = House(offsets_retention_ms=DAY_MS)
     house.coordinator.start()
     house.commit("g", {T0: 1, T1: 2})
@@ -263,7 +263,7 @@ def test_positions_go_with_their_topic() -> None:
         (E.NOT_LEADER_OR_FOLLOWER, E.NOT_COORDINATOR),
     ],
 )
-def test_what_was_not_written_is_not_pending(error: E, told: E) -> None:
+def test_failed_offset_write_leaves_nothing_pending(error: E, told: E) -> None:
     house = House()
     house.error = error
     assert errors(house.commit_in(P, "g", {T0: 5})) == [told]
@@ -350,7 +350,7 @@ def test_a_commit_in_a_transaction_is_no_sign_of_life_of_the_member() -> None:
     assert house.describe().state == "Empty"
 
 
-def test_what_is_wrong_with_a_partition_alone() -> None:
+def test_invalid_partition_is_answered_with_its_own_error() -> None:
     house = House()
     assert errors(house.commit_in(P, "g", {T0: 1, ("t", 100): 2})) == [E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION]
     assert errors(house.commit_in(P, "h", {("nowhere", 0): 2})) == [E.UNKNOWN_TOPIC_OR_PARTITION]
@@ -388,7 +388,7 @@ def test_the_first_commit_of_a_transaction_is_verified() -> None:
         (E.COORDINATOR_NOT_AVAILABLE, E.COORDINATOR_LOAD_IN_PROGRESS),
     ],
 )
-def test_what_is_not_in_the_transaction_is_not_written(said: E, told: E) -> None:
+def test_offsets_outside_the_transaction_are_not_written(said: E, told: E) -> None:
     house = House(verifies=True)
     asked = house.commit_in(P, "g", {T0: 1})
     house.asked.pop()[2](said)
@@ -405,7 +405,7 @@ def test_a_marker_that_comes_while_the_coordinator_is_asked() -> None:
     assert house.appends == 0
 
 
-def test_what_changes_while_the_coordinator_is_asked() -> None:
+def test_change_during_verification_refuses_the_offsets() -> None:
     house = House(verifies=True)
     member, generation = house.stable()
     asked = house.commit_in(P, "g", {T0: 1}, member=member, generation=generation)

@@ -78,7 +78,7 @@ def test_damaged_content_says_nothing(content: bytes) -> None:
     assert recorded_epoch([log_dir(content)]) == UNKNOWN
 
 
-def test_what_a_broker_has_seen_of_the_tree_is_read_as_it_was_written() -> None:
+def test_broker_epoch_file_is_read_as_written() -> None:
     partitions = frozenset({TopicPartition("a-b", 1), KEY})
     seen = LastRegistration(1, 3), LastRegistration(4, 2, ended=True)
     for distrusted in (frozenset[TopicPartition](), partitions, None):

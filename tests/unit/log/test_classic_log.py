@@ -68,7 +68,7 @@ def test_a_new_log_begins_at_zero_or_at_its_log_start(folder: Folder) -> None:
     assert (log.log_start_offset, log.readable_end, put(log, b"x")) == (55, 55, 55)
 
 
-def test_what_is_cut_at_the_end_of_a_set_is_left_out(folder: Folder) -> None:
+def test_partial_message_at_the_end_of_a_set_is_left_out(folder: Folder) -> None:
     log = open_classic(folder)
     whole = message_set(b"one", b"two")
     appended = log.append(memoryview(whole + message_set(b"three")[:-1]), leader_epoch=0, now_ms=1)
@@ -90,7 +90,7 @@ def test_messages_in_a_wrapper_are_counted_and_its_bytes_stored_unchanged(folder
     assert content(folder) == wrapper
 
 
-def test_what_is_wrong_is_refused_and_changes_nothing(folder: Folder) -> None:
+def test_invalid_message_set_is_refused_and_changes_nothing(folder: Folder) -> None:
     log = open_classic(folder, config=LogConfig(max_message_bytes=20))
     put(log, b"first")
     good = message_set(b"good")
@@ -302,9 +302,7 @@ def test_a_segment_rolls_some_time_after_its_first_append(folder: Folder) -> Non
     assert _bases(log) == [0], "an empty segment has no age"
 
 
-def test_what_is_sealed_is_durable_before_the_next_segment_has_a_name(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sealed_segment_is_durable_before_the_next_one_exists(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     log = open_classic(folder, config=LogConfig(segment_bytes=14))
     put(log, b"12345")
     steps: list[str] = []

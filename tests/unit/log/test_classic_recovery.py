@@ -58,7 +58,7 @@ def test_an_orderly_stop_is_trusted_up_to_the_recovery_point() -> None:
 
 @pytest.mark.parametrize("recovery_point", [len(DATA), 0, len(DATA) - 3])
 @pytest.mark.parametrize("tail", [bytes(7), bytes(1), b"\0\0\0\5", entry(b"cut")[:-1], b"\xff" * 50])
-def test_what_lies_behind_the_last_message_is_cut_at_every_start(tail: bytes, recovery_point: int) -> None:
+def test_bytes_after_the_last_message_are_cut_at_every_start(tail: bytes, recovery_point: int) -> None:
     """Else what is appended behind it would be dropped by a later recovery, although it was flushed."""
     folder = left_behind(DATA + tail)
     reports: list[str] = []
@@ -89,7 +89,7 @@ def test_durable_messages_behind_later_damage_are_retained() -> None:
     assert "bytes are dropped" in reports[1]
 
 
-def test_what_a_killed_broker_left_is_made_durable_before_it_is_visible(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recovered_messages_are_flushed_before_they_are_visible(monkeypatch: pytest.MonkeyPatch) -> None:
     folder = new_folder()
     log = open_classic(folder)
     put(log, b"a")

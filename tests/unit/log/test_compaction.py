@@ -103,7 +103,7 @@ def test_messages_without_a_key_are_refused_and_old_ones_go() -> None:
     assert [message.key for message in messages_of(logs.log)] == [b"k", b"rolled"]
 
 
-def test_what_is_young_or_undecided_or_active_stays() -> None:
+def test_young_undecided_and_active_records_are_retained() -> None:
     logs = CleanedLogs(evolve(COMPACT, min_compaction_lag_ms=60_000))
     for number in range(10):
         logs.put((b"k", b"%d" % number))

@@ -88,7 +88,7 @@ def test_a_policy_that_is_only_checked_deletes_nothing() -> None:
         ("other:x", "unknown deletion policy 'other'; known: consumed, "),
     ],
 )
-def test_what_cannot_be_made_says_why(setting: str, text: str) -> None:
+def test_invalid_deletion_policy_names_its_fault(setting: str, text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         PluginHost(load_entry_points=False).deletion_policy(setting)
 

@@ -114,7 +114,7 @@ def test_behind_the_end_of_a_log_that_was_stopped_in_order(folder: Folder, conte
 
 
 @pytest.mark.parametrize("base", [COUNT, 400])
-def test_what_is_no_part_of_the_log_does_not_become_its_end(folder: Folder, base: int) -> None:
+def test_stray_segment_does_not_become_the_log_end(folder: Folder, base: int) -> None:
     """It was killed: nothing says where the log ended."""
     content = batches(1, 2)
     write(folder, name_of(base), content)
@@ -189,7 +189,7 @@ def test_a_damaged_swap_is_better_than_nothing(folder: Folder) -> None:
 
 
 @pytest.mark.parametrize("recover", [False, True])
-def test_what_a_swap_does_not_cover_is_not_deleted(folder: Folder, recover: bool) -> None:
+def test_segment_outside_a_swap_is_not_deleted(folder: Folder, recover: bool) -> None:
     first = folder.read_small(name_of(0))
     write(folder, name_of(0, ".log.swap"), SWAPS["shorter than what it is to replace"](first))
     reports: list[str] = []

@@ -25,7 +25,7 @@ def log_dir(path: str = "/data", content: bytes | None = None) -> MemoryLogDir:
     return made
 
 
-def test_what_is_written_is_read() -> None:
+def test_meta_properties_are_read_as_written() -> None:
     for identity in (MetaProperties(cluster_id=CLUSTER, broker_id=7), MetaProperties(cluster_id=CLUSTER)):
         place = log_dir()
         write_meta_properties(place, identity)

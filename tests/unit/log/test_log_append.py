@@ -59,7 +59,7 @@ def test_a_new_log_may_begin_anywhere(folder: Folder) -> None:
     assert sorted(folder.files())[0] == f"{77:020d}.index"
 
 
-def test_what_is_wrong_is_refused_and_changes_nothing(folder: Folder) -> None:
+def test_invalid_batch_is_refused_and_changes_nothing(folder: Folder) -> None:
     log = open_log(folder, config=LogConfig(max_message_bytes=300, segment_bytes=250))
     put(log, b"first")
     damaged = batch(b"x")

@@ -289,7 +289,7 @@ def test_interrupted_deletion_is_finished_at_the_start(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("removed", [False, True])
-def test_what_was_noted_of_a_deleted_log_does_not_count_for_another_of_its_name(broker: Broker, removed: bool) -> None:
+def test_checkpoint_of_a_deleted_log_is_not_used_for_its_successor(broker: Broker, removed: bool) -> None:
     """Killed right after it was made again, before the folder of the first one was removed and after."""
     manager = broker.start()
     log = manager.create(tp("t"))

@@ -146,7 +146,7 @@ def test_stop_without_logs_completes() -> None:
     assert (stopped, house.clean()) == ([True], [True, True])
 
 
-def test_what_was_not_written_to_is_not_flushed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchanged_log_is_not_flushed_again_at_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     house = House()
     for number in range(3):
         put(house.manager.create(tp(number)), b"x")

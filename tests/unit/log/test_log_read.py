@@ -96,7 +96,7 @@ def test_first_batch_comes_from_its_beginning(folder: Folder) -> None:
     assert len(messages_in(bytes_of(log, 7))) == 10
 
 
-def test_what_is_ready(folder: Folder) -> None:
+def test_available_bytes_are_those_between_two_offsets(folder: Folder) -> None:
     log = _filled(folder)
     assert log.available_bytes(30, 30, 10**9) == 0
     assert log.available_bytes(29, 30, 10**9) == SIZE

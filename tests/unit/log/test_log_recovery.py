@@ -162,7 +162,7 @@ def test_marker_that_lies_is_found_out(folder: Folder) -> None:
     assert reports
 
 
-def test_what_is_below_the_recovery_point_is_not_read(folder: Folder) -> None:
+def test_segments_below_the_recovery_point_are_not_read(folder: Folder) -> None:
     _written(folder).close()
     content = bytearray(_content(folder, _log_file(0)))
     content[SIZE - 1] ^= 0xFF
@@ -447,7 +447,7 @@ def test_damaged_segment_is_an_error_and_the_rest_readable(folder: Folder) -> No
     assert 1 <= len(reports) <= 2
 
 
-def test_what_recovery_has_cut_to_nothing_is_durable_after_a_stop() -> None:
+def test_log_truncated_to_nothing_by_recovery_is_durable_after_a_stop() -> None:
     """Else what it has dropped may come back behind the marker of an orderly stop, and is believed."""
     disk = MemoryDisk()
     folder = MemoryLogDir(disk).folder("t-0")

@@ -97,7 +97,7 @@ def test_a_hole_too_wide_for_a_segment_begins_another(folder: Folder) -> None:
         (at(1, b"x", epoch=2)[:16] + b"\1" + at(1, b"x")[17:], "magic 1"),
     ],
 )
-def test_what_does_not_fit_is_refused_and_what_comes_before_is_taken(folder: Folder, bad: bytes, why: str) -> None:
+def test_batch_out_of_order_is_refused_and_earlier_batches_are_appended(folder: Folder, bad: bytes, why: str) -> None:
     log = open_log(folder)
     good = at(0, b"a", epoch=2)
     assert take(log, good, bad) == 1

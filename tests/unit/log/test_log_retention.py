@@ -82,7 +82,7 @@ def test_by_age_of_the_file_without_timestamps() -> None:
 
 
 @pytest.mark.parametrize("orderly", [True, False])
-def test_what_librdkafka_sends_without_timestamps_is_aged_by_the_file(orderly: bool) -> None:
+def test_records_without_timestamps_are_aged_by_the_file_time(orderly: bool) -> None:
     folder = MemoryLogDir(MemoryDisk(now_ms=lambda: 5000)).folder("t-0")
     log = open_log(folder, config=CONFIG)
     for _ in range(5):

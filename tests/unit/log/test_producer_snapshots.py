@@ -120,9 +120,7 @@ def test_a_start_after_a_clean_shutdown_reads_only_the_snapshot(folder: Folder) 
 @pytest.mark.parametrize("recover", [False, True])
 @pytest.mark.parametrize("left", [[], [5], [10], [12], [5, 10], [5, 10, 12]])
 @pytest.mark.parametrize("damaged", [False, True])
-def test_what_is_missing_or_damaged_is_made_up_for(
-    folder: Folder, recover: bool, left: list[int], damaged: bool
-) -> None:
+def test_missing_or_damaged_snapshot_is_rebuilt(folder: Folder, recover: bool, left: list[int], damaged: bool) -> None:
     written(folder).close()
     for offset in (5, 10, 12):
         name = f"{offset:020d}.snapshot"
@@ -149,7 +147,7 @@ def test_recovery_after_a_kill_keeps_everything(folder: Folder, flushed: int, re
     check_knows_the_last_five(log)
 
 
-def test_what_recovery_cuts_off_may_come_again(folder: Folder) -> None:
+def test_batch_cut_off_by_recovery_may_be_sent_again(folder: Folder) -> None:
     log = written(folder)
     log.close()
     content = folder.read_small(f"{10:020d}.log")
@@ -164,7 +162,7 @@ def test_what_recovery_cuts_off_may_come_again(folder: Folder) -> None:
 
 
 @pytest.mark.parametrize("offset", range(13))
-def test_what_is_truncated_may_come_again(folder: Folder, offset: int) -> None:
+def test_truncated_batch_may_be_sent_again(folder: Folder, offset: int) -> None:
     log = written(folder)
     flush(log)
     log.truncate_to(offset)

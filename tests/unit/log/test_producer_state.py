@@ -106,7 +106,7 @@ def test_transactional_batches_need_the_transactional_id_in_their_request(log: U
     assert log.log_end_offset == 0
 
 
-def test_what_could_not_be_written_is_not_noted() -> None:
+def test_failed_append_leaves_no_producer_state() -> None:
     size = len(numbered(b"a"))
     disk = MemoryDisk(capacity=2 * size)
     log = open_log(MemoryLogDir(disk).folder("t-0"))

@@ -210,7 +210,7 @@ def test_an_aborted_transaction_is_found_from_every_segment_that_it_touches() ->
 # --- what is refused
 
 
-def test_what_a_producer_may_not_send(log: UnifiedLog) -> None:
+def test_invalid_transactional_batch_is_refused(log: UnifiedLog) -> None:
     plain = partial(numbered, b"x", sequence=1)
     send(log, b"a")
     assert refused(lambda: log.append(plain(), leader_epoch=0, now_ms=0), log) is ErrorCode.INVALID_TXN_STATE
@@ -543,7 +543,7 @@ def test_a_fully_truncated_log_reads_its_producers_again_at_a_truncation() -> No
     assert not again.producers.producers
 
 
-def test_what_is_aborted_is_durable_with_the_records() -> None:
+def test_aborted_transactions_are_durable_with_the_records() -> None:
     """A start believes the index of a segment below the recovery point."""
     disk = MemoryDisk()
     log = open_log(MemoryLogDir(disk).folder("t-0"), config=LogConfig(segment_bytes=200))

@@ -47,7 +47,7 @@ def test_the_golden_batch_is_read(kind: type[bytes]) -> None:
 
 
 @given(message_lists, codec_names, st.integers(0, 2**62))
-def test_what_is_written_is_read(messages: list[Message], codec_name: str, base_offset: int) -> None:
+def test_encoded_batch_is_decoded_unchanged(messages: list[Message], codec_name: str, base_offset: int) -> None:
     batch = encode_batch(messages, now_ms=NOW_MS, codec=CODECS.by_name(codec_name), base_offset=base_offset)
     read = decode_batch(batch, CODECS)
     assert [sent(message) for message in read] == stamped(messages)

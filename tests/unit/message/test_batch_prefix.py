@@ -30,7 +30,7 @@ PLAIN, GZIP, PACKED = batch(), batch("gzip"), batch("zstd")
         (PLAIN + GZIP[:80], len(PLAIN) + 80, 2),
     ],
 )
-def test_what_comes_before_the_codec(content: bytes, size: int, looked: int) -> None:
+def test_prefix_ends_before_the_first_batch_with_the_codec(content: bytes, size: int, looked: int) -> None:
     assert bytes_without_codec(content, ZSTD, headers_max=100) == (size, looked)
     assert bytes_without_codec(memoryview(content), ZSTD, headers_max=100) == (size, looked)
 

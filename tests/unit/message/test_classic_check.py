@@ -133,7 +133,7 @@ def test_walking_in_pieces_ends_where_walking_at_once_ends(
 
 
 @given(st.lists(st.binary(max_size=80), max_size=30))
-def test_what_is_written_passes(payloads: list[bytes]) -> None:
+def test_written_message_set_passes_validation(payloads: list[bytes]) -> None:
     for magic in (0, 1):
         records = encode_set(payloads, magic=magic)
         assert complete(validate_set(records, NO_CODECS, max_message_bytes=80)) == ValidatedSet(

@@ -61,7 +61,9 @@ def test_unused_attribute_bits_mean_nothing() -> None:
 
 
 @given(payload_lists, codec_choice, st.sampled_from((0, 1)), st.integers(0, 2**62))
-def test_what_was_written_is_read(payloads: list[bytes], codec: Codec | None, magic: int, base: int) -> None:
+def test_written_message_set_is_read_unchanged(
+    payloads: list[bytes], codec: Codec | None, magic: int, base: int
+) -> None:
     written = encode_set(payloads, codec=codec, magic=magic)
     found = decode_set(written, CODECS, topic="t", partition=1, from_offset=base)
     assert values(found) == payloads
@@ -156,7 +158,7 @@ def test_a_part_of_a_message_at_the_end_is_left_out(payloads: list[bytes], codec
     ("magic", "codec", "problem"),
     [(2, None, "magic"), (-1, None, "magic"), (1, Lz4Codec(), "gzip")],
 )
-def test_what_the_format_cannot_say_is_not_written(magic: int, codec: Codec | None, problem: str) -> None:
+def test_message_outside_the_format_is_not_written(magic: int, codec: Codec | None, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         encode_set([b"hello"], codec=codec, magic=magic)
 

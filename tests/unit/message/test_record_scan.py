@@ -41,7 +41,7 @@ def test_record_scan_finds_what_readers_find(messages: list[Message]) -> None:
 
 
 @given(_messages, st.integers(0, 300), st.integers(0, 255))
-def test_what_is_malformed_is_refused_as_readers_do_or_the_same(messages: list[Message], at: int, byte: int) -> None:
+def test_changed_byte_is_refused_or_leaves_consistent_records(messages: list[Message], at: int, byte: int) -> None:
     batch = bytearray(batch_of(messages))
     batch[HEADER_SIZE + at % (len(batch) - HEADER_SIZE)] = byte
     try:
@@ -53,7 +53,9 @@ def test_what_is_malformed_is_refused_as_readers_do_or_the_same(messages: list[M
 
 
 @given(_messages, st.lists(st.booleans(), min_size=90, max_size=90), st.none() | st.integers(0, 2**50))
-def test_what_is_left_of_a_batch_is_as_it_was(messages: list[Message], chosen: list[bool], horizon: int | None) -> None:
+def test_retained_records_of_a_batch_are_unchanged(
+    messages: list[Message], chosen: list[bool], horizon: int | None
+) -> None:
     batch = batch_of(messages)
     header = parse_header(batch)
     keep = [int(each) for each in chosen[: len(messages)]]
@@ -73,7 +75,7 @@ def test_what_is_left_of_a_batch_is_as_it_was(messages: list[Message], chosen: l
         assert left.base_timestamp == horizon
 
 
-def test_what_is_left_of_a_batch_without_records() -> None:
+def test_batch_without_records_retains_its_header() -> None:
     header = parse_header(batch_of([Message(b"a", timestamp_ms=5), Message(b"b", timestamp_ms=9)]))
     empty = make_empty_batch(header)
     left = parse_header(empty)

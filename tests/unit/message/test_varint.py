@@ -21,7 +21,7 @@ def test_the_table_has_the_small_numbers() -> None:
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
-def test_what_is_written_is_read_by_us_and_by_kio(number: int) -> None:
+def test_written_varint_is_read_by_us_and_by_kio(number: int) -> None:
     encoding = encode_varint(number)
     raw, end = read_raw(b"?" + encoding, 1, LONG_BYTES_MAX)
     assert (undo_zigzag(raw), end) == (number, 1 + len(encoding))

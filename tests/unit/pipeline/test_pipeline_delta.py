@@ -186,7 +186,7 @@ def test_stopped_at_the_first_load(tmp_path: Path) -> None:
     assert len(list(tmp_path.rglob("part-*.parquet"))) == 2
 
 
-def test_who_was_slower_changes_nothing(tmp_path: Path) -> None:
+def test_slower_of_two_commits_changes_nothing(tmp_path: Path) -> None:
     """As on machines whose file system has no common locks."""
     add(tmp_path, 0, 10)
     slow = DeltaLakeTable(tmp_path)
@@ -354,7 +354,7 @@ def test_only_a_table_is_converted(tmp_path: Path) -> None:
         convert_table(tmp_path, "orc")
 
 
-def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_file_is_named_in_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "deltalake" else find(name))
     with pytest.raises(ConfigError, match=r"\(or take --format parquet\): deltalake not installed; .*tables"):

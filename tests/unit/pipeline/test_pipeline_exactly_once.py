@@ -52,7 +52,7 @@ def test_ids_of_tasks() -> None:
     assert [target.task_of(each) for each in ("job", "job-", "job-x", "other-1", "job-1-2")] == [None] * 5
 
 
-def test_what_cannot_be_aborted_leaves_no_other_transaction_open(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_abort_leaves_no_other_transaction_open(monkeypatch: pytest.MonkeyPatch) -> None:
     target = WriteTarget(bootstrap="h:1", name="job", producer={})
     aborted: list[int] = []
 

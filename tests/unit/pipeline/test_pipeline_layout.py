@@ -34,7 +34,7 @@ def test_layout_text_determines_partition_columns(text: str, columns: dict[str, 
     "text",
     ["", "year", "day:1", "field", "field:", "key-hash", "key-hash:0", "day,hour", "field:a,header:a", "none,day"],
 )
-def test_what_is_no_layout(text: str) -> None:
+def test_invalid_layout_is_an_error(text: str) -> None:
     with pytest.raises(ConfigError, match="known: hour, day, month"):
         Layout.parse(text)
 

@@ -58,7 +58,7 @@ def test_a_lock_stays_where_something_has_come(tmp_path: Path, name: str) -> Non
     assert (table / name).exists()
 
 
-def test_who_waited_for_a_lock_that_went_has_it_alone(tmp_path: Path) -> None:
+def test_waiter_for_a_removed_lock_holds_it_alone(tmp_path: Path) -> None:
     path = tmp_path / "table" / "_barnabas" / "lock"
     has_it, may_go = threading.Event(), threading.Event()
 

@@ -228,13 +228,13 @@ def test_fields_of_values() -> None:
     assert json_fields([b"1", b"{"]) == ([], 0)
 
 
-def test_what_is_shown_of_values() -> None:
+def test_long_values_are_shortened_and_binary_values_shown_in_hex() -> None:
     assert (shown(None), shown(b""), shown("é".encode())) == (None, "", "é")
     assert shown(b"\xff\x00") == "0xff00"
     assert shown("é".encode() * 2000) == "é" * 600 + "..."
 
 
-def test_what_the_audit_says_of_topics() -> None:
+def test_report_shows_the_audit_of_topics() -> None:
     def tier(after: str, expected: int, arrived: int, pending: int = 0, lost: int = 0) -> TierFigures:
         which = [Which(instance="i", first=1, last=lost)] if lost else []
         return TierFigures(

@@ -59,7 +59,7 @@ def test_failed_load_round_is_reported_and_next_round_runs() -> None:
     assert len(sessions) == 2, "the one whose Java was dead is replaced"
 
 
-def test_what_no_round_can_mend_is_raised() -> None:
+def test_permanent_error_ends_the_rounds() -> None:
     def run(_spark: Any) -> LoadResult:
         raise ConfigError("no such setting")
 

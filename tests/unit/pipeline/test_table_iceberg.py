@@ -93,7 +93,7 @@ def test_a_writer_between_our_look_and_our_commit_is_not_overruled(tmp_path: Pat
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-def test_what_others_delete_and_add_stays_so(tmp_path: Path, elsewhere: bool) -> None:
+def test_foreign_changes_of_a_table_are_retained(tmp_path: Path, elsewhere: bool) -> None:
     store = _iceberg(tmp_path)
     commit_rows(store, *ROWS)
     with store.table() as table:

@@ -182,7 +182,7 @@ def test_an_installed_plugin_that_cannot_be_loaded_is_named_and_can_be_blocked()
         ("nowhere_to_be_found", "plugin nowhere_to_be_found: cannot be imported"),
     ],
 )
-def test_what_is_no_plugin_is_refused(plugin: object, text: str) -> None:
+def test_object_that_is_no_plugin_is_refused(plugin: object, text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         alone(plugin)
 
@@ -202,7 +202,7 @@ class Wrong:
         return ["gzip"]
 
 
-def test_what_a_hook_gives_is_looked_at_when_it_is_composed() -> None:
+def test_hook_result_is_checked_at_composition() -> None:
     host = alone(Wrong())
     with pytest.raises(ConfigError, match="encoder 'text': 'shouting' has no encode"):
         host.encoder("text")

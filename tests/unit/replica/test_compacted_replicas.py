@@ -40,7 +40,7 @@ def compact(cluster: ReplicaCluster, member: Member) -> None:
     assert stopped
 
 
-def test_who_was_away_copies_what_the_leader_has_left() -> None:
+def test_returning_follower_copies_the_compacted_log() -> None:
     cluster = ReplicaCluster(config=CONFIG)
     send(cluster, (b"early", b"1"))
     cluster.run()

@@ -85,7 +85,7 @@ def test_an_epoch_that_the_other_never_saw(cluster: ReplicaCluster) -> None:
 
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["goes on", "killed meanwhile"])
-def test_who_has_deleted_all_of_an_epoch_that_the_other_never_saw(cluster: ReplicaCluster, restarts: bool) -> None:
+def test_replica_that_deleted_a_whole_epoch_agrees_with_its_leader(cluster: ReplicaCluster, restarts: bool) -> None:
     """Both logs end at the same offset, so that there is nowhere to cut."""
     cluster[1].produce(b"both")
     cluster.run()

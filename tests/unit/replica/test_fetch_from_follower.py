@@ -15,7 +15,7 @@ def cluster() -> ReplicaCluster:
     return cluster
 
 
-def test_who_waits_there_is_answered_as_soon_as_the_follower_knows_what_is_committed(cluster: ReplicaCluster) -> None:
+def test_waiting_fetch_at_a_follower_ends_with_its_high_watermark(cluster: ReplicaCluster) -> None:
     told = cluster[2].consume(1, anywhere=True, max_wait_ms=60_000)
     assert told == []
     cluster[1].produce(b"b")

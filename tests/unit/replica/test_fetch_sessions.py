@@ -133,7 +133,7 @@ def test_forgotten_partition_is_left_out_of_the_answer(cluster: ReplicaCluster) 
     assert len(told.results) == 1
 
 
-def test_what_does_not_fit_the_session_is_refused(cluster: ReplicaCluster) -> None:
+def test_request_with_a_wrong_session_epoch_is_refused(cluster: ReplicaCluster) -> None:
     session = begun(cluster)
     assert ask(cluster[1], 1, session + 1)[0].error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert ask(cluster[1], 7, session)[0].error is ErrorCode.INVALID_FETCH_SESSION_EPOCH
@@ -277,7 +277,7 @@ def test_a_partition_that_comes_is_asked_for_at_once() -> None:
     assert [each.session_epoch for each, _ in asked] == [0, 1, 2, 3]
 
 
-def test_what_was_asked_in_a_session_that_ended_is_not_taken_in() -> None:
+def test_response_of_an_ended_session_is_ignored() -> None:
     asked: list[tuple[Fetch, Callable[[Any], None]]] = []
     house = ReplicaHouse(fetch_from=lambda _node, request, reply: asked.append((request, reply)))
     for topic in ("a", "b"):

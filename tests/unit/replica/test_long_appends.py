@@ -83,7 +83,7 @@ def test_a_turn_opens_a_bounded_number_of_records(house: House) -> None:
     assert house.ms - before >= LONG / PIECE, "the clock is looked at behind every piece"
 
 
-def test_what_one_connection_sends_is_appended_in_its_order(house: House) -> None:
+def test_produce_requests_of_one_connection_are_appended_in_order(house: House) -> None:
     answers = [house.send(keyed(LONG)), house.send(keyed(1)), house.send(keyed(LONG)), house.send(keyed(1))]
     assert answers == [[], [], [], []]
     assert house.replicas.is_appending(1)

@@ -57,7 +57,7 @@ def test_a_producer_that_was_early_begins_where_it_was_refused(house: ReplicaHou
     assert sent(house, 7, producer=2) is ErrorCode.NONE, "one that nobody has refused may begin anywhere"
 
 
-def test_what_came_too_early_is_not_remembered_for_ever(house: ReplicaHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_early_batches_expire(house: ReplicaHouse, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(appender, "BATCHES_MAX", 10)
     sent(house, 0)
     house.clock.advance(appender.PATIENCE_MS + 1)
@@ -91,7 +91,7 @@ def test_partition_listeners_are_called_in_order(house: ReplicaHouse) -> None:
     assert house.logs.get(key) is None
 
 
-def test_what_is_not_here_is_refused_by_name(house: ReplicaHouse) -> None:
+def test_unknown_partition_is_refused_by_name(house: ReplicaHouse) -> None:
     assert house.append()[0].error_message == "no t-0"
     with pytest.raises(ApiError, match="no t-0"):
         house.replicas.led("t", 0)
@@ -176,7 +176,7 @@ def test_a_follower_waits_for_appends_and_a_consumer_for_the_high_watermark(hous
     assert bytes_out == len(batch(b"x")), "what followers copy is not counted as read"
 
 
-def test_what_a_compacted_topic_holds_is_not_deleted_by_offset() -> None:
+def test_delete_records_is_refused_for_a_compacted_topic() -> None:
     house = ReplicaHouse(LogConfig(cleanup_policy=frozenset({"compact"})))
     house.open()
     (told,) = house.delete(-1)

@@ -36,7 +36,7 @@ def test_followers_copy_and_the_high_watermark_follows(cluster: ReplicaCluster) 
     assert not any(member.reports for member in cluster.live)
 
 
-def test_what_is_copied_is_the_same_to_the_byte(cluster: ReplicaCluster) -> None:
+def test_replicated_log_is_identical_to_the_byte(cluster: ReplicaCluster) -> None:
     for number in range(20):
         cluster[1].produce(b"%d" % number, b"x" * number)
     cluster.run()
@@ -44,7 +44,7 @@ def test_what_is_copied_is_the_same_to_the_byte(cluster: ReplicaCluster) -> None
     assert len({log if isinstance(log, bytes) else log.read() for log in logs}) == 1
 
 
-def test_who_is_too_slow_leaves_the_isr_and_comes_back(cluster: ReplicaCluster) -> None:
+def test_slow_follower_leaves_the_isr_and_returns(cluster: ReplicaCluster) -> None:
     cluster.isolate(3)
     told = cluster[1].produce(b"a")
     cluster.run(1900)
@@ -213,7 +213,7 @@ def test_a_shrink_counts_only_once_it_is_stored(cluster: ReplicaCluster) -> None
     assert told[0].error is ErrorCode.NONE
 
 
-def test_who_is_being_added_counts_before_it_is_stored(cluster: ReplicaCluster) -> None:
+def test_pending_isr_member_counts_for_the_high_watermark(cluster: ReplicaCluster) -> None:
     cluster.isolate(3)
     cluster.until(lambda: cluster.state.isr == (1, 2))
     cluster.cut = {frozenset((1, 0))}  # the leader's wish may or may not have come there
@@ -256,7 +256,7 @@ def test_one_wish_at_a_time(cluster: ReplicaCluster) -> None:
 # --- lives of brokers
 
 
-def test_what_an_earlier_life_had_does_not_count(cluster: ReplicaCluster) -> None:
+def test_log_end_of_an_earlier_broker_epoch_does_not_count(cluster: ReplicaCluster) -> None:
     cluster.kill(3, power=True)
     cluster.start(3)  # before anybody noticed
     told = cluster[1].produce(b"a")

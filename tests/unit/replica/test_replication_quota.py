@@ -60,7 +60,7 @@ def test_throttled_replication_takes_time_of_its_rate(side: str, by_name: bool) 
 
 
 @pytest.mark.parametrize("side", SIDES)
-def test_who_is_in_sync_is_not_held_up(side: str) -> None:
+def test_in_sync_replica_is_not_throttled(side: str) -> None:
     throttled = Throttled(side, 1000, "*")
     cluster = throttled.cluster
     told = cluster[1].produce(b"now")

@@ -82,7 +82,7 @@ def test_an_end_counts_when_all_in_sync_have_it(cluster: ReplicaCluster) -> None
     assert (told, heard, stable(cluster)) == ([E.NONE], [(1, True)], [3, 3, 3])
 
 
-def test_who_waits_for_committed_records_is_woken_wherever_he_reads(cluster: ReplicaCluster) -> None:
+def test_read_committed_fetch_is_completed_on_every_replica(cluster: ReplicaCluster) -> None:
     send(cluster[1], b"a")
     send(cluster[1], b"b", producer=2)
     cluster.run()

@@ -107,7 +107,7 @@ def test_each_partition_is_asked_for_once_in_a_transaction(house: House) -> None
     assert house.appends.waiting_bytes > 0
 
 
-def test_who_is_answered_at_once_does_not_wait(house: House) -> None:
+def test_immediate_verification_appends_at_once(house: House) -> None:
     house.coordinator.at_once = E.NONE
     assert errors(house.send((0, 0), (1, 0))) == [E.NONE, E.NONE]
     house.coordinator.at_once = E.INVALID_TXN_STATE
@@ -142,7 +142,7 @@ def test_the_batches_of_a_producer_stay_in_order(house: House) -> None:
         (E.COORDINATOR_NOT_AVAILABLE, E.NOT_ENOUGH_REPLICAS),
     ],
 )
-def test_what_the_coordinator_refuses_is_not_appended(house: House, said: ErrorCode, told: ErrorCode) -> None:
+def test_batch_refused_by_the_coordinator_is_not_appended(house: House, said: ErrorCode, told: ErrorCode) -> None:
     answers = house.send((0, 0), (1, 0))
     house.coordinator.tell(said)
     house.coordinator.tell()
@@ -150,7 +150,7 @@ def test_what_the_coordinator_refuses_is_not_appended(house: House, said: ErrorC
     assert "coordinator" in answers[0].partitions[0].error_message
 
 
-def test_what_comes_behind_a_batch_that_could_not_be_verified_is_not_taken_for_the_beginning(house: House) -> None:
+def test_batch_after_an_unverified_one_does_not_start_the_transaction(house: House) -> None:
     first, second = house.send((0, 0)), house.send((0, 1))
     house.coordinator.tell(E.COORDINATOR_NOT_AVAILABLE)
     house.coordinator.tell()
@@ -224,7 +224,7 @@ def test_batch_outside_a_transaction_is_not_verified(house: House) -> None:
     assert errors(answers) == [E.INVALID_TXN_STATE, E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-def test_what_waits_is_bounded(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_batches_are_bounded(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verified_appends, "WAITING_BYTES_MAX", 5_000)
     large = house.send((0, 0), size=9_000)
     refused = house.send((0, 0), producer=2)

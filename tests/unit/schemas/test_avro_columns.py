@@ -135,7 +135,7 @@ def as_read(value: Any) -> Any:
 
 
 @given(st.data())
-def test_what_fastavro_reads(data: st.DataObject) -> None:
+def test_avro_columns_equal_those_of_fastavro(data: st.DataObject) -> None:
     schema = {"type": "record", "name": "Top", "fields": [{"name": "x", "type": named(data.draw(TYPES))}]}
     rows = data.draw(st.lists(values(schema), min_size=1, max_size=6))
     encoded = [message(schema, row) for row in rows]

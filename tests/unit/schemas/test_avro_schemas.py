@@ -75,7 +75,7 @@ def record(*fields: Any, **more: Any) -> str:
         (record({"name": "x", "type": "double", "default": float("nan")}), "NaN is not a value of JSON"),
     ],
 )
-def test_what_is_no_schema(text: str, why: str) -> None:
+def test_invalid_avro_schema_is_an_error(text: str, why: str) -> None:
     with pytest.raises(InvalidSchema) as refused:
         parse_avro(text)
     assert why in str(refused.value)

@@ -22,7 +22,7 @@ WIDE = pa.struct(
 )
 
 
-def test_what_is_lacking_is_null() -> None:
+def test_missing_field_is_null() -> None:
     rows = [
         {"a": 0, "items": [{"x": 9}], "by_name": [("z", None)]},
         None,

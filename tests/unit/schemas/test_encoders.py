@@ -177,7 +177,7 @@ def test_a_schema_that_refers_to_another(stub: RegistryStub) -> None:
     assert AvroEncoder(stub.url).decode("carts", data) == {"lines": [{"article": "book"}]}
 
 
-def test_what_is_wrong_is_said(stub: RegistryStub, tmp_path: Any) -> None:
+def test_encoder_error_names_the_fault(stub: RegistryStub, tmp_path: Any) -> None:
     encoder = AvroEncoder(stub.url, ORDER)
     data = encoder.encode("orders", {"id": 1})
     assert data is not None

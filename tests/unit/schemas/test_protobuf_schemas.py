@@ -150,7 +150,7 @@ def test_a_descriptor_is_stored_as_text_if_that_is_lossless() -> None:
         ("hello", "Expected top-level statement"),
     ],
 )
-def test_what_is_no_file(text: str, why: str) -> None:
+def test_invalid_protobuf_file_is_an_error(text: str, why: str) -> None:
     with pytest.raises(InvalidSchema, match=why):
         parse_protobuf(HEAD + text)
 

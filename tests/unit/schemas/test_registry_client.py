@@ -87,7 +87,7 @@ def test_a_schema_is_registered_and_found(stub: RegistryStub) -> None:
     assert client.by_id(schema_id).kind == "JSON"
 
 
-def test_what_a_schema_refers_to_comes_in_its_order(stub: RegistryStub) -> None:
+def test_references_of_a_schema_come_in_order(stub: RegistryStub) -> None:
     stub.put("a", '"inner"')
     stub.put("b", '"middle"', references=[{"name": "A", "subject": "a", "version": 1}])
     schema_id = stub.put("c", '"outer"', references=[{"name": "B", "subject": "b", "version": 1}])

@@ -139,7 +139,7 @@ def test_many_messages_in_any_order_are_quick() -> None:
         ({"mode": "sorted"}, "mode='sorted': give ordered, any_order, contains"),
     ],
 )
-def test_what_cannot_be_meant(given: dict[str, Any], text: str) -> None:
+def test_invalid_expectation_is_an_error(given: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         expect(**given)
 

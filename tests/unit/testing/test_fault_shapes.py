@@ -200,7 +200,7 @@ def test_positions_of_a_group() -> None:
         assert other == answer(request).groups[1]
 
 
-def test_what_is_refused_is_not_done() -> None:
+def test_refused_alteration_is_not_passed_on() -> None:
     topics = [ConfigResource(kind=ResourceKind.TOPIC, name=name) for name in ("a", "b")]
     behind = Behind(lambda r: AlterConfigsResult(resources=[ResourceOutcome(resource=each) for each in r.resources]))
     behind.faults.error("IncrementalAlterConfigs", "POLICY_VIOLATION", topic="a")
@@ -261,7 +261,7 @@ def test_the_classic_requests() -> None:
         (lambda faults: faults.drop("Produce", when="now"), "when='now'"),
     ],
 )
-def test_what_cannot_be_meant(make: Callable[[Faults], Fault], text: str) -> None:
+def test_invalid_fault_shape_is_an_error(make: Callable[[Faults], Fault], text: str) -> None:
     faults = Faults(lambda callback: callback())
     with pytest.raises(ConfigError, match=text):
         make(faults)

@@ -328,7 +328,7 @@ def test_idle_transactional_ids_expire() -> None:
         (E.MESSAGE_TOO_LARGE, E.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_what_cannot_be_written_has_not_happened(failure: E, told: E) -> None:
+def test_failed_write_leaves_the_transaction_unchanged(failure: E, told: E) -> None:
     house = TransactionHouse()
     house.error = failure
     assert house.init().error is told
@@ -387,7 +387,7 @@ def test_open_transactions_can_end_when_memory_limit_is_reached() -> None:
 # --- who asks
 
 
-def test_who_is_listed() -> None:
+def test_list_transactions_filters_by_state_and_producer() -> None:
     house = TransactionHouse()
     who = house.identity("a")
     house.identity("b")

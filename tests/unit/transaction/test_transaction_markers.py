@@ -56,7 +56,7 @@ def test_markers_of_concurrent_ends_are_batched_per_leader() -> None:
         E.KAFKA_STORAGE_ERROR,
     ],
 )
-def test_what_may_pass_is_tried_again(error: E) -> None:
+def test_retriable_marker_error_is_retried(error: E) -> None:
     house, who = begun()
     house.marker_error[U0] = error
     assert house.end(who).error is E.NONE

@@ -126,7 +126,7 @@ def test_resigning_coordinator_fails_pending_requests_with_not_coordinator() -> 
     assert not any(b"\x04" in (value or b"")[16:17] for records in house.log.values() for _, value in records)
 
 
-def test_what_was_being_written_when_it_resigned_is_not_answered_as_done() -> None:
+def test_write_pending_at_resignation_is_not_acknowledged() -> None:
     house = TransactionHouse()
     who = house.identity()
     house.hold = True
@@ -148,7 +148,7 @@ def test_what_was_being_written_when_it_resigned_is_not_answered_as_done() -> No
     ],
     ids=["init", "add", "verify", "offsets", "end", "describe"],
 )
-def test_who_may_not_speak_says_so(ask: Callable[[TransactionHouse, Any], E]) -> None:
+def test_broker_that_is_not_coordinator_refuses(ask: Callable[[TransactionHouse, Any], E]) -> None:
     house = TransactionHouse()
     who = house.identity()
     house.leads = False

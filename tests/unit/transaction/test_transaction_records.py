@@ -75,7 +75,7 @@ def test_a_value_of_version_1_is_read() -> None:
         started_ms=st.integers(-1, 2**62),
     )
 )
-def test_what_is_written_is_read(stored: StoredTransaction) -> None:
+def test_transaction_record_is_read_as_written(stored: StoredTransaction) -> None:
     assert decode_value(encode_value(stored)) == stored
 
 

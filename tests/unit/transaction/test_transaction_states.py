@@ -6,7 +6,7 @@ from barnabas.ports.error_codes import ErrorCode
 S, E = TransactionState, Event
 
 
-def test_what_a_producer_may_say_has_an_answer_in_every_state() -> None:
+def test_producer_request_is_answered_in_every_state() -> None:
     for state in S:
         for event in (E.INIT, E.ADD, E.COMMIT, E.ABORT):
             assert (state, event) in TRANSITIONS, (state, event)

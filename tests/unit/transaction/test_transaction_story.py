@@ -252,7 +252,7 @@ class Story:
 
 
 @pytest.mark.parametrize("seeds", [range(first, first + 25) for first in range(0, SEEDS, 25)], ids=str)
-def test_what_is_written_together_counts_together(seeds: range) -> None:
+def test_records_of_a_transaction_become_visible_together(seeds: range) -> None:
     commits = 0
     for seed in seeds:
         story = Story(seed)

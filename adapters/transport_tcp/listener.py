@@ -8,7 +8,7 @@ from functools import partial
 from ...core.traffic.log_line_limit import LogLineLimit
 from ...ports.transport import Address, Connection, ConnectionAdmission, ConnectionHandler, Limits, TransportError
 from .connection import Shared, TcpConnection, address_text
-from .handshake import EncryptedSocket, Handshake, ListenerTls
+from .handshake import EncryptedSocket, Handshake, BoundedTls
 from .polling import READ
 from .reporting import one_line
 
@@ -26,7 +26,7 @@ class TcpListener:
     """Fulfils `Listener`."""
 
     def __init__(
-        self, shared: Shared, address: Address, accept: Accept, limits: Limits, tls: ListenerTls | None = None
+        self, shared: Shared, address: Address, accept: Accept, limits: Limits, tls: BoundedTls | None = None
     ) -> None:
         self._shared = shared
         self._accept = accept
@@ -108,7 +108,7 @@ class TcpListener:
             self._begin_handshake(self._tls, sock, peer, forget)
 
     def _begin_handshake(
-        self, tls: ListenerTls, sock: socket.socket, peer: Address, forget: Callable[[], None]
+        self, tls: BoundedTls, sock: socket.socket, peer: Address, forget: Callable[[], None]
     ) -> None:
         try:
             wrapped = tls.wrap(sock, "")

@@ -14,7 +14,7 @@ from ...ports.transport import (
 )
 from .connecting import Connecting, Opened
 from .connection import Shared
-from .handshake import ListenerTls, Tls
+from .handshake import BoundedTls, Tls
 from .listener import TcpListener
 from .reactor import Reactor
 from .reporting import to_the_log
@@ -44,7 +44,7 @@ class TcpTransport:
         """Open a port (0: any free one). Raises `TransportError`; the text says what to change."""
         if self._closed:
             raise ClosedError("the transport is closed")
-        if not (tls is None or isinstance(tls, ListenerTls)):
+        if not (tls is None or isinstance(tls, BoundedTls)):
             raise TypeError(f"{type(tls).__name__} puts no TLS on sockets")
         listener = TcpListener(self._shared, address, accept, limits, tls)
         self._listeners.append(listener)

@@ -8,7 +8,7 @@ from functools import partial
 from ...core.traffic.log_line_limit import LogLineLimit
 from ...ports.transport import Address, Connection, ConnectionAdmission, ConnectionHandler, Limits, TransportError
 from .connection import Shared, TcpConnection, address_text
-from .handshake import EncryptedSocket, Handshake, BoundedTls
+from .handshake import BoundedTls, EncryptedSocket, Handshake
 from .polling import READ
 from .reporting import one_line
 
@@ -107,9 +107,7 @@ class TcpListener:
         else:
             self._begin_handshake(self._tls, sock, peer, forget)
 
-    def _begin_handshake(
-        self, tls: BoundedTls, sock: socket.socket, peer: Address, forget: Callable[[], None]
-    ) -> None:
+    def _begin_handshake(self, tls: BoundedTls, sock: socket.socket, peer: Address, forget: Callable[[], None]) -> None:
         try:
             wrapped = tls.wrap(sock, "")
         except OSError:  # the peer is gone already

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from support.long_tests import first_is_quick
 from support.process import barnabas, broker_process
 from support.raw import RawConnection, fetch_error_and_records, fetch_v4
 from support.waiting import wait_for
@@ -63,7 +64,7 @@ def offsets_by_fetches(connection: RawConnection, offset: int, end: int) -> list
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("byte", "bit"), [(16, 0), (11, 3), (7, 1), (5, 4), (26, 3)])
+@pytest.mark.parametrize(("byte", "bit"), first_is_quick([(16, 0), (11, 3), (7, 1), (5, 4), (26, 3)], 2))
 def test_flipped_header_bit_loses_only_its_batch_and_is_reported(data: Path, byte: int, bit: int) -> None:
     flip(segment_of(data), DAMAGED, byte, bit)
     index = segment_of(data).with_suffix(".index")
@@ -91,7 +92,7 @@ def test_flipped_header_bit_loses_only_its_batch_and_is_reported(data: Path, byt
     assert f"{with_restored} messages" in told, "what stands outside the CRC can be restored"
 
 
-@pytest.mark.parametrize("tail", [bytes(7), b"\0\0\1\0garbage"])
+@pytest.mark.parametrize("tail", first_is_quick([b"\0\0\1\0garbage", bytes(7)]))
 def test_what_stands_behind_the_last_classic_message_is_cut_before_more_comes(tmp_path: Path, tail: bytes) -> None:
     """Left there, it would make a later recovery drop all that was flushed behind it."""
     data, values = tmp_path / "data", [b"value %02d" % n for n in range(20)]
@@ -120,7 +121,7 @@ def test_what_stands_behind_the_last_classic_message_is_cut_before_more_comes(tm
     assert log.count(f"{len(tail)} bytes are dropped") == log.count("bytes are dropped") == 1
 
 
-@pytest.mark.parametrize("kill", [False, True])
+@pytest.mark.parametrize("kill", first_is_quick([True, False]))
 def test_foreign_files_in_partition_folder_are_renamed_at_start(tmp_path: Path, kill: bool) -> None:
     """Above all offsets, inside of the log, behind its end, and a cleaning of which half was written."""
     data, ends = tmp_path / "data", range(BATCH, 101, BATCH)

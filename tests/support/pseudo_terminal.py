@@ -17,6 +17,7 @@ from types import TracebackType
 from .process import COMMAND, PATIENCE_S
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.)")
+_END = "\x00the process has ended\x00"
 _HOME, _WHOLE = "\x1b[H", "\x1b[J"
 KEYS = {"up": "\x1b[A", "down": "\x1b[B", "enter": "\r", "esc": "\x1b", "backspace": "\x7f", "ctrl-c": "\x03"}
 
@@ -94,8 +95,10 @@ class AtTerminal:
         while self.process.poll() is None and time.monotonic() < deadline:
             self._read()
         code = self.process.wait(1)
-        while self._read(0):
-            pass
+        os.write(self._theirs, _END.encode())  # behind all that the process wrote, which may still be on its way
+        while _END not in self._written:
+            assert self._read(PATIENCE_S), "the terminal keeps what was written"
+        self._written = self._written.partition(_END)[0]
         return code
 
     def _read(self, limit_s: float = 0.1) -> bool:

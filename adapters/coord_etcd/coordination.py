@@ -8,6 +8,7 @@ from functools import partial
 from itertools import cycle
 from math import ceil
 from threading import Event, Lock, Thread
+from time import monotonic
 from traceback import format_exception
 from typing import Any, TypeVar
 
@@ -300,6 +301,8 @@ class SessionKeeper:
         self._link: Link | None = None
         self._lease: int | None = None
         self._owes_expiry = False
+        self._renewed: tuple[int, float] | None = None
+        """The lease that the user's last `heartbeat` has renewed, and when that call began."""
         self._wake = Event()
         self._ready = Event()
         self._closing = Event()
@@ -328,6 +331,7 @@ class SessionKeeper:
         try:
             return request(link, max(REQUEST_TIMEOUT_MIN_S, self._ttl_s / 3))
         except NoAnswer:
+            self._renewed = None
             link.close()  # other calls on it fail, too, and the keeper connects to another server
             raise
 
@@ -346,7 +350,9 @@ class SessionKeeper:
     def heartbeat(self) -> float:
         """Renew the session as `Coordination.keep` promises."""
         self._heartbeat.beat()
-        left_s = self.ask(lambda link, timeout_s: link.keep_alive(self.lease, timeout_s))
+        began_s, lease = monotonic(), self.lease
+        left_s = self.ask(lambda link, timeout_s: link.keep_alive(lease, timeout_s))
+        self._renewed = (lease, began_s) if left_s > 0 else None
         if left_s <= 0:
             self.check_now()
         # Checked last: the lease after an expired one counts only once all listeners know of the expiration.
@@ -402,18 +408,25 @@ class SessionKeeper:
             self._pass_on_state()
             self._ready.set()
             while not self._closing.is_set():
-                self._wake.wait(self._ttl_s / 3)
+                is_woken = self._wake.wait(self._ttl_s / 3)
                 self._wake.clear()
                 if stream.error is not None:
                     raise stream.error
                 if self._closing.is_set():
                     break
-                self._take_lease(link, self._ttl_s / 3)
+                if is_woken or not self._was_renewed:
+                    self._take_lease(link, self._ttl_s / 3)
                 if self._owes_expiry:
                     self._pass_on_state()
             link.revoke(self.lease, min(SHORT_PATIENCE_S, self._ttl_s / 3))
         finally:
             stream.close()
+
+    @property
+    def _was_renewed(self) -> bool:
+        """True if the user has renewed the lease lately, and no request since then had no answer."""
+        lease, began_s = self._renewed or (None, 0.0)
+        return lease is not None and lease == self._lease and monotonic() - began_s < self._ttl_s / 3
 
     def _take_lease(self, link: Link, patience_s: float) -> None:
         """Keep the lease alive, or take a new one; not for a user who hangs."""

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Thread, current_thread
 from typing import Any
 from uuid import uuid4
 
@@ -253,6 +253,29 @@ def _write_until(session: EtcdCoordination, stop: Event) -> None:
     while not stop.is_set():
         with suppress(CoordinationError):
             session.set("/written", b"again")
+
+
+def test_session_that_its_user_renews_is_not_renewed_by_the_adapter_as_well(
+    harness: EtcdHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    callers: list[str] = []
+    keep_alive = Link.keep_alive
+
+    def noted(link: Link, lease: int, timeout_s: float) -> int:
+        callers.append(current_thread().name)
+        return keep_alive(link, lease, timeout_s)
+
+    monkeypatch.setattr(Link, "keep_alive", noted)
+    session = harness.session(session_timeout_ms=6000)
+    began_s = time.monotonic()
+    while time.monotonic() - began_s < 5.0:
+        session.heartbeat()
+        time.sleep(0.2)
+    by_adapter = [name for name in callers if name == "coordination-session"]
+    assert len(by_adapter) < len(callers) / 10, "a slow machine may let a heartbeat come late"
+    callers.clear()
+    wait_until(lambda: "coordination-session" in callers)
+    assert session.heartbeat() > 0
 
 
 def _exists(session: EtcdCoordination, path: str) -> bool:

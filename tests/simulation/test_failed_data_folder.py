@@ -100,4 +100,4 @@ def test_new_topic_is_created_in_the_data_folders_that_work() -> None:
         world.run_until(lambda: broker.running and 2 in world.look.brokers())
         admin.create_topics([NewTopic(name="t", assignments=dict.fromkeys(range(4), (2,)))])
         world.run_until(lambda: all(state.leader == 2 for state in world.look.states("t").values()))
-        assert len(in_folder(broker, 0)) == 4
+        world.run_until(lambda: len(in_folder(broker, 0)) == 4)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 import secrets
 import shutil
 import tempfile
@@ -11,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..app.certificates import DevelopmentAuthority
 from ..app.config.security_settings import PROTOCOLS
-from ..app.extras import require
 from ..plugins.specs import hookimpl
 from ..ports.broker_api.acls import ResourceType
 from ..ports.broker_api.operations import Operation
@@ -169,56 +167,7 @@ def make_certificates(folder: Path) -> None:
 
     Raises `ConfigError` where the package cryptography is missing.
     """
-    require("certificates for tests", ["cryptography"], "security")
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    now = datetime.datetime.now(datetime.UTC)
-
-    def certificate(name: str, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
-        return (
-            x509.CertificateBuilder()
-            .subject_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)]))
-            .issuer_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "Barnabas test CA")]))
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(hours=1))
-            .not_valid_after(now + datetime.timedelta(days=1))
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-            .add_extension(
-                x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False
-            )
-        )
-
-    authority_key, broker_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    usage = dict.fromkeys(
-        (
-            "digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement",
-            "encipher_only", "decipher_only",
-        ),
-        False,
-    )  # fmt: skip
-    authority = (
-        certificate("Barnabas test CA", authority_key)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(x509.KeyUsage(**usage, key_cert_sign=True, crl_sign=True), critical=True)
-        .sign(authority_key, hashes.SHA256())
-    )
-    addresses = [ipaddress.ip_address(each) for each in ("127.0.0.1", "::1")]
-    names = [x509.DNSName("localhost"), *(x509.IPAddress(each) for each in addresses)]
-    broker = (
-        certificate("localhost", broker_key)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .sign(authority_key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    key_text = broker_key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    (folder / "ca.pem").write_bytes(authority.public_bytes(pem))
-    file = folder / "broker.pem"
-    file.touch(mode=0o600)
-    file.write_bytes(key_text + broker.public_bytes(pem))
+    DevelopmentAuthority(folder).issue("broker", ["localhost", "127.0.0.1", "::1"], days=1)
 
 
 def _denies(denial: _Denial, principal: str, action: Action) -> bool:

@@ -10,7 +10,7 @@ from ..core.message.batch_header import CRC_AT, HEADER_SIZE, parse_header
 from ..ports.errors import ApiError
 from .broker import SimulatedBroker
 from .disk import FileContent
-from .interference import POINTS
+from .interference import POINTS, SELDOM
 from .network import COORDINATION, Who, node_name
 from .program import Program
 from .surroundings import LATENCY_MS
@@ -475,20 +475,34 @@ class Disasters:
         return self._ends(self._some_seconds(), good)
 
     def _interfere(self) -> bool:
-        """Something is to happen when a broker comes to a point of its work, which may be never."""
-        world, broker = self._world, self._broker(running=False)
+        """Something is to happen when a broker comes to a point of its work, which may be never.
+
+        What seldom happens anywhere is awaited at every broker: where it comes first is not known.
+        """
+        broker = self._broker(running=False)
         if broker is None:
             return False
+        for _ in range(POINTS_AT_A_TIME):
+            point = self._one_of(POINTS)
+            self._arm(broker, point, self._one_of(POINTS[point]))
+        point = self._one_of(SELDOM)
+        act = self._one_of(POINTS[point])
+        armed = [each for each in self._world.brokers.values() if each.broker_id not in self._spared]
+        for each in armed:
+            self._arm(each, point, act)
 
+        def disarm() -> None:
+            for each in armed:
+                each.points.disarm()
+
+        return self._ends(ARMED_S, disarm)
+
+    def _arm(self, broker: SimulatedBroker, point: str, act: str) -> None:
         def start_later() -> None:
             self._ends(self._some_seconds(), self._up(broker))
 
-        for _ in range(POINTS_AT_A_TIME):
-            point = self._one_of(POINTS)
-            act = self._one_of(POINTS[point])
-            if world.shared or act.startswith("kill"):
-                broker.points.arm(point, act, start_later)
-        return self._ends(ARMED_S, broker.points.disarm)
+        if self._world.shared or act.startswith("kill"):
+            broker.points.arm(point, act, start_later)
 
     def _end_fetch_sessions(self) -> bool:
         """A leader forgets the fetch sessions of its followers, as one with too many of them does."""

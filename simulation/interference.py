@@ -34,6 +34,11 @@ POINTS: dict[str, tuple[str, ...]] = {
     "append to a coordinator's log": ("session expires", "kill after"),
 }
 """By point: what may happen there."""
+SELDOM = (
+    *("write of a registration", "write of the controller", "write of producer ids"),
+    *("swap of a cleaned segment", "deletion of a segment"),
+)
+"""The points that one broker of a cluster comes to now and then, and most do not."""
 
 
 def point_of_write(paths: Iterable[str]) -> str | None:

@@ -10,6 +10,7 @@ from ...ports.errors import ConfigError
 from ...ports.report import Report, in_room, info
 from ..logs import log_report
 from .coordination import broker_backend, broker_session_request
+from .kerberos import broker_kerberos, kerberos_exchanges
 from .oauthbearer import broker_oauthbearer, token_validator
 from .tls import BrokerTls
 
@@ -115,6 +116,7 @@ def outside_of(
         report=report,
         host_name=_host_name(config),
         shared=shared,
+        kerberos=kerberos_exchanges,
         token_validator=token_validator,
         connect=_connect(config, transport, scheduler, entropy, shared, tls),
         listener_tls=tls,
@@ -132,7 +134,8 @@ def _connect(
     """Return the function that connects the broker to other ones. Raises `ConfigError`."""
     from ..broker.lifecycle.authentication import inter_broker_sasl
 
-    sasl = inter_broker_sasl(config, entropy, lambda name: broker_oauthbearer(config, name)) if shared else None
+    others = {"OAUTHBEARER": partial(broker_oauthbearer, config), "GSSAPI": partial(broker_kerberos, config)}
+    sasl = inter_broker_sasl(config, entropy, others) if shared else None
     tls = broker_tls.of_other_brokers() if shared else None
 
     def connect(address: Address, opened: ConnectCallback) -> None:

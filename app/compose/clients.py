@@ -183,6 +183,10 @@ def client_sasl(security: SecuritySettings, entropy: Entropy) -> SaslFactory | N
         from .oauthbearer import client_oauthbearer
 
         return client_oauthbearer(security, SystemClock())
+    if security.sasl_mechanism == "GSSAPI":
+        from .kerberos import client_kerberos
+
+        return client_kerberos(security)
     from ...core.security.sasl.client import password_factory
 
     return password_factory(security.sasl_mechanism, security.login_module(), entropy, "sasl.jaas.config")

@@ -183,7 +183,7 @@ def zookeeper_security(settings: Mapping[str, Any]) -> ZookeeperSecurity:
 
     tls = _zookeeper_tls(settings) if settings.get("zookeeper.ssl.client.enable") else None
     jaas = cast("Secret[str] | None", settings.get(_JAAS))
-    login, user = (None, "") if not jaas else _zookeeper_login(parse_one_login_module(jaas, _JAAS))
+    login, user = (None, "") if not jaas else _zookeeper_login(parse_one_login_module(jaas, _JAAS), settings)
     acls = None
     if settings.get("zookeeper.set.acl"):
         if login is None and (tls is None or not tls.settings.has_certificate):
@@ -220,11 +220,17 @@ def _zookeeper_tls(settings: Mapping[str, Any]) -> TlsClient:
         raise ConfigError(f"connections to ZooKeeper: zookeeper.{error}") from None
 
 
-def _zookeeper_login(entry: JaasEntry) -> tuple[Callable[[str], SaslExchange], str]:
+def _zookeeper_login(entry: JaasEntry, settings: Mapping[str, Any]) -> tuple[Callable[[str], SaslExchange], str]:
     """Return the factory of logins to a host, and the user. Raises `ConfigError`."""
     module = entry.module.rpartition(".")[2]
+    if module == _KERBEROS_MODULE:
+        from .kerberos import zookeeper_kerberos
+
+        factory = zookeeper_kerberos(entry, settings["zookeeper.sasl.client.username"], _JAAS)
+        return factory, entry.option("principal") or "the ticket cache"
     if module != _DIGEST_MODULE:
-        raise ConfigError(f"{_JAAS}: the login module {entry.module[:100]} is not known; known: {_DIGEST_MODULE}")
+        known = f"{_DIGEST_MODULE}, {_KERBEROS_MODULE}"
+        raise ConfigError(f"{_JAAS}: the login module {entry.module[:100]} is not known; known: {known}")
     user, password = entry.option("username"), entry.options.get("password")
     if user is None or password is None:
         raise ConfigError(f"{_JAAS} has no option {'username' if user is None else 'password'}")

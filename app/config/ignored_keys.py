@@ -117,6 +117,12 @@ _BROKER_KEYS: Mapping[str, str] = {
         zookeeper.clientCnxnSocket
         zookeeper.max.in.flight.requests 10
     """,
+    "the Kerberos library renews tickets": """
+        sasl.kerberos.kinit.cmd /usr/bin/kinit
+        sasl.kerberos.min.time.before.relogin 60000
+        sasl.kerberos.ticket.renew.jitter 0.05
+        sasl.kerberos.ticket.renew.window.factor 0.8
+    """,
     "revoked certificates of ZooKeeper are not looked for": """
         zookeeper.ssl.crl.enable false
         zookeeper.ssl.ocsp.enable false

@@ -61,7 +61,6 @@ REFUSED: Mapping[str, str] = {
 
 
 REFUSED_PREFIXES: Mapping[str, str] = {
-    "sasl.kerberos.": "there is no authentication by Kerberos (GSSAPI); use SCRAM or OAUTHBEARER, and leave it out",
     "sasl.": _NO_SECURITY,
     "ssl.": "there is no such key of TLS here, or only Java has a use for it; leave it out",
     "security.": _NO_SECURITY,

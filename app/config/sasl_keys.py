@@ -11,7 +11,8 @@ class SaslKeys:
     sasl_enabled_mechanisms: tuple[str, ...] = list_key(
         "sasl.enabled.mechanisms",
         ("GSSAPI",),
-        doc="The SASL mechanisms of listeners SASL_PLAINTEXT and SASL_SSL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512.",
+        doc="The SASL mechanisms of listeners SASL_PLAINTEXT and SASL_SSL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, "
+        "OAUTHBEARER, GSSAPI.",
         scope="listener",
     )
     sasl_mechanism_inter_broker_protocol: str = text_key(
@@ -21,6 +22,17 @@ class SaslKeys:
         "sasl.jaas.config",
         doc='The login module of a listener\'s mechanism: MODULE required name="value" ...; in JAAS.',
         scope="mechanism",
+    )
+    sasl_kerberos_service_name: str | None = text_key(
+        "sasl.kerberos.service.name",
+        None,
+        doc="The Kerberos service of the brokers, usually kafka: the first part of their principals.",
+        scope="mechanism",
+    )
+    sasl_kerberos_principal_to_local_rules: tuple[str, ...] = list_key(
+        "sasl.kerberos.principal.to.local.rules",
+        ("DEFAULT",),
+        doc="RULE:[COMPONENTS:FORM](PATTERN)s/PATTERN/REPLACEMENT/g/L,...: users' names from Kerberos principals.",
     )
     sasl_server_callback_handler_class: str | None = text_key(
         "sasl.server.callback.handler.class",

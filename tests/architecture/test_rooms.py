@@ -154,7 +154,7 @@ def test_every_folder_with_code_is_a_package(checkout: Path) -> None:
     assert not bare, f"without __init__.py: {sorted(bare)}"
 
 
-WITHOUT_PORT = {"oauthbearer"}
+WITHOUT_PORT = {"kerberos", "oauthbearer"}
 """Adapters that fulfil no port: they serve one mechanism of the core, and have tests of their own."""
 
 

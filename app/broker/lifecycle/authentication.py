@@ -9,6 +9,7 @@ from ....core.cluster.registry import ClusterRegistry
 from ....core.security.jaas import JaasEntry, parse_one_login_module
 from ....core.security.sasl.client import SaslFactory, new_nonce, password_factory
 from ....core.security.sasl.exchange import ServerExchange
+from ....core.security.sasl.gssapi import GSSAPI
 from ....core.security.sasl.oauthbearer import OAUTHBEARER, OauthbearerServerExchange
 from ....core.security.sasl.plain import PLAIN, PlainServerExchange, PlainUsers
 from ....core.security.sasl.scram import (
@@ -59,6 +60,7 @@ class Authentication:
         self._plugins = plugins
         self._entropy = outside.entropy
         self._token_validator = outside.token_validator
+        self._kerberos = outside.kerberos
         self._pretended = pretended
 
     def listener(self, listener: ListenAddress, credentials: Credentials) -> SaslListener | None:
@@ -108,7 +110,9 @@ class Authentication:
         if mechanism == OAUTHBEARER and self._token_validator is not None:
             validator = self._token_validator(self._config, listener, self._plugins)
             return lambda: OauthbearerServerExchange(validator)
-        known = ", ".join([PLAIN, *HASHES, OAUTHBEARER])
+        if mechanism == GSSAPI and self._kerberos is not None:
+            return self._kerberos(self._config, listener)
+        known = ", ".join([PLAIN, *HASHES, OAUTHBEARER, GSSAPI])
         raise ConfigError(
             f"sasl.enabled.mechanisms: {mechanism} is not supported; listener {listener} may have {known}"
         )
@@ -143,19 +147,19 @@ class Authentication:
 
 
 def inter_broker_sasl(
-    config: BrokerConfig, entropy: Entropy, oauthbearer: Callable[[str], SaslFactory]
+    config: BrokerConfig, entropy: Entropy, others: Mapping[str, Callable[[str], SaslFactory]]
 ) -> SaslFactory | None:
     """Return the SASL of connections to other brokers; None: their listener has none. Raises `ConfigError`.
 
-    `oauthbearer` makes that of OAUTHBEARER for a listener by its name.
+    `others`: what makes that of mechanisms without passwords for a listener by its name.
     """
     index = config.inter_broker_listener
     if index is None or not config.listener_list[index].has_sasl:
         return None
     mechanism = config.sasl_mechanism_inter_broker_protocol.upper()
     name = config.listener_list[index].name
-    if mechanism == OAUTHBEARER:
-        return oauthbearer(name)
+    if mechanism in others:
+        return others[mechanism](name)
     text = config.for_listener(name, "sasl.jaas.config", mechanism)
     key = f"listener.name.{name.lower()}.{mechanism.lower()}.sasl.jaas.config"
     if not isinstance(text, Secret):

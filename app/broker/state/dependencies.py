@@ -5,6 +5,7 @@ from typing import Protocol
 
 from ....core.client.network.connection import Connect
 from ....core.security.quotas.request_quotas import RequestQuotas
+from ....core.security.sasl.exchange import ServerExchange
 from ....core.security.sasl.oauthbearer import TokenValidator
 from ....core.security.sasl.server_authenticator import SaslListener
 from ....core.traffic.socket_server_metrics import SocketServerMetrics
@@ -115,6 +116,8 @@ class Outside:
     """True if other brokers can reach the same coordination tree."""
     connect: Connect | None = None
     """Opens links to other brokers; needed where the tree is shared."""
+    kerberos: Callable[[BrokerConfig, str], Callable[[], ServerExchange]] | None = None
+    """Returns what makes the exchanges of GSSAPI of a listener by its name; None: there is no Kerberos."""
     token_validator: Callable[[BrokerConfig, str, PluginHost], TokenValidator] | None = None
     """Makes the validator of OAuth tokens for a listener by its name."""
     listener_tls: ListenerTls | None = None

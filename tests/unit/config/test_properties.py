@@ -152,7 +152,6 @@ def test_config_file_errors_name_file_and_line(tmp_path: Path) -> None:
         ({"listeners": "INTERNAL://:9093"}, "is not of the form kafka://HOST:PORT"),
         ({"listener.security.protocol.map": "A:B"}, "listener.security.protocol.map has 'A:B'"),
         ({"ssl.engine.factory.class": "x"}, "only Java has a use for it"),
-        ({"sasl.kerberos.service.name": "kafka"}, "there is no authentication by Kerberos (GSSAPI)"),
         ({"zookeeper.ssl.crl.enable": "true"}, "is not one of false"),
         ({"password.encoder.secret": "s"}, "no passwords are stored"),
         ({"security.inter.broker.protocol": "SSL"}, "no listener speaks it"),

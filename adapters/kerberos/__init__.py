@@ -1,0 +1,1 @@
+"""Kerberos by the system's GSSAPI library and the package gssapi."""

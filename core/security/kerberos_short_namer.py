@@ -17,7 +17,7 @@ _PARAMETER = re.compile(r"\$(\d+)")
 _KEY = "sasl.kerberos.principal.to.local.rules"
 
 
-class NoMatchingRule(Exception):
+class NoMatchingKerberosRule(Exception):
     """No rule makes a name of the principal; its text names the principal."""
 
 
@@ -56,11 +56,11 @@ class KerberosShortNamer:
         self._rules = [_parse(rule.strip()) for rule in rules]
 
     def short_name(self, principal: str) -> str:
-        """Return the name of the user. Raises `NoMatchingRule`."""
+        """Return the name of the user. Raises `NoMatchingKerberosRule`."""
         match = _NAME.fullmatch(principal)
         if match is None:
             if "@" in principal or "/" in principal:
-                raise NoMatchingRule(f"the Kerberos principal {principal[:200]!r} is malformed")
+                raise NoMatchingKerberosRule(f"the Kerberos principal {principal[:200]!r} is malformed")
             return principal
         primary, host, realm = match.groups()
         parameters = [realm, primary, *([] if host is None else [host])]
@@ -71,7 +71,7 @@ class KerberosShortNamer:
             if "/" in name or "@" in name:
                 break
             return name
-        raise NoMatchingRule(f"no rule of {_KEY} makes a name of the Kerberos principal {principal[:200]!r}")
+        raise NoMatchingKerberosRule(f"no rule of {_KEY} makes a name of the Kerberos principal {principal[:200]!r}")
 
 
 def _parse(rule: str) -> _Rule | None:

@@ -6,7 +6,7 @@ from typing import Protocol
 from ....ports.broker_api.envelope import Principal
 from ....ports.errors import BarnabasError
 from ....ports.scheduler import Outcome, Scheduler
-from ..kerberos_short_namer import KerberosShortNamer, NoMatchingRule
+from ..kerberos_short_namer import KerberosShortNamer, NoMatchingKerberosRule
 from .exchange import AuthenticatedClient, Offloaded, SaslAuthenticationError
 
 GSSAPI = "GSSAPI"
@@ -85,7 +85,7 @@ class GssapiServerExchange:
         # kafka-python sends the name of the service there.
         try:
             short = self._namer.short_name(self._context.client_name)
-        except NoMatchingRule as error:
+        except NoMatchingKerberosRule as error:
             raise SaslAuthenticationError(_failure(str(error))) from None
         self.client = AuthenticatedClient(principal=Principal("User", short))
         return b""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from barnabas.core.security.kerberos_short_namer import KerberosShortNamer, NoMatchingRule
+from barnabas.core.security.kerberos_short_namer import KerberosShortNamer, NoMatchingKerberosRule
 from barnabas.ports.errors import ConfigError
 
 
@@ -27,7 +27,7 @@ from barnabas.ports.errors import ConfigError
 def test_principal_becomes_the_name_that_kafka_gives_it(rules: list[str], principal: str, name: str | None) -> None:
     namer = KerberosShortNamer(rules, "EX.COM")
     if name is None:
-        with pytest.raises(NoMatchingRule, match=principal.split("/", maxsplit=1)[0]):
+        with pytest.raises(NoMatchingKerberosRule, match=principal.split("/", maxsplit=1)[0]):
             namer.short_name(principal)
     else:
         assert namer.short_name(principal) == name

@@ -142,11 +142,14 @@ class DataFolder:
         for noted in (*offsets, self._sealed, self._sealed_lines, self.new_topic_ids):
             noted.pop(partition, None)
 
-    def remove_later(self, scheduler: Scheduler, name: str, *, after_checkpoints: bool = True) -> None:
+    def remove_later(
+        self, scheduler: Scheduler, name: str, high_watermarks: Callable[[], Mapping[str, bytes]] | None
+    ) -> None:
         """Remove a sub-folder in the background, once the checkpoints no longer have its partition.
 
-        Until then the folder shows the next start that they are out of date. A failed removal is tried again: a running
-        flush may have created a file in a folder that was being emptied.
+        Until then the folder shows the next start that they are out of date. `high_watermarks` returns the content of
+        that checkpoint; None: no checkpoint has the partition. A failed removal is tried again: a running flush may
+        have created a file in a folder that was being emptied.
         """
 
         def remove() -> None:
@@ -164,10 +167,16 @@ class DataFolder:
             if not self._finished:
                 scheduler.offload(remove, done)
 
-        if after_checkpoints:
-            self.write_files_later(scheduler, "offsets", self.checkpoint_contents, begin)
-        else:
+        if high_watermarks is None:
             begin()
+            return
+        marks = high_watermarks
+
+        def write_high_watermarks() -> None:
+            if not self._finished:  # else the last checkpoints are written
+                self.write_files_later(scheduler, HIGH_WATERMARK, marks, begin)
+
+        self.write_files_later(scheduler, "offsets", self.checkpoint_contents, write_high_watermarks)
 
     def recovery_point(self, partition: TopicPartition) -> int:
         return self._recovery_points.get(partition, 0)

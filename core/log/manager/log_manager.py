@@ -305,7 +305,7 @@ class LogManager:
         if not folder.clean and partitions:
             self._report(info(f"{folder.log_dir.path}: {counted(len(folder.logs), 'log is', 'logs are')} recovered"))
         for home, name in (*((folder, name) for name in removable), *self._ownership.removable):
-            home.remove_later(self._scheduler, name, after_checkpoints=False)
+            home.remove_later(self._scheduler, name, None)
         self._ownership.removable.clear()
 
     def _opening(self, folder: DataFolder, partition: TopicPartition, *, recover: bool) -> LogOpening:
@@ -383,11 +383,16 @@ class LogManager:
         """Return True if a missing log did not exist in the previous broker epoch either: the broker was killed before
         it opened the log of a new topic.
 
-        A folder is durable before its log is used, so one that is not in the checkpoints of the only data folder was
-        never created. With several data folders it may have been in a lost one.
+        A folder is durable before its log is used, so one that is in no checkpoint was never created, unless it was in
+        a data folder that is missing, or replaced: those in use together have the same broker epochs.
         """
-        only = self.folders[0]
-        return len(self.folders) == only.broker_epochs.folder_count == 1 and not only.is_checkpointed(partition)
+        first = self.folders[0].broker_epochs
+        return first.folder_count == len(self.folders) and all(
+            (each.broker_epochs.epochs, each.broker_epochs.folder_count) == (first.epochs, first.folder_count)
+            and each.failure is None
+            and not each.is_checkpointed(partition)
+            for each in self.folders
+        )
 
     def begin_create(
         self, partitions: Mapping[TopicPartition, bytes | None], *, not_new: Collection[TopicPartition] = ()
@@ -466,7 +471,7 @@ class LogManager:
         moved = self._take_away(partition, DELETE_FOLDER_SUFFIX)
         if moved is not None:
             home, name = moved
-            home.remove_later(self._scheduler, name)
+            home.remove_later(self._scheduler, name, partial(self._high_watermarks, home))
 
     def rename_to_stray(self, partition: TopicPartition, cause: str) -> None:
         """Close the log of a stray replica and rename its folder to *-stray, which stays until an administrator deletes

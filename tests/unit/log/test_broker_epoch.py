@@ -175,11 +175,11 @@ def test_an_old_copy_of_a_disk_has_not_seen_what_came_later() -> None:
 
 @pytest.mark.parametrize("is_labelled", [True, False])
 def test_a_log_begun_in_place_of_a_missing_one_is_another_one(is_labelled: bool) -> None:
-    """Its folder was on a disk that is no longer there, say; the other disks have seen all lives."""
-    broker = Broker(2)
+    """Its folder was on a disk that is no longer there; the other disks have seen all lives."""
+    broker = Broker(3)
     put(broker.start(3).create(KEY), b"a")
-    for disk in broker.disks:
-        disk.folders.pop(str(KEY), None)
+    broker.disks = [disk for disk in broker.disks if str(KEY) not in disk.folders]
+    assert len(broker.disks) == 2
     logs = broker.start(5, works=is_labelled)
     assert not logs.has_complete_log(KEY, 3)
     if is_labelled:
@@ -197,6 +197,23 @@ def test_log_that_was_never_made_is_not_a_lost_one() -> None:
     broker.disks[0].folders.pop(str(KEY))
     logs = broker.start(5)
     assert logs.has_complete_log(KEY, 3)
+
+
+def test_log_that_was_never_made_in_any_of_two_data_folders_is_not_a_lost_one() -> None:
+    broker = Broker(2)
+    broker.start(3)
+    for disk in broker.disks:
+        disk.folders.pop(str(KEY), None)
+    assert broker.start(5).has_complete_log(KEY, 3)
+
+
+def test_log_may_have_been_lost_with_a_data_folder_that_was_replaced() -> None:
+    broker = Broker(2)
+    put(broker.start(3).create(KEY), b"a")
+    disk = next(disk for disk in broker.disks if str(KEY) in disk.folders)
+    disk.folders.clear()
+    disk.root.clear()
+    assert not broker.start(5).has_complete_log(KEY, 3)
 
 
 def test_log_that_a_checkpoint_names_is_lost_without_its_folder() -> None:

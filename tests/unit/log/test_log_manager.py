@@ -8,6 +8,7 @@ from support.log_lines import infos_of
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
+from barnabas.core.cluster.topics import LifeNote
 from barnabas.core.log.append_origin import AppendOrigin
 from barnabas.core.log.checkpoints import CLEAN_SHUTDOWN, LOG_START, RECOVERY_POINT
 from barnabas.core.log.config import LogConfig
@@ -79,6 +80,11 @@ class Broker:
 @pytest.fixture
 def broker() -> Broker:
     return Broker()
+
+
+def _put_two(log: UnifiedLog) -> None:
+    put(log, b"x")
+    put(log, b"y")
 
 
 def test_a_broker_without_folders_is_a_mistake(broker: Broker) -> None:
@@ -191,6 +197,38 @@ def test_delete_renames_at_once_and_removes_later(broker: Broker) -> None:
     assert list(broker.disks[0].folders) == ["t-0"]
     assert not isinstance(region, bytes)
     assert region.read()
+
+
+def test_high_watermark_of_a_deleted_topic_is_not_read_for_the_next_one_after_a_kill(broker: Broker) -> None:
+    """The next leader would start with it, and show messages that are not committed."""
+    manager = broker.start()
+    manager.high_watermark_of = {tp("t"): 2}.get
+    _put_two(manager.create(tp("t")))
+    broker.scheduler.advance(60_000)
+    assert broker.root()["replication-offset-checkpoint"] == b"0\n1\nt 0 2\n"
+    manager.high_watermark_of = {}.get
+    manager.delete(tp("t"))
+    broker.scheduler.run_pending()
+    assert not broker.disks[0].folders
+    assert broker.root()["replication-offset-checkpoint"] == b"0\n0\n"
+    _put_two(manager.create(tp("t")))
+    broker.scheduler.run_pending()
+    manager = broker.start()
+    assert manager.high_watermark(tp("t")) == 0
+
+
+def test_log_that_a_killed_broker_never_made_is_complete_though_the_deleted_topic_had_one(broker: Broker) -> None:
+    manager = broker.start()
+    manager.note_life(LifeNote(broker_epoch=7))
+    manager.high_watermark_of = {tp("t"): 2}.get
+    _put_two(manager.create(tp("t")))
+    broker.scheduler.advance(60_000)
+    manager.high_watermark_of = {}.get
+    manager.delete(tp("t"))
+    broker.scheduler.run_pending()
+    manager = broker.start()
+    manager.create(tp("t"), is_new=False)
+    assert manager.has_complete_log(tp("t"), 7)
 
 
 def test_a_folder_that_could_not_be_removed_is_tried_again(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ class SaslKeys:
     sasl_kerberos_principal_to_local_rules: tuple[str, ...] = list_key(
         "sasl.kerberos.principal.to.local.rules",
         ("DEFAULT",),
-        doc="RULE:[COMPONENTS:FORM](PATTERN)s/PATTERN/REPLACEMENT/g/L,...: users' names from Kerberos principals.",
+        doc="`RULE:[COMPONENTS:FORM](PATTERN)s/PATTERN/REPLACEMENT/g/L`,...: users' names from Kerberos principals.",
     )
     sasl_server_callback_handler_class: str | None = text_key(
         "sasl.server.callback.handler.class",

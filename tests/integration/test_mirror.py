@@ -158,7 +158,8 @@ def test_a_group_shares_a_current_source_and_keeps_its_offsets() -> None:
             wait_for(lambda: one.copied + two.copied >= 601)
         with Consumer(source, group_id="mirror") as asking:
             ends = asking.end_offsets([("views", number) for number in range(4)])
-            assert {place: at and at.offset for place, at in asking.committed(ends).items()} == ends
+            # Keys are missing, so chance may leave a partition empty: it has no position.
+            assert {place: at.offset if at else 0 for place, at in asking.committed(ends).items()} == ends
         with mirroring([config], to, **how) as again, Producer(source) as p:
             p.send("views", b"601")
             wait_for(lambda: again.copied == 1)

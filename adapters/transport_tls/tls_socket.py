@@ -16,6 +16,7 @@ READ, WRITE = 1, 2
 """The values of `selectors.EVENT_READ` and `EVENT_WRITE`."""
 _HANDSHAKE_RECORD = 0x16
 _DISCARD_BYTES, _DISCARDS_MAX = 65_536, 4
+_QUICKACK: int | None = getattr(socket, "TCP_QUICKACK", None)
 _RECEIVE_BYTES_MIN, _RECEIVE_BYTES_MAX = 16_384, 262_144
 """The bounds of one receive; it doubles while receives are full."""
 
@@ -106,6 +107,11 @@ class TlsSocket:
             if received[0] != _HANDSHAKE_RECORD:
                 raise NotTls
             self._is_checked = True
+        if self.is_server and _QUICKACK is not None:
+            # No ticket follows the end of the handshake. Without one, a client with Nagle's algorithm would keep its
+            # first request until the delayed acknowledgement, for 40 ms.
+            with suppress(OSError):
+                self._sock.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
         self._take(received)
         self._waits_for_peer = False
         return 0

@@ -4,7 +4,9 @@ import datetime
 import socket
 import ssl
 import struct
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from threading import Event, Timer
@@ -237,6 +239,27 @@ def test_common_protocol_is_the_newest_of_both(harness: TlsHarness) -> None:
     harness.transport.client = client_settings(enabled_protocols=("TLSv1.3",))
     harness.transport.server = server_tls(server_settings(enabled_protocols=("TLSv1.2",)))
     refused(harness, ServerSide(harness, echo))
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="the system delays acknowledgements as it likes")
+def test_first_request_of_a_client_with_nagle_does_not_wait_for_a_delayed_acknowledgement(harness: TlsHarness) -> None:
+    """A delayed one comes after 40 ms, at each of the connections."""
+    address = ServerSide(harness, echo).listener.address
+
+    def first_answer_s(_number: int) -> float:
+        with (
+            socket.create_connection(address) as sock,
+            old_client(ssl.TLSVersion.TLSv1_3).wrap_socket(sock) as client,
+        ):
+            started = time.monotonic()
+            client.sendall(struct.pack(">i", 5) + b"hello")
+            assert client.recv(9)
+            return time.monotonic() - started
+
+    with ThreadPoolExecutor(1) as pool:
+        taken = [pool.submit(first_answer_s, number) for number in range(20)]
+        harness.run_until(lambda: all(each.done() for each in taken))
+    assert min(each.result() for each in taken) < 0.035
 
 
 def pair_of_kept_listener(harness: TlsHarness) -> tuple[RecordingHandler, ServerSide]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .java_client import QUICK, java_4, java_classpath
+from .java_client import QUICK, java_4, java_classpath, kerberos_options
 from .logins import Login, java_settings
 from .member_process import MemberProcess
 from .model import EARLIEST, HEARTBEAT_MS, PATIENCE_S, PLAINLY, SESSION_MS, GroupView, Record, Sending, Start
@@ -109,6 +109,7 @@ class ConsoleTools:
             "java",
             *QUICK,
             *self._allowed,
+            *kerberos_options(),
             "-cp",
             java_classpath(4),
             _CONSUMER,

@@ -71,8 +71,14 @@ def broker_classpath() -> str:
     return f"{jars('kafka-broker', [_CLIENTS[4], *_COMMON, *_TOOLS, *_BROKER])}/*"
 
 
+def kerberos_options() -> list[str]:
+    """Java does not look at KRB5_CONFIG, where the other libraries find the realm of a test."""
+    found = os.environ.get("KRB5_CONFIG")
+    return [f"-Djava.security.krb5.conf={found}"] if found else []
+
+
 def _client(bootstrap: str, generation: int, store_type: str) -> RemoteClient:
-    command = ["java", *QUICK, "-cp", java_classpath(generation), "Driver"]
+    command = ["java", *QUICK, *kerberos_options(), "-cp", java_classpath(generation), "Driver"]
     log = BUILD / f"java-{generation}" / f"{os.getpid()}.log"
     process = DriverProcess(command, log, os.environ)
     return RemoteClient(process, bootstrap, lambda login: java_settings(login, store_type=store_type))

@@ -4,12 +4,14 @@ import json
 import re
 import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 
 from .fetched import need
 from .logins import Login, librdkafka_settings
 from .member_process import MemberProcess, output_of
-from .model import EARLIEST, HEARTBEAT_MS, PLAINLY, SESSION_MS, Record, Sending, Start
+from .model import EARLIEST, HEARTBEAT_MS, PLAINLY, SESSION_MS, Record, Sending, Start, Unavailable
 
+_SASL = Path("/usr/lib")
 _PLACE = re.compile(r"(\S+) \[(\d+)\]")
 
 
@@ -25,6 +27,9 @@ class Kcat:
         self._login: list[str] = []
 
     def log_in(self, login: Login) -> None:
+        """Raises `Unavailable` for GSSAPI where Cyrus SASL has no plug-in for it."""
+        if login.way.mechanism == "GSSAPI" and not any(_SASL.glob("*/sasl2/libgssapiv2.so*")):
+            raise Unavailable("Cyrus SASL has no GSSAPI (apt-get install libsasl2-modules-gssapi-mit)")
         self._bootstrap, self._login = login.bootstrap, _options(librdkafka_settings(login))
 
     def close(self) -> None:

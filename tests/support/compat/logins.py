@@ -8,6 +8,8 @@ from typing import Any
 import attrs
 
 STORE_PASSWORD = "store-secret"
+SERVICE = "kafka"
+"""The first part of the broker's Kerberos principal."""
 _SECURITY = "org.apache.kafka.common.security"
 
 
@@ -37,6 +39,12 @@ WAYS: Mapping[str, Way] = {
         for protocol in ("SASL_PLAINTEXT", "SASL_SSL")
         for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
     },
+    **{
+        f"{protocol.lower()}-gssapi": Way(
+            listener=f"gssapi_{protocol.lower()}", protocol=protocol, user="gssapi", mechanism="GSSAPI"
+        )
+        for protocol in ("SASL_PLAINTEXT", "SASL_SSL")
+    },
     "delegation-token": Way(
         listener="sasl_ssl", protocol="SASL_SSL", user="token-owner", mechanism="SCRAM-SHA-256", is_token=True
     ),
@@ -53,6 +61,7 @@ class Login:
     secret:      the password, the HMAC of a delegation token in base64, or the secret of an OAuth client.
     token_file:  a file with the OAuth token, whose time has come at `token_ends_s`.
     token_url:   where the OAuth client gets the same token.
+    keytab:      the keys of the Kerberos principal `name`; its ticket is in the cache as well.
     """
 
     way: Way
@@ -66,6 +75,7 @@ class Login:
     token_file: Path | None = None
     token_ends_s: float = 0.0
     token_url: str = ""
+    keytab: Path | None = None
 
     @property
     def token(self) -> str:
@@ -93,15 +103,25 @@ def java_settings(login: Login, *, store_type: str) -> dict[str, str]:
             "sasl.login.callback.handler.class": f"{_SECURITY}.oauthbearer.OAuthBearerLoginCallbackHandler",
             "sasl.oauthbearer.token.endpoint.url": f"file://{login.token_file}",
         }
+    if way.mechanism == "GSSAPI":
+        settings["sasl.kerberos.service.name"] = SERVICE
     return settings
 
 
 def _jaas(login: Login) -> str:
     if login.way.mechanism == "OAUTHBEARER":
         return f"{_SECURITY}.oauthbearer.OAuthBearerLoginModule required;"
+    if login.way.mechanism == "GSSAPI":
+        return krb5_login(login.name, login.keytab)
     module = "plain.PlainLoginModule" if login.way.mechanism == "PLAIN" else "scram.ScramLoginModule"
     token = ' tokenauth="true"' if login.way.is_token else ""
     return f'{_SECURITY}.{module} required username="{login.name}" password="{login.secret}"{token};'
+
+
+def krb5_login(principal: str, keytab: Path | None) -> str:
+    """The login of a broker or a client by the keytab of its principal."""
+    module = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true doNotPrompt=true"
+    return f'{module} keyTab="{keytab}" principal="{principal}";'
 
 
 def librdkafka_settings(login: Login) -> dict[str, Any]:
@@ -121,6 +141,12 @@ def librdkafka_settings(login: Login) -> dict[str, Any]:
             "sasl.oauthbearer.client.secret": login.secret,
             "sasl.oauthbearer.token.endpoint.url": login.token_url,
         }
+    elif way.mechanism == "GSSAPI":
+        settings |= {
+            "sasl.kerberos.service.name": SERVICE,
+            "sasl.kerberos.keytab": str(login.keytab),
+            "sasl.kerberos.principal": login.name,
+        }
     elif way.mechanism:
         settings |= {"sasl.username": login.name, "sasl.password": login.secret}
     return settings
@@ -139,6 +165,8 @@ def python_settings(login: Login, token_provider: Any) -> dict[str, Any]:
         settings["sasl_mechanism"] = way.mechanism
     if way.mechanism == "OAUTHBEARER":
         settings["sasl_oauth_token_provider"] = token_provider
+    elif way.mechanism == "GSSAPI":
+        settings |= {"sasl_kerberos_service_name": SERVICE, "sasl_kerberos_domain_name": "localhost"}
     elif way.mechanism:
         settings |= {"sasl_plain_username": login.name, "sasl_plain_password": login.secret}
     return settings

@@ -36,11 +36,14 @@ FEATURES: Mapping[str, str] = {
         for protocol in ("SASL_PLAINTEXT", "SASL_SSL")
         for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
     },
+    "sasl_plaintext-gssapi": "SASL_PLAINTEXT: GSSAPI",
+    "sasl_ssl-gssapi": "SASL_SSL: GSSAPI",
     "delegation-token": "SASL_SSL: delegation token",
 }
 
 _TRANSACTIONS = ("transactions", "fencing", "transform")
 _NO_TOKEN = {"delegation-token": "does not log in by delegation tokens"}
+_GSSAPI = ("sasl_plaintext-gssapi", "sasl_ssl-gssapi")
 _ADMINISTRATION = ("create", "alter", "delete", "configs", "describe")
 
 
@@ -88,7 +91,7 @@ CLIENTS: Mapping[str, Entry] = {
             title="confluent-kafka",
             make=_late("librdkafka", "Librdkafka"),
             others=("barnabas", "kafka-python"),
-            lacks=_NO_TOKEN,
+            lacks={**_NO_TOKEN, **dict.fromkeys(_GSSAPI, "its wheels are built without GSSAPI")},
         ),
         Entry(
             key="kafka-python",
@@ -107,7 +110,12 @@ CLIENTS: Mapping[str, Entry] = {
             key="kafkajs",
             title="kafkajs",
             make=_late("kafkajs_client", "kafkajs"),
-            lacks={"assigned": "reads in groups alone", "cooperative": "its assignors are eager", **_NO_TOKEN},
+            lacks={
+                "assigned": "reads in groups alone",
+                "cooperative": "its assignors are eager",
+                **dict.fromkeys(_GSSAPI, "has no GSSAPI"),
+                **_NO_TOKEN,
+            },
         ),
         Entry(key="java-3", title="Java 3.9", make=_late("java_client", "java_3")),
         Entry(key="java-4", title="Java 4", make=_late("java_client", "java_4")),
@@ -143,7 +151,10 @@ CLIENTS: Mapping[str, Entry] = {
             key="franz-go",
             title="franz-go",
             make=_late("franz_go_client", "franz_go"),
-            lacks=dict.fromkeys((*_ADMINISTRATION, "offsets"), "administers by another module, kadm"),
+            lacks={
+                **dict.fromkeys((*_ADMINISTRATION, "offsets"), "administers by another module, kadm"),
+                **dict.fromkeys(_GSSAPI, "logs in with Kerberos by another module, pkg/sasl/kerberos; not tested"),
+            },
         ),
     )
 }

@@ -3,6 +3,7 @@
 import base64
 import itertools
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -11,11 +12,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import attrs
+import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, load_pem_private_key, pkcs12
 from joserfc import jwt
 from joserfc.jwk import ECKey
 from support.kafka_server import KafkaServer
+from support.kerberos import REALM, Kdc
 from support.waiting import wait_for
 
 from barnabas.app.certificates import DevelopmentAuthority
@@ -26,7 +29,7 @@ from barnabas.ports.broker_api.acls import AclBinding, ResourceType
 from barnabas.ports.broker_api.operations import Operation
 from barnabas.ports.values import Secret
 
-from .logins import STORE_PASSWORD, WAYS, Login, Way
+from .logins import SERVICE, STORE_PASSWORD, WAYS, Login, Way, krb5_login
 from .model import Client, Unavailable
 
 _TOKEN_LIFE_S = 3600
@@ -38,6 +41,8 @@ _PROTOCOLS = {
     "sasl_plaintext": "SASL_PLAINTEXT",
     "sasl_ssl": "SASL_SSL",
 }
+_GSSAPI = {"gssapi_sasl_plaintext": "SASL_PLAINTEXT", "gssapi_sasl_ssl": "SASL_SSL"}
+"""At localhost, the host in the broker's principal, and with no other mechanism."""
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _SCRAM = _MECHANISMS[1:3]
 _MODULES = "org.apache.kafka.common.security"
@@ -95,6 +100,40 @@ class Issuer:
         self._server.server_close()
 
 
+class _Realm:
+    """A KDC with the principals of the broker, of the user of GSSAPI, and of a stranger."""
+
+    def __init__(self, folder: Path, cleanup: ExitStack) -> None:
+        """Raises `Unavailable` where the KDC or gssapi is not installed."""
+        self._folder = folder / "kdc"
+        self._folder.mkdir()
+        before = {name: os.environ.get(name) for name in ("KRB5_CONFIG", "KRB5_KDC_PROFILE", "KRB5CCNAME")}
+        cleanup.callback(_restore_environment, before)
+        try:
+            self._kdc = Kdc(self._folder)
+        except pytest.skip.Exception as error:
+            raise Unavailable(str(error)) from error
+        self._kdc.start()
+        cleanup.callback(self._kdc.stop)
+        self._kdc.wait_ready()
+        broker = f"{SERVICE}/localhost"
+        self._keytabs = {user: self._kdc.add(user) for user in (broker, WAYS["sasl_ssl-gssapi"].user, "stranger")}
+        self.broker_login = krb5_login(f"{broker}@{REALM}", self._keytabs[broker])
+
+    def log_in(self, login: Login, user: str) -> Login:
+        """The login with the user's keytab; those who look at the cache find its ticket there."""
+        self._kdc.log_in(user, self._keytabs[user])
+        return attrs.evolve(login, name=f"{user}@{REALM}", keytab=self._keytabs[user])
+
+
+def _restore_environment(before: Mapping[str, str | None]) -> None:
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
 class SecuredWorld:
     """Clients are made when they are first asked for, and kept; each topic and group belongs to one user."""
 
@@ -113,6 +152,13 @@ class SecuredWorld:
             self._open.callback(self._issuer.close)
             certificate = own.issue("broker", ["localhost", "127.0.0.1"], 1).path
             settings = _broker_settings(certificate, own.path, self._issuer)
+            self._realm: _Realm | Unavailable = Unavailable("this broker is not in a Kerberos realm")
+            if serve is None:
+                try:
+                    self._realm = _Realm(folder, self._open)
+                    settings |= _kerberos_settings(self._realm)
+                except Unavailable as error:
+                    self._realm = error
             self._bootstraps = self._open.enter_context((serve or serve_barnabas)(folder, settings))
             self._add_admin()
             with Admin(self._bootstraps["sasl_ssl"], config=self._own_settings(_TOKEN_OWNER, _SCRAM[0])) as owner:
@@ -172,7 +218,9 @@ class SecuredWorld:
         )
 
     def login(self, way: Way) -> Login:
-        """The login of the user of this way."""
+        """The login of the user of this way. Raises `Unavailable` for GSSAPI where there is no KDC."""
+        if way.mechanism == "GSSAPI" and isinstance(self._realm, Unavailable):
+            raise Unavailable(str(self._realm))
         login = Login(way=way, bootstrap=self._bootstraps[way.listener])
         if way.protocol.endswith("SSL"):
             login = attrs.evolve(login, authority=self._authority, authority_store=_trust_store(self._authority))
@@ -183,13 +231,17 @@ class SecuredWorld:
             return attrs.evolve(login, name=token.token_id, secret=base64.b64encode(token.hmac.value).decode())
         if way.mechanism == "OAUTHBEARER":
             return self._with_token(login, way.user)
+        if way.mechanism == "GSSAPI":
+            return self._with_ticket(login, way.user)
         return attrs.evolve(login, name=way.user, secret=_PASSWORD) if way.mechanism else login
 
     def wrong_login(self, way: Way) -> Login:
-        """The same login with a wrong password, a token of a stranger or a foreign certificate."""
+        """The same login with a wrong password, a token or keytab of a stranger, or a foreign certificate."""
         login = self.login(way)
         if way.mechanism == "OAUTHBEARER":
             return self._with_token(login, "stranger")
+        if way.mechanism == "GSSAPI":
+            return self._with_ticket(login, "stranger")
         if way.mechanism:
             return attrs.evolve(login, secret=base64.b64encode(b"wrong" * 12).decode())
         if way.is_mutual:
@@ -197,6 +249,10 @@ class SecuredWorld:
             return attrs.evolve(login, certificate=self._foreign_certificate, keystore=store)
         store = _trust_store(self._foreign_authority)
         return attrs.evolve(login, authority=self._foreign_authority, authority_store=store)
+
+    def _with_ticket(self, login: Login, user: str) -> Login:
+        assert isinstance(self._realm, _Realm)
+        return self._realm.log_in(login, user)
 
     def _with_token(self, login: Login, user: str) -> Login:
         file, ends_s = self._issuer.token(user), self._issuer.ends_s
@@ -240,15 +296,30 @@ def _broker_settings(certificate: Path, authority: Path, issuer: Issuer) -> dict
     return settings
 
 
+def _kerberos_settings(realm: _Realm) -> dict[str, str]:
+    """What the broker needs besides, for the listeners of GSSAPI. The stranger has no user's name."""
+    settings = {
+        "sasl.kerberos.service.name": SERVICE,
+        "sasl.kerberos.principal.to.local.rules": f"RULE:[1:$1@$0](gssapi@{REALM})s/@.*//",
+    }
+    for name in _GSSAPI:
+        settings |= {
+            f"listener.name.{name}.sasl.enabled.mechanisms": "GSSAPI",
+            f"listener.name.{name}.gssapi.sasl.jaas.config": realm.broker_login,
+        }
+    return settings
+
+
 @contextmanager
 def serve_barnabas(_: Path, settings: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
     """Our broker, in this process; the address of each listener."""
-    protocols = ",".join(f"{name}:{protocol}" for name, protocol in _PROTOCOLS.items())
-    listeners = [f"{name}://127.0.0.1:0" for name in _PROTOCOLS]
+    kerberos = _GSSAPI if "sasl.kerberos.service.name" in settings else {}
+    protocols = ",".join(f"{name}:{protocol}" for name, protocol in (_PROTOCOLS | kerberos).items())
+    listeners = [f"{name}://127.0.0.1:0" for name in _PROTOCOLS] + [f"{name}://localhost:0" for name in kerberos]
     config = {**settings, "listener.security.protocol.map": protocols}
     with Broker(storage="memory", listeners=listeners, config=config) as broker:
         addresses = [listener.partition("://")[2] for listener in broker.listeners]
-        yield dict(zip(_PROTOCOLS, addresses, strict=True))
+        yield dict(zip(_PROTOCOLS | kerberos, addresses, strict=True))
 
 
 @contextmanager

@@ -29,26 +29,27 @@ def difference(world: World, topics: Collection[str]) -> str:
 
 
 def _differs(leader: Partition, other: Partition) -> str:
+    # An earlier leader may have begun to delete records, which was not acknowledged and stays undone at the others.
+    start = max(leader.log.log_start_offset, other.log.log_start_offset)
     facts = {
-        "log start": (leader.log.log_start_offset, other.log.log_start_offset),
+        "log start": (start, other.log.log_start_offset),
         "log end": (leader.log.log_end_offset, other.log.log_end_offset),
         "high watermark": (leader.high_watermark, other.high_watermark),
         "last stable offset": (leader.last_stable_offset, other.last_stable_offset),
-        "producers": (_producers(leader), _producers(other)),
+        "producers": (_producers(leader, start), _producers(other, start)),
     }
     for what, (one, another) in facts.items():
         if one != another:
             return f"{what}: the leader {leader.broker_id} has {one}, broker {other.broker_id} has {another}"
-    start, end = leader.log.log_start_offset, leader.log.log_end_offset
+    end = leader.log.log_end_offset
     if list(entries_of(leader.log, start, end)) != list(entries_of(other.log, start, end)):
         return f"the logs of the leader {leader.broker_id} and of broker {other.broker_id} hold different batches"
     return ""
 
 
-def _producers(partition: Partition) -> dict[int, tuple[int, int, int]]:
+def _producers(partition: Partition, start: int) -> dict[int, tuple[int, int, int]]:
     """By producer id: its epoch, its last sequence, and the first offset of its transaction. A replica that started
     after records were deleted does not know the producers of these."""
-    start = partition.log.log_start_offset
     return {
         each: (state.epoch, state.last_sequence, state.txn_first_offset)
         for each, state in sorted(partition.log.producers.producers.items())

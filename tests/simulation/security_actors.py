@@ -252,8 +252,10 @@ class AllowedWriter(ClusterWriter):
 
 
 def read_all(world: World, access: Access) -> None:
-    """The whole guarded topic, as its leader has it: with all that was acknowledged by now, and nothing that was denied.
-    Guests go on writing meanwhile."""
+    """The whole guarded topic, as its leader has it: with all that was acknowledged before, and nothing that was denied.
+
+    Guests go on writing meanwhile.
+    """
     accepted = set(access.accepted)
     with SimpleConsumer(world.client("founder")) as consumer:
         seen: set[int] = set()

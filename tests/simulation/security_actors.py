@@ -252,7 +252,7 @@ class AllowedWriter(ClusterWriter):
 
 
 def read_all(world: World, access: Access) -> None:
-    """The whole guarded topic, as its leader has it: with all that was acknowledged before, and nothing that was denied.
+    """The whole guarded topic, as its leader has it: all that was acknowledged before, nothing that was denied.
 
     Guests go on writing meanwhile.
     """

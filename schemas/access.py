@@ -33,7 +33,7 @@ ACCESS_OPTIONS = (
     *(f"{_PREFIX}{name}" for name in (_SOURCE, _USER_INFO)),
     *(f"{_SSL}{name}" for name in _SSL_NAMES),
 )
-"""The settings of access besides the address."""
+"""The settings of access to a schema registry, except its address."""
 
 
 @frozen

@@ -114,7 +114,7 @@ class Agreed:
 
 @define(eq=False)
 class Look:
-    """What the partitions of a broker showed when they were looked at last."""
+    """The state of a broker's partitions at the last check."""
 
     partitions: list[Partition]
     shown: Sequence[object]

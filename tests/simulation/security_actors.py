@@ -55,7 +55,7 @@ def acl(user: str, topic: str, operation: Operation) -> AclBinding:
 
 
 class Access:
-    """What the tree grants to the guest, since when, and what came of the guest's requests."""
+    """The rights of the guest in the tree, since when, and the outcomes of its requests."""
 
     def __init__(self, checker: ClusterChecker) -> None:
         self.checker = checker

@@ -1,4 +1,4 @@
-"""What must work: a client that logs in to a secured broker, as the user that it is, and is told when it may not."""
+"""The checks of a secured broker: a client logs in, acts as its user, and gets an error where it may not."""
 
 import logging
 import re
@@ -53,7 +53,7 @@ def check_login(world: SecuredWorld, key: str, feature: str) -> None:
 
 
 class _Lines(logging.Handler):
-    """What a library logs; kafka-python and aiokafka raise without the reason, and log it."""
+    """The log lines of a library: kafka-python and aiokafka log the reason, and raise without it."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

@@ -173,7 +173,7 @@ def python_settings(login: Login, token_provider: Any) -> dict[str, Any]:
 
 
 def driver_settings(login: Login) -> dict[str, Any]:
-    """What the drivers of kafkajs and franz-go get: the texts of files, not their names."""
+    """The settings for the drivers of kafkajs and franz-go: the texts of files, not their names."""
 
     def text(file: Path | None) -> str:
         return "" if file is None else file.read_text(encoding="ascii")

@@ -236,7 +236,7 @@ class SecuredWorld:
         return attrs.evolve(login, name=way.user, secret=_PASSWORD) if way.mechanism else login
 
     def wrong_login(self, way: Way) -> Login:
-        """The same login with a wrong password, a token or keytab of a stranger, or a foreign certificate."""
+        """Return the same login with a wrong password, a token or keytab of a stranger, or a foreign certificate."""
         login = self.login(way)
         if way.mechanism == "OAUTHBEARER":
             return self._with_token(login, "stranger")
@@ -297,7 +297,7 @@ def _broker_settings(certificate: Path, authority: Path, issuer: Issuer) -> dict
 
 
 def _kerberos_settings(realm: _Realm) -> dict[str, str]:
-    """What the broker needs besides, for the listeners of GSSAPI. The stranger has no user's name."""
+    """The settings of the broker for the listeners of GSSAPI. The stranger has no user's name."""
     settings = {
         "sasl.kerberos.service.name": SERVICE,
         "sasl.kerberos.principal.to.local.rules": f"RULE:[1:$1@$0](gssapi@{REALM})s/@.*//",

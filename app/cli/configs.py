@@ -1,15 +1,17 @@
 """`barnabas configs`: describe, set and delete the settings of topics and brokers."""
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ...ports.broker_api.configs import ConfigSource, ResourceKind
-from ...ports.errors import ConfigError
+from ...ports.errors import ApiError, ConfigError
 from .options import AsJson, Bootstrap, Row, open_admin, parse_settings, print_rows
 
 if TYPE_CHECKING:
     from ...ports.broker_api.configs import ConfigEntry
+    from ..clients.admin.admin import Admin
 
 configs = typer.Typer(help="Describe, set and delete settings of topics and brokers.", no_args_is_help=True)
 
@@ -59,9 +61,7 @@ def set_configs(
 ) -> None:
     """Set keys, all or none of them; other keys do not change."""
     kind, name, subject = _resource(topic, broker, broker_default)
-    with open_admin(bootstrap) as admin:
-        admin.alter_configs(kind, name, parse_settings(settings))
-    typer.echo(f"changed {subject}")
+    typer.echo(f"changed {subject}: {_alter(bootstrap, kind, name, parse_settings(settings))}")
 
 
 @configs.command("delete")
@@ -74,9 +74,44 @@ def delete_configs(
 ) -> None:
     """Reset keys to their defaults."""
     kind, name, subject = _resource(topic, broker, broker_default)
+    typer.echo(f"changed {subject}: {_alter(bootstrap, kind, name, dict.fromkeys(keys))}")
+
+
+def _alter(bootstrap: str, kind: ResourceKind, name: str, changes: Mapping[str, str | None]) -> str:
+    """Change settings, and return their old and new values for a person."""
     with open_admin(bootstrap) as admin:
-        admin.alter_configs(kind, name, dict.fromkeys(keys))
-    typer.echo(f"changed {subject}")
+        before = settings_before(admin, kind, name, changes)
+        admin.alter_configs(kind, name, changes)
+    return changes_text(before, changes)
+
+
+def settings_before(
+    admin: "Admin", kind: ResourceKind, name: str, keys: Iterable[str]
+) -> "dict[str, ConfigEntry] | None":
+    """Return the current entries of keys; None if the broker does not describe them, for example without the right."""
+    try:
+        return {entry.name: entry for entry in admin.describe_configs(kind, name, list(keys))}
+    except ApiError:
+        return None
+
+
+def changes_text(before: "Mapping[str, ConfigEntry] | None", changes: Mapping[str, str | None]) -> str:
+    """Format changes like `retention.ms 604800000 (default) -> 3600000`; None as a value resets a key."""
+
+    def old(key: str) -> str:
+        if before is None:
+            return ""
+        entry = before.get(key)
+        if entry is None:
+            return "(not set) "
+        value = "(hidden)" if entry.sensitive else entry.value or '""'
+        return f"{value} (default) " if entry.source is ConfigSource.DEFAULT else f"{value} "
+
+    def new(key: str, value: str | None) -> str:
+        entry = before.get(key) if before is not None else None
+        return "default" if value is None else "(hidden)" if entry is not None and entry.sensitive else value or '""'
+
+    return ", ".join(f"{key} {old(key)}-> {new(key, value)}" for key, value in changes.items())
 
 
 def _resource(topic: str | None, broker: int | None, broker_default: bool) -> tuple[ResourceKind, str, str]:

@@ -290,7 +290,7 @@ def test_cluster_without_restart_runs_until_last_broker_is_killed(tmp_path: Path
         assert [(each["topic"], each["leader"], each["replicas"]) for each in status["offline"]] == [("alone", -1, [1])]
         behind = [(each["topic"], each["leader"], each["isr"]) for each in status["under_replicated"]]
         assert behind == [("half", 2, [2])] * 2
-        assert [broker["problem"] for broker in status["brokers"]] == ["it is not there", None]
+        assert [broker["problem"] for broker in status["brokers"]] == ["down", None]
         shown = barnabas_here("cluster", "status", *b, expect=1).stdout
         assert b"1 offline partition" in shown
         assert b"2 under-replicated partitions" in shown

@@ -208,7 +208,8 @@ def test_time_texts_parse_to_milliseconds() -> None:
 def test_settings_of_a_topic(barnabas: Command, admin: Admin) -> None:
     admin.create_topic("set", configs={"retention.ms": "1000"})
     of = ("--topic", "set")
-    assert "changed topic set" in barnabas("configs", "set", "segment.bytes=1048576", *of).out
+    changed = barnabas("configs", "set", "segment.bytes=1048576", *of).out
+    assert changed == "changed topic set: segment.bytes 1073741824 (default) -> 1048576\n"
     told = {each["key"]: each for each in json.loads(barnabas("configs", "describe", *of, "--json").out)}
     assert {key: (each["value"], each["source"]) for key, each in told.items()} == {
         "retention.ms": ("1000", "topic"),
@@ -219,7 +220,8 @@ def test_settings_of_a_topic(barnabas: Command, admin: Admin) -> None:
         "value": "1073741824",
         "source": "default",
     }
-    barnabas("configs", "delete", "retention.ms", "segment.bytes", *of)
+    changed = barnabas("configs", "delete", "retention.ms", "segment.bytes", *of).out
+    assert changed == "changed topic set: retention.ms 1000 -> default, segment.bytes 1048576 -> default\n"
     assert json.loads(barnabas("configs", "describe", *of, "--json").out) == []
     assert barnabas("configs", "describe", "retention.ms", *of).out.splitlines()[1].split() == [
         *("retention.ms", "604800000", "default")
@@ -233,7 +235,8 @@ def test_settings_of_a_topic(barnabas: Command, admin: Admin) -> None:
 
 def test_settings_of_brokers(barnabas: Command, admin: Admin) -> None:
     here = str(admin.describe_cluster().controller_id)
-    barnabas("configs", "set", "log.retention.ms=100000", "--broker-default")
+    changed = barnabas("configs", "set", "log.retention.ms=100000", "--broker-default").out
+    assert changed == "changed the default of all brokers: log.retention.ms (not set) -> 100000\n"
     barnabas("configs", "set", "log.segment.bytes=1048576", "--broker", here)
     assert barnabas("configs", "describe", "--broker-default").out.splitlines()[1].split() == [
         *("log.retention.ms", "100000", "dynamic-default-broker")
@@ -254,7 +257,12 @@ def test_settings_of_brokers(barnabas: Command, admin: Admin) -> None:
 
 
 def test_topics_that_are_there_or_not(barnabas: Command, admin: Admin) -> None:
-    assert barnabas("topics", "create", "once", "--if-not-exists").out == "created once\n"
+    created = barnabas("topics", "create", "once", "-p", "2", "--if-not-exists").out
+    assert created == "created once: 2 partitions, 1 replica each\n"
+    described = barnabas("topics", "describe", "once").out.splitlines()
+    assert [line.split()[3:5] for line in described[1:]] == [["REPLICAS", "ISR"], ["1", "1"], ["1", "1"]]
+    altered = barnabas("topics", "alter", "once", "-p", "3", "--set", "retention.ms=5").out
+    assert altered == "changed once: partitions 2 -> 3, retention.ms 604800000 (default) -> 5\n"
     assert barnabas("topics", "create", "once", "--if-not-exists").out == "once exists\n"
     assert "TOPIC_ALREADY_EXISTS" in barnabas("topics", "create", "once", expect=1).err
     assert barnabas("topics", "delete", "once", "--if-exists").out == "deleted once\n"

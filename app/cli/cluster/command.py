@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Thread
@@ -365,17 +366,19 @@ def sections_of(found: ClusterStatus) -> list[Section]:
     ]
     return [
         Section(head, columns, rows, alarm=found.controller == NO_NODE),
-        _trouble("offline partition", found.offline),
-        _trouble("under-replicated partition", found.under_replicated),
+        _trouble("offline partition", found.offline, found.internal),
+        _trouble("under-replicated partition", found.under_replicated, found.internal),
         *_moves(found),
     ]
 
 
-def _trouble(what: str, partitions: Sequence[PartitionStatus]) -> Section:
+def _trouble(what: str, partitions: Sequence[PartitionStatus], internal: Mapping[str, int]) -> Section:
+    """Return a row for each partition of users' topics, and one for each internal topic."""
     if not partitions:
         return Section(f"no {what}s")
-    more = "" if len(partitions) <= SHOWN_MAX else f", the first {SHOWN_MAX}"
-    rows = [
+    own = [p for p in partitions if p.topic not in internal]
+    more = "" if len(own) <= SHOWN_MAX else f", the first {SHOWN_MAX} of users' topics"
+    rows: list[Sequence[object]] = [
         (
             p.topic,
             p.partition,
@@ -384,8 +387,9 @@ def _trouble(what: str, partitions: Sequence[PartitionStatus]) -> Section:
             list_text(p.isr),
             list_text([f"{broker}:{lag}" for broker, lag in p.lags.items() if lag]),
         )
-        for p in partitions[:SHOWN_MAX]
+        for p in own[:SHOWN_MAX]
     ]
+    rows += _internal_rows([p.topic for p in partitions], internal, columns=6)
     columns = ("topic", "partition", "leader", "replicas", "isr", "lag")
     return Section(f"{counted(len(partitions), what)}{more}", columns, rows, alarm=True)
 
@@ -393,12 +397,20 @@ def _trouble(what: str, partitions: Sequence[PartitionStatus]) -> Section:
 def _moves(found: ClusterStatus) -> list[Section]:
     if not found.reassignments:
         return []
-    rows = [
+    own = [move for move in found.reassignments if move.topic not in found.internal]
+    rows: list[Sequence[object]] = [
         (move.topic, move.partition, list_text(move.replicas), list_text(move.adding), list_text(move.removing))
-        for move in found.reassignments[:SHOWN_MAX]
+        for move in own[:SHOWN_MAX]
     ]
+    rows += _internal_rows([move.topic for move in found.reassignments], found.internal, columns=5)
     columns = ("topic", "partition", "replicas", "adding", "removing")
     return [Section(f"{counted(len(found.reassignments), 'partition')} on the move", columns, rows)]
+
+
+def _internal_rows(topics: Iterable[str], internal: Mapping[str, int], *, columns: int) -> list[Sequence[object]]:
+    """Return one row per internal topic with its number of partitions, like `__consumer_offsets  50 of 50`."""
+    found = Counter(topic for topic in topics if topic in internal)
+    return [(name, f"{found[name]} of {internal[name]}", *["-"] * (columns - 2)) for name in sorted(found)]
 
 
 def to_fields(found: ClusterStatus) -> dict[str, Any]:

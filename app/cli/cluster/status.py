@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import attrs
+
 from ....ports.errors import BarnabasError
 from ....ports.values import frozen
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 NO_NODE = -1
 """The broker id where there is no leader or controller (Kafka: Node.noNode)."""
+DOWN = "down"
+"""The problem of a broker that is not registered in the cluster."""
 
 
 @frozen(kw_only=True)
@@ -59,6 +63,8 @@ class ClusterStatus:
     under_replicated: Sequence[PartitionStatus]
     """Partitions with a replica out of sync."""
     reassignments: Sequence[OngoingReassignment]
+    internal: Mapping[str, int] = attrs.field(factory=dict)
+    """The number of partitions of each internal topic."""
 
     @property
     def healthy(self) -> bool:
@@ -126,6 +132,7 @@ def status_of(
         offline=[_partition(name, p, lags) for name, p in partitions if p.leader == NO_NODE],
         under_replicated=[_partition(name, p, lags) for name, p in partitions if len(p.isr) < len(p.replicas)],
         reassignments=reassignments,
+        internal={str(topic.name): len(topic.partitions) for topic in topics if topic.internal},
     )
 
 
@@ -166,7 +173,7 @@ def _brokers(
         node = there.get(broker)
         held = [replica for folder in folders.get(broker, ()) for replica in folder.replicas]
         broken = [folder for folder in folders.get(broker, ()) if folder.error]
-        problem = problems.get(broker) if node is not None else "it is not there"
+        problem = problems.get(broker) if node is not None else DOWN
         if problem is None and broken:
             problem = ", ".join(f"{folder.path}: {folder.error.name}" for folder in broken)
         found.append(

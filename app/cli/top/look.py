@@ -54,6 +54,7 @@ class Look:
     topics: Sequence[TopicFigures] | None = None
     groups: Sequence[GroupFigures] | None = None
     problem: str = ""
+    shows_internal: bool = False
 
 
 class Looker:
@@ -88,6 +89,7 @@ class Looker:
             topics=figures_of(answers, ends, internal=self._internal) if "topics" in wanted else None,
             groups=groups,
             problem=problem,
+            shows_internal=self._internal,
         )
 
     def _groups(self, ends: Mapping[TopicPartition, int]) -> list[GroupFigures]:

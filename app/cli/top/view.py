@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from ....ports.report import counted
 from ....ports.values import frozen
-from ..cluster.status import NO_NODE
+from ..cluster.status import DOWN, NO_NODE
 from ..tables import size_text
 from .state import Rate, TailedMessage, TopState, index_of
 
@@ -70,7 +70,10 @@ def _head(state: TopState) -> str:
         return "barnabas top"
     status = state.look.status
     controller = "no controller" if status.controller == NO_NODE else f"controller {status.controller}"
-    counts = ((len(status.brokers), "broker"), (status.topics, "topic"), (status.partitions, "partition"))
+    topics, partitions = status.topics, status.partitions
+    if not state.look.shows_internal:
+        topics, partitions = topics - len(status.internal), partitions - sum(status.internal.values())
+    counts = ((len(status.brokers), "broker"), (topics, "topic"), (partitions, "partition"))
     return ", ".join([f"cluster {status.cluster_id}", controller, *(counted(*each) for each in counts)])
 
 
@@ -84,12 +87,15 @@ def _notice(state: TopState) -> str:
     if state.look is None:
         return ""
     status = state.look.status
+    down = sum(broker.problem == DOWN for broker in status.brokers)
+    troubled = sum(broker.problem is not None for broker in status.brokers) - down
     words = (
-        (len(status.offline), "leaderless partition"),
-        (len(status.under_replicated), "under-replicated partition"),
-        (len([broker for broker in status.brokers if broker.problem]), "unwell broker"),
+        (len(status.offline), "offline partition", ""),
+        (len(status.under_replicated), "under-replicated partition", ""),
+        (down, "broker", " down"),
+        (troubled, "broker", " with a problem"),
     )
-    said = [counted(number, word) for number, word in words if number]
+    said = [f"{counted(number, thing)}{state}" for number, thing, state in words if number]
     return ", ".join([*said, state.look.problem] if state.look.problem else said)
 
 

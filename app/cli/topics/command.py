@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ....ports.broker_api.configs import ResourceKind
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError, ConfigError
+from ....ports.report import counted
 from ....ports.types import TopicPartition
 from .. import classic
 from ..client_files import read_client_file
+from ..configs import changes_text, settings_before
 from ..options import (
     AnyBootstrap,
     AsJson,
@@ -31,6 +34,7 @@ from ..tables import size_text
 from ..times import parse_time_ms
 
 if TYPE_CHECKING:
+    from ....ports.broker_api.topics import CreatedTopic
     from ...clients.admin.admin import Admin
 
 KNOWN_S, LOOK_S = 5.0, 0.02
@@ -231,14 +235,23 @@ def create(
     settings = _settings(config)
     with open_admin(bootstrap) as admin:
         try:
-            admin.create_topic(name, partitions=partitions, replication_factor=replication_factor, configs=settings)
+            made = admin.create_topic(
+                name, partitions=partitions, replication_factor=replication_factor, configs=settings
+            )
         except ApiError as error:
             if not if_not_exists or error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
             typer.echo(f"{name} exists")
             return
         _wait_known(admin, name)
-    typer.echo(f"created {name}")
+    typer.echo(f"created {name}{_size_of(made)}")
+
+
+def _size_of(topic: CreatedTopic) -> str:
+    """Return the counts for a person; nothing if the broker hides them or is too old to return them."""
+    if topic.partitions < 0:
+        return ""
+    return f": {counted(topic.partitions, 'partition')}, {counted(topic.replication_factor, 'replica')} each"
 
 
 def _settings(given: list[str] | None) -> dict[str, str]:
@@ -316,7 +329,7 @@ def describe_topic(
         return
     typer.echo(f"{name}  id {topic.topic_id.hex()}  {describe(changed)}".rstrip())
     shown = [{**row, "bytes": size_text(sizes.get((row["partition"], row["leader"])))} for row in rows]
-    print_table(["size" if name == "bytes" else name for name in rows[0]], (row.values() for row in shown))
+    print_table(["size" if name == "bytes" else name for name in rows[0]], (map(_cell, row.values()) for row in shown))
 
 
 def _sizes(admin: Admin, name: str, partitions: list[int]) -> dict[tuple[object, object], int]:
@@ -351,11 +364,16 @@ def alter(
     if partitions is None and not settings:
         raise typer.BadParameter("nothing to change: give --partitions, --config or --delete-config")
     with open_admin(bootstrap) as admin:
+        changes = []
         if partitions is not None:
+            count = len(admin.describe_topics([name])[0].partitions)
             admin.create_partitions(name, partitions)
+            changes.append(f"partitions {count} -> {partitions}")
         if settings:
+            before = settings_before(admin, ResourceKind.TOPIC, name, settings)
             admin.alter_topic_configs(name, settings)
-    typer.echo(f"changed {name}")
+            changes.append(changes_text(before, settings))
+    typer.echo(f"changed {name}: {', '.join(changes)}")
 
 
 @topics.command()

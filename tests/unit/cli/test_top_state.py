@@ -82,8 +82,21 @@ def test_brokers_and_what_is_wrong() -> None:
     state = _keys(_after(_look(1, status=status, problem="no offsets")), "b")
     assert _cells(state) == [["1", "h:9092", "0", "1", "0", "-", "-", "it is slow"]]
     notice = view_of(state).notice
-    assert notice.startswith("1 leaderless partition, ")
-    assert notice.endswith("1 unwell broker, no offsets")
+    assert notice.startswith("1 offline partition, ")
+    assert notice.endswith("1 broker with a problem, no offsets")
+
+
+def test_first_line_counts_the_topics_of_the_table_and_brokers_that_are_down() -> None:
+    led = PartitionMetadata(partition=0, leader=1, leader_epoch=0, replicas=[1, 2], isr=[1])
+    topics = [
+        TopicMetadata(name="t", partitions=[led]),
+        TopicMetadata(name="__consumer_offsets", internal=True, partitions=[led] * 50),
+    ]
+    status = status_of(CLUSTER, topics, {1: []}, {}, [])
+    view = view_of(_after(_look(1, status=status)))
+    assert view.head == "cluster c, controller 1, 2 brokers, 1 topic, 1 partition"
+    assert view.notice == "51 under-replicated partitions, 1 broker down"
+    assert "2 topics, 51 partitions" in view_of(_after(_look(1, status=status, shows_internal=True))).head
 
 
 def test_a_cluster_that_does_not_answer() -> None:

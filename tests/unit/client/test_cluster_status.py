@@ -61,7 +61,7 @@ def test_replicas_that_are_behind_and_partitions_without_a_leader() -> None:
     assert [(b.id, b.problem, b.lag) for b in status.brokers] == [
         (1, None, 0),
         (2, None, 7),
-        (3, "it is not there", None),
+        (3, "down", None),
     ]
     fields = to_fields(status)
     assert fields["offline"] == [
@@ -71,6 +71,24 @@ def test_replicas_that_are_behind_and_partitions_without_a_leader() -> None:
     assert "1 offline partition" in text
     assert "2 under-replicated partitions" in text
     assert "2:7" in text
+
+
+def test_internal_topics_take_one_line_each_in_tables_of_partitions() -> None:
+    offsets = TopicMetadata(
+        name="__consumer_offsets", internal=True, partitions=[_partition(n, 1, (1, 2), (1,)) for n in range(50)]
+    )
+    topics = [TopicMetadata(name="t", partitions=[_partition(0, 1, (1, 2), (1,))]), offsets]
+    moves = [
+        OngoingReassignment(topic="__consumer_offsets", partition=n, replicas=(1, 2), adding=(2,), removing=())
+        for n in range(7)
+    ]
+    cluster = DescribeClusterResult(cluster_id="c", controller_id=1, brokers=NODES)
+    found = status_of(cluster, topics, {1: [], 2: []}, {}, moves)
+    assert len(to_fields(found)["under_replicated"]) == 51, "a program gets each of them"
+    _, _, behind, moving = sections_of(found)
+    assert behind.title == "51 under-replicated partitions"
+    assert behind.rows == [("t", 0, 1, "1,2", "1", "-"), ("__consumer_offsets", "50 of 50", "-", "-", "-", "-")]
+    assert moving.rows == [("__consumer_offsets", "7 of 50", "-", "-", "-")]
 
 
 def test_a_broker_that_does_not_answer_and_a_folder_that_is_broken() -> None:

@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 DEMO   := $(VENV)/.demo
 # JOBS=N: how many processes share the work of a command. Four by default for tests on two cores, as they often wait.
 
-.PHONY: help install demo examples test lint format docs bench bench-peers compatibility sim crashes specs prove fuzz chaos kills table-kills audit-proof wheel clean
+.PHONY: help install demo examples test lint format docs bench bench-peers compatibility sim crashes specs prove fuzz chaos kills table-kills audit-proof wheel release clean
 .DEFAULT_GOAL := help
 
 help:  ## show the commands
@@ -97,6 +97,9 @@ wheel: $(STAMP)  ## a wheel and a source distribution in dist/, tried in an empt
 	@$(BIN)/python -m build --outdir dist . > /dev/null
 	@rm -rf build
 	@$(BIN)/python -P tools/check_dist.py dist
+
+release: $(STAMP)  ## the files of a version in build/release, of a committed tree; KEY=FILE signs the checksums. Publishes nothing
+	@$(BIN)/python -P tools/release.py build $(if $(KEY),--key "$(KEY)")
 
 clean:  ## remove what the commands made
 	rm -rf $(VENV) .build dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from .ports.transport import AuthenticationError
     from .ports.types import TopicPartition
 
-__version__ = "0.1.0"
+    __version__: str
 
 _HOMES = {
     "AbortNeeded": "core.client.errors",
@@ -123,10 +123,24 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
-    if home is None:
+    value: object
+    if name == "__version__":
+        value = _installed_version()
+    elif home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+    else:
+        from importlib import import_module
 
-    value: object = getattr(import_module(f".{home}", __name__), name)
+        value = getattr(import_module(f".{home}", __name__), name)
     globals()[name] = value
     return value
+
+
+def _installed_version() -> str:
+    """Return the version in pyproject.toml, the one place that has it, as the installation noted it."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("barnabas")
+    except PackageNotFoundError:  # the sources stand on the path without an installation
+        return "unknown"

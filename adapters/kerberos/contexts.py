@@ -86,7 +86,7 @@ def _library() -> Any:
     try:
         import gssapi
     except (ImportError, OSError) as error:
-        raise ConfigError(f"{_INSTALL}; to get it: pip install 'barnabas[gssapi]' ({error})") from None
+        raise ConfigError(f"{_INSTALL}; install the extra barnabas[gssapi] ({error})") from None
     return gssapi
 
 

@@ -48,7 +48,7 @@ class JwtValidator:
         try:
             import joserfc  # noqa: F401
         except ImportError:
-            text = "SASL mechanism OAUTHBEARER needs joserfc; install it with pip install 'barnabas[security]'"
+            text = "SASL mechanism OAUTHBEARER needs joserfc; install the extra barnabas[security]"
             raise ConfigError(text) from None
         if settings.jwks_url is not None and not settings.jwks_url.startswith("file://"):
             check_url(settings.jwks_url, "sasl.oauthbearer.jwks.endpoint.url")

@@ -118,7 +118,7 @@ def _read_pkcs12(path: str, password: Secret[str] | None, name: str) -> tuple[st
     try:
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
     except ImportError:
-        raise ConfigError(f"{name}: PKCS12 needs the extra security: pip install 'barnabas[security]'") from None
+        raise ConfigError(f"{name}: PKCS12 needs cryptography; install the extra barnabas[security]") from None
     try:
         found = pkcs12.load_pkcs12(_read(path, name), password.value.encode() if password else None)
     except ValueError:

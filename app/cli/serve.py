@@ -1,5 +1,7 @@
 """`barnabas serve`: run a broker."""
 
+import os
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -113,3 +115,18 @@ def _secure(folder: Path, listen: list[str], given: dict[str, object]) -> tuple[
 def _announce(listeners: list[str]) -> None:
     sys.stdout.write(f"barnabas ready {' '.join(listeners)}\n")
     sys.stdout.flush()
+    _notify_systemd()
+
+
+def _notify_systemd() -> None:
+    """Report the broker as ready to a service manager that waits for it (`Type=notify`, sd_notify(3))."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    if address.startswith("@"):  # a socket without a file
+        address = f"\0{address[1:]}"
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+            channel.sendto(b"READY=1", address)
+    except OSError as error:
+        sys.stderr.write(f"barnabas: systemd cannot be notified ({address!r}): {error}\n")

@@ -139,6 +139,7 @@ def _connect(
     tls = broker_tls.of_other_brokers() if shared else None
 
     def connect(address: Address, opened: ConnectCallback) -> None:
+        from ... import __version__
         from ...adapters.wire_kafka.client import connect_kafka
 
         connect_kafka(
@@ -149,6 +150,7 @@ def _connect(
             request_timeout_ms=config.replica_socket_timeout_ms,
             connect_timeout_ms=config.replica_socket_timeout_ms,
             opened=opened,
+            software_version=__version__,
             sasl=sasl,
             tls=tls,
         )

@@ -78,6 +78,7 @@ class _TcpConnector:
                 tls=self._tls,
             )
             return
+        from ... import __version__
         from ...adapters.wire_kafka.client import connect_kafka
 
         connect_kafka(
@@ -88,6 +89,7 @@ class _TcpConnector:
             request_timeout_ms=self._request_timeout_ms,
             connect_timeout_ms=self._connect_timeout_ms,
             opened=opened,
+            software_version=__version__,
             sasl=self._sasl,
             tls=self._tls,
         )

@@ -1,7 +1,6 @@
 """Barnabas as others install it: a wheel with everything in it, and the base without the extras."""
 
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.waiting import PATIENCE_S
+from support.wheels import PIP, build_wheel, copy_tree
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
@@ -107,27 +107,10 @@ def test_import_without_extra_names_the_extra(statement: str, text: str, extra: 
 
 
 def test_a_wheel_has_everything(checkout: Path, tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=checkout,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if listed.returncode != 0:
-        pytest.skip("not a git checkout")
-    for name in listed.stdout.splitlines():
-        if not name.startswith(("tests/", "docs/", "benchmarks/")) and (checkout / name).is_file():
-            (source / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(checkout / name, source / name)
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input"]
-    wheels = tmp_path / "wheels"
-    build = [*pip, "wheel", str(source), "--no-deps", "--no-build-isolation", "--wheel-dir", str(wheels)]
-    subprocess.run(build, check=True, timeout=5 * PATIENCE_S, capture_output=True)
-    (wheel,) = wheels.glob("barnabas-*.whl")
+    source = copy_tree(checkout, tmp_path / "source")
+    wheel = build_wheel(source, tmp_path / "wheels")
     place = tmp_path / "site"
-    install = [*pip, "install", str(wheel), "--no-deps", "--no-index", "--target", str(place)]
+    install = [*PIP, "install", str(wheel), "--no-deps", "--no-index", "--target", str(place)]
     subprocess.run(install, check=True, timeout=5 * PATIENCE_S, capture_output=True)
 
     packages = tomllib.loads((source / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
@@ -146,25 +129,3 @@ def test_a_wheel_has_everything(checkout: Path, tmp_path: Path) -> None:
         check=False,
     )
     assert done.stdout == f"{place / 'barnabas' / '__init__.py'} [b'x']\n", done.stderr
-
-
-def test_documentation_never_installs_barnabas_from_package_index(checkout: Path) -> None:
-    claim = re.compile(r"pip3? install (?:-\S+ )*['\"]?barnabas(?!\S* @)\b")
-    texts = [*checkout.glob("*.md"), *checkout.glob("docs/**/*.md"), *checkout.glob("examples/**/*")]
-    rooms = ("adapters", "app", "audit", "core", "pipeline", "plugins", "ports", "schemas", "testing", "benchmarks")
-    texts += [path for room in rooms for path in (checkout / room).rglob("*.py")]
-    found = [
-        str(path.relative_to(checkout))
-        for path in texts
-        if path.suffix in (".md", ".py", ".toml") and claim.search(path.read_text(encoding="utf-8"))
-    ]
-    assert found == []
-
-
-def test_the_extras_of_the_page_are_those_that_there_are(checkout: Path) -> None:
-    page = (checkout / "docs" / "installation.md").read_text(encoding="utf-8")
-    extras = set(tomllib.loads((checkout / "pyproject.toml").read_text())["project"]["optional-dependencies"])
-    named = {name for row in re.findall(r"^\| (`.*?) \|", page, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
-    assert named == extras - {"peers"}, "peers is for benchmarks alone"
-    version = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]["version"]
-    assert f"barnabas-{version}-py3-none-any.whl" in page

@@ -10,18 +10,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .client import RegistryClient, SchemaReference
     from .encoders.avro import AvroEncoder
+    from .encoders.json_decoder import JsonDecoder
     from .encoders.json_schema import JsonSchemaEncoder
     from .encoders.protobuf import ProtobufEncoder
 
 _HOMES = {
     "AvroEncoder": "encoders.avro",
+    "JsonDecoder": "encoders.json_decoder",
     "JsonSchemaEncoder": "encoders.json_schema",
     "ProtobufEncoder": "encoders.protobuf",
     "RegistryClient": "client",
     "SchemaReference": "client",
 }
 
-__all__ = ["AvroEncoder", "JsonSchemaEncoder", "ProtobufEncoder", "RegistryClient", "SchemaReference"]
+__all__ = ["AvroEncoder", "JsonDecoder", "JsonSchemaEncoder", "ProtobufEncoder", "RegistryClient", "SchemaReference"]
 
 
 def __getattr__(name: str) -> object:

@@ -340,6 +340,8 @@ def _hint(status: int, path: str) -> str:
         return "; give name and password in the address: http://NAME:PASSWORD@HOST:PORT, or by basic.auth.user.info"
     if status == 404 and path.startswith("/schemas/ids"):
         return "; was the message written with another registry?"
+    if status == 404 and path.partition("?")[0].endswith("/versions/latest"):
+        return "; register a schema of this subject, or give the encoder one: a class, a text or a Path"
     if status == 404:
         return "; register the schema, or let the encoder do it (auto_register=True)"
     if status == 409:

@@ -2,20 +2,21 @@
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from attrs import frozen
 
 from ...app.extras import require
+from ...plugins.data_classes import KINDS, is_data_class
 from ...ports.errors import ConfigError, Malformed
 from ..access import RegistryAccess
 from ..client import RegistryClient, SchemaReference
 from ..loaded_avro import LoadedAvro, load_avro, registered_avro
 from ..subjects import SchemaSettings, SubjectNaming, client_of
 from ..wire import HEADER_BYTES, frame, unframe
-from .typed import Typed, WrittenAs, avro_of, is_typed
+from .typed import Typed, WrittenAs, avro_of, no_schema_of
 
 _KIND = "AVRO"
 
@@ -33,8 +34,9 @@ class AvroEncoder:
     """Encoder and decoder of values with an Avro schema; give it to `Producer(encoder=...)`, `Consumer(decoder=...)`.
 
     registry:       addresses of the schema registry, or a `RegistryClient`.
-    schema:         the writer's schema: a class of attrs, or a schema as text, a file (`Path`) or parsed JSON.
-                    None: an object of attrs has the schema of its class; other values the newest of the subject.
+    schema:         the writer's schema: a dataclass, an attrs class or a pydantic model, or a schema as text, a file
+                    (`Path`) or parsed JSON. None: an object has the schema of its class; other values the newest of
+                    the subject.
     reader:         the reader's schema, in the same forms; None: the class, or the writer's schema.
     subject_naming: TopicName, RecordName, TopicRecordName, or a function of topic, is_key and the record's full name.
     auto_register:  register a new schema of the subject; False: it must be registered.
@@ -66,8 +68,8 @@ class AvroEncoder:
         )
         self._references = tuple(references)
         self._written = WrittenAs(schema, self._read, for_json=False)
-        wanted = reader if reader is not None else schema if is_typed(schema) else None
-        self._typed = Typed(wanted, for_json=False) if wanted is not None and is_typed(wanted) else None
+        wanted = reader if reader is not None else schema if is_data_class(schema) else None
+        self._typed = Typed(wanted, for_json=False) if wanted is not None and is_data_class(wanted) else None
         self._reader = None if wanted is None else self._read(wanted).loaded
         self._loaded: dict[int, LoadedAvro] = {}
 
@@ -84,9 +86,8 @@ class AvroEncoder:
         try:
             schemaless_writer(out, schema.parsed, value, strict_allow_default=True)
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
-            raise Malformed(
-                f"the value does not match the Avro schema {schema.name} ({schema_id}): {error!r}"
-            ) from error
+            text = f"the value does not match the Avro schema {schema.name} ({schema_id})"
+            raise Malformed(f"{text}: {_difference(value, schema) or repr(error)}") from error
         return frame(schema_id, out.getvalue())
 
     def decode(self, topic: str, data: bytes | None) -> Any:
@@ -125,7 +126,7 @@ class AvroEncoder:
         return known
 
     def _read(self, schema: Any) -> _Own:
-        if is_typed(schema):
+        if is_data_class(schema):
             schema = avro_of(schema)
         text = schema_text(schema)
         referred = self._settings.client.referred(self._references)
@@ -133,12 +134,39 @@ class AvroEncoder:
         return _Own(loaded, text if text.strip()[:1] in ("{", "[", '"') else json.dumps(text.strip()), self._references)
 
 
+def _difference(value: Any, schema: LoadedAvro) -> str:
+    """Return the first field that does not match, "" if the value is one of the schema for all that is found."""
+    from fastavro.validation import ValidationError, validate
+
+    if not isinstance(value, Mapping) and isinstance(schema.parsed, dict) and schema.parsed["type"] == "record":
+        return f"{type(value).__name__} is no dict, and {KINDS}"
+    try:
+        validate(value, schema.parsed, strict=True)
+    except ValidationError as error:
+        return str(error.errors[0])
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        OverflowError,
+    ):  # for what a validator does not expect, the writer's error says more
+        return ""
+    return ""
+
+
 def schema_text(schema: Any) -> str:
     """Return the text of a schema given as text, file, or parsed JSON. Raises `ConfigError`."""
     if isinstance(schema, str):
         return schema
+    if isinstance(schema, type):
+        raise ConfigError(no_schema_of(schema))
     if not isinstance(schema, Path):
-        return json.dumps(schema)
+        try:
+            return json.dumps(schema)
+        except TypeError as error:
+            text = f"schema: {type(schema).__name__} is no schema; give a class, a text, a Path or parsed JSON"
+            raise ConfigError(text) from error
     try:
         return schema.read_text(encoding="utf-8")
     except OSError as error:

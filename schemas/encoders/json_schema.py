@@ -7,13 +7,14 @@ from typing import Any
 from attrs import frozen
 
 from ...app.extras import require
+from ...plugins.data_classes import is_data_class
 from ...ports.errors import ConfigError, Malformed
 from ..access import RegistryAccess
 from ..client import RegisteredSchema, RegistryClient, SchemaReference
 from ..subjects import SchemaSettings, SubjectNaming, client_of
 from ..wire import HEADER_BYTES, frame, unframe
 from .avro import schema_text
-from .typed import Typed, WrittenAs, is_typed, json_schema_of
+from .typed import Typed, WrittenAs, json_schema_of
 
 KIND = "JSON"
 
@@ -36,7 +37,7 @@ class _Checked:
 class JsonSchemaEncoder:
     """Encoder and decoder of JSON with a schema. Its parameters are those of `AvroEncoder`, and:
 
-    schema:   a class of attrs, or a JSON Schema as text, file (`Path`) or parsed JSON.
+    schema:   a dataclass, an attrs class or a pydantic model, or a JSON Schema as text, file (`Path`) or parsed JSON.
     validate: validate each value by its schema when it is written and when it is read.
     """
 
@@ -63,7 +64,7 @@ class JsonSchemaEncoder:
         self._validate = validate
         self._references = tuple(references)
         self._written = WrittenAs(schema, self._read, for_json=True)
-        self._typed = Typed(schema, for_json=True) if is_typed(schema) else None
+        self._typed = Typed(schema, for_json=True) if is_data_class(schema) else None
         self._known: dict[int, _Checked] = {}
 
     def encode(self, topic: str, value: Any) -> bytes | None:
@@ -105,7 +106,7 @@ class JsonSchemaEncoder:
         return known
 
     def _read(self, schema: Any) -> _Checked:
-        if is_typed(schema):
+        if is_data_class(schema):
             schema = json_schema_of(schema)
         text = schema_text(schema)
         referred = self._settings.client.referred(self._references)

@@ -42,7 +42,7 @@ RUN = {
     "docs/audit.md": {"test_audit_docs": 4},
     "docs/classic.md": {"test_classic_docs": 1},
     "docs/cli.md": {"test_cli_docs": 3},
-    "docs/clients.md": {"test_clients_docs": 4},
+    "docs/clients.md": {"test_clients_docs": 5},
     "docs/composing.md": {"test_composing_docs": 4},
     "docs/deletion-policies.md": {"test_deletion_policies": 1},
     "docs/first-hour.md": {"test_first_hour": 11},

@@ -42,6 +42,14 @@ def test_asyncio_example_of_clients_page_runs() -> None:
     assert printed == [b"one"]
 
 
+def test_objects_of_the_json_example_come_back() -> None:
+    printed: list[object] = []
+    with TestBroker() as broker:
+        names = {"__name__": "clients", "print": printed.append}
+        exec(compile(example("JsonDecoder", broker.bootstrap), PAGE, "exec"), names)
+    assert "Payment(number=1, sum=Decimal('9.90'), at=datetime.datetime(" in str(printed)
+
+
 def test_schemas_and_audit() -> None:
     with TestBroker() as broker, serving(broker.bootstrap) as url:
         code = example("AvroEncoder", broker.bootstrap).replace("http://127.0.0.1:8081", url)

@@ -11,6 +11,7 @@ from ....core.client.producer.producer_batch import EncodedMessage
 from ....core.client.serde import Decoder, Encoder
 from ....core.message.message import Headers
 from ....plugins.builtin.encoders import BytesSerde
+from ....plugins.data_classes import is_data_class
 from ....plugins.host import PluginHost
 from ....ports.errors import ConfigError
 from ....ports.report import counted
@@ -113,6 +114,10 @@ def as_decoder(given: object, setting: str) -> Decoder:
 
 def _serde(given: Any, method: str, setting: str) -> Any:
     if isinstance(given, type):
+        if is_data_class(given) and not hasattr(given, method):
+            way = f"JsonDecoder({given.__name__})" if method == "decode" else '"json"'
+            text = f"for JSON give {way}, with a schema AvroEncoder(REGISTRY, {given.__name__})"
+            raise ConfigError(f"{setting}: {given.__name__} is the class of the values; {text} of barnabas.schemas")
         raise ConfigError(f"{setting}: {given.__name__} is a class; give an object: {given.__name__}(...)")
     if callable(getattr(given, method, None)):
         return given

@@ -30,7 +30,7 @@ class TestString(SerdeContract):
 class TestJson(SerdeContract):
     encoder = decoder = JsonSerde()
     samples = ({"a": [1, 2.5, None, "é"]}, [], "text", 0, False)
-    refused = (b"bytes", object(), {1, 2})
+    refused = (b"bytes", object(), {"at": [object()]}, {(1, 2): 3})
 
     def test_json_encoder_writes_compact_utf_8(self) -> None:
         assert self.encoder.encode("t", {"a": "é"}) == '{"a":"é"}'.encode()

@@ -37,6 +37,7 @@ from barnabas.schemas.registry.commands import registry
 from barnabas.testing import CLUSTER_DEFAULTS, TEST_DEFAULTS
 
 BAR = r"\|"
+COLUMNS = ("Key", "Default", "What it does")
 PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
 
 
@@ -54,17 +55,19 @@ def page() -> str:
 
 
 def _brokers() -> Iterator[str]:
-    yield from _table(
-        ("Key", "Type", "Default", "Allowed", "Topic", "Also", "What it is for"), map(_row, EFFECTIVE_KEYS.values())
-    )
+    yield from _table(COLUMNS, map(_row, EFFECTIVE_KEYS.values()))
 
 
 def _topics() -> Iterator[str]:
     rows = (
-        (f"`{name}`", f"`{topic.twin}`" if topic.twin else "", _default(topic.key), _allowed(topic.key), topic.key.doc)
+        (
+            f"`{name}`",
+            _default(topic.key),
+            _explained(topic.key.doc, _allowed(topic.key), f"broker: `{topic.twin}`" if topic.twin else ""),
+        )
         for name, topic in TOPIC_KEYS.items()
     )
-    yield from _table(("Key", "Key of the broker", "Default", "Allowed", "What it is for"), rows)
+    yield from _table(COLUMNS, rows)
 
 
 def _ignored() -> Iterator[str]:
@@ -95,12 +98,19 @@ def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str
         yield f"| {' | '.join(cell.replace('|', BAR) for cell in row)} |"
 
 
+def _explained(doc: str, *details: str) -> str:
+    """Return the text of a key with its type, its bounds and its other names in a smaller line below it."""
+    said = " · ".join(filter(None, details))
+    return f"{doc} <small>{said}</small>" if said else doc
+
+
 def _row(key: ConfigKey) -> tuple[str, ...]:
     kind = key.type.name.lower() + (", dynamic" if key.dynamic else "")
     topic = ", ".join(f"`{name}`" for name, of_topic in TOPIC_KEYS.items() if of_topic.twin == key.name)
     also = [f"`{name}`" for name, (stands_for, _) in ALIASES.items() if stands_for == key.name]
     also += [f"`{name}`" for name, (stands_for, _) in PREFIXES.items() if stands_for == key.name]
-    return f"`{key.name}`", kind, _default(key), _allowed(key), topic, ", ".join(sorted(also)), key.doc
+    details = (kind, _allowed(key), topic and f"topic: {topic}", also and f"also {', '.join(sorted(also))}")
+    return f"`{key.name}`", _default(key), _explained(key.doc, *(each or "" for each in details))
 
 
 def _default(key: ConfigKey) -> str:
@@ -140,16 +150,18 @@ def _settings(kind: type, without: type | None = None) -> Iterator[str]:
     rows = [
         (
             f"`{each.name.replace('_', '.')}`",
-            _type_text(each.name, hints[each.name]),
             _default_text(each),
-            _allowed_text(each),
-            ", ".join(sorted(aliases.get(each.name, ()))),
-            docs[each.name],
+            _explained(
+                docs[each.name],
+                _type_text(each.name, hints[each.name]),
+                _allowed_text(each),
+                f"also {', '.join(sorted(aliases[each.name]))}" if each.name in aliases else "",
+            ),
         )
         for each in attrs.fields(kind)
         if each.name not in left_out
     ]
-    yield from _table(("Key", "Type", "Default", "Allowed", "Also", "What it is for"), rows)
+    yield from _table(COLUMNS, rows)
 
 
 def docs_of(kind: type) -> dict[str, str]:
@@ -231,8 +243,9 @@ def _options(command: Callable[..., None]) -> Iterator[str]:
             "needed" if default is inspect.Parameter.empty else "" if default in (None, False, "") else f"`{default}`"
         )
         names = " ".join(filter(None, (said[0], info.metavar if isinstance(info.metavar, str) else "")))
-        rows.append((f"`{names}`", shown, ", ".join(f"`{each}`" for each in said[1:]), info.help or ""))
-    yield from _table(("Option", "Default", "Also", "What it is for"), rows)
+        also = f"also {', '.join(f'`{each}`' for each in said[1:])}" if said[1:] else ""
+        rows.append((f"`{names}`", shown, _explained(info.help or "", also)))
+    yield from _table(("Option", "Default", "What it does"), rows)
 
 
 def _tests() -> Iterator[str]:

@@ -1,12 +1,17 @@
-"""Add pages of the source files that documents link to.
+"""Complete the site that mkdocs makes of the documents (`hooks` in mkdocs.yml).
 
 The documents link to files as they lie in the checkout, so that a host of the repository shows them, too. In the site a
 link out of `docs/` leads to a page with the file's content, and one to a folder to a page with all of its files.
-mkdocs calls the functions here (`hooks` in mkdocs.yml).
+
+The site shows its version, links to the repository if there is an address of it, has the words of `extra.search_words`
+in its index, and keeps the anchors of headings that got another name.
 """
 
+import json
 import posixpath
 import re
+import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +27,24 @@ FENCE = re.compile(r"^(```|~~~)[^\n]*\n.*?^\1[^\n]*$", re.DOTALL | re.MULTILINE)
 ELSEWHERE = re.compile(r'<(?:script|img|iframe|link)\b[^>]*\b(?:src|href)="https?:[^"]*"')
 LANGUAGES = {".py": "python", ".toml": "toml", ".json": "json", ".sh": "bash"}
 FOLDER_SUFFIXES = (".md", ".py", ".toml")
+LUNR_NODE_KEY = re.compile(r"(\w)=\1\+(\w)\+(\w)\.id\}return \1")
+"""The key by which lunr recognizes equal nodes. It is the same for an edge `2` to node 41 and `24` to node 1, and some
+searches fail."""
+LESSER_PAGES = ("facts.md", "design/", "spec/")
+"""Search lists these behind the pages for users."""
+KEY_CELL = re.compile(r"(<tr>\s*<td[^>]*>)<code>([a-z][\w.-]*\.[\w.*-]*)</code>")
+KEY_ROW = re.compile(r'<td id="([^"]+)"><code>.*?</code></td>\s*<td>(?:.*?)</td>\s*<td>(.*?)</td>\s*</tr>', re.DOTALL)
+FORMER_ANCHORS: Mapping[str, Mapping[str, str]] = {}
+"""Page → anchor of a heading → the anchor that it had under its former name."""
+
+
+def on_config(config: Any) -> None:
+    """Read the version and the repository's address from pyproject.toml."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    config.site_name = f"{config.site_name} {project['version']}"
+    config.repo_url = config.repo_url or project.get("urls", {}).get("Repository")
+    if config.repo_url and not config.edit_uri and not config.edit_uri_template:
+        config.edit_uri = "edit/main/docs/"
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -36,9 +59,16 @@ def on_files(files: Any, config: Any) -> Any:
     return files
 
 
-def on_page_markdown(markdown: str, *, page: Any, **_: object) -> str:
-    """Turn links that leave `docs/` into links to those pages."""
+def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: object) -> str:
+    """Turn links that leave `docs/` into links to those pages, and set how the search treats the page."""
     place = page.file.src_uri
+    if place.startswith(f"{SOURCE}/"):
+        page.meta["search"] = {"exclude": True}
+        page.edit_url = None
+    elif place.startswith(LESSER_PAGES):
+        page.meta["search"] = {"boost": 0.2}
+    if words := config["extra"].get("search_words", {}).get(place):
+        page.meta["tags"] = words
     shown = ROOT / place.removeprefix(f"{SOURCE}/").removesuffix(".md") if place.startswith(f"{SOURCE}/") else None
     here = DOCS / place if shown is None else shown
     if shown is None or shown.suffix == ".md":
@@ -46,8 +76,44 @@ def on_page_markdown(markdown: str, *, page: Any, **_: object) -> str:
     return markdown
 
 
+def on_page_content(html: str, *, page: Any, **_: object) -> str:
+    """Give each key in the first cell of a row an anchor and places to break at, and headings their former anchors."""
+    seen: set[str] = set()
+
+    def key_cell(cell: re.Match[str]) -> str:
+        key, start = cell[2], cell[1]
+        if key not in seen:
+            seen.add(key)
+            start = start.replace("<td", f'<td id="{key}"')
+        return f"{start}<code>{key.replace('.', '.<wbr>')}</code>"
+
+    for anchor, former in FORMER_ANCHORS.get(page.file.src_uri, {}).items():
+        heading = re.search(rf'<h\d id="{re.escape(anchor)}"', html)
+        if heading is None:
+            raise PluginError(f"{page.file.src_uri} has no heading {anchor} for its former anchor {former}")
+        html = f'{html[: heading.start()]}<a id="{former}"></a>{html[heading.start() :]}'
+    return KEY_CELL.sub(key_cell, html)
+
+
 def on_post_build(*, config: Any) -> None:
-    """The site loads nothing from other hosts. Raises `PluginError` where it would."""
+    """Complete the search: an entry for each setting, and the index as a script, for a search without a server.
+
+    Raises `PluginError` where a page would load something from another host.
+    """
+    index = Path(config["site_dir"]) / "search" / "search_index.json"
+    if index.exists():
+        found = json.loads(index.read_text(encoding="utf-8"))
+        settings = Path(config["site_dir"]) / "configuration.html"
+        found["docs"] += [
+            {"location": f"configuration.html#{key}", "title": key, "text": text}
+            for key, text in KEY_ROW.findall(settings.read_text(encoding="utf-8"))
+        ]
+        text = json.dumps(found, separators=(",", ":"))
+        index.write_text(text, encoding="utf-8")
+        index.with_suffix(".js").write_text(f"var __index = {text}", encoding="utf-8")
+    for worker in Path(config["site_dir"]).glob("assets/javascripts/workers/search.*.min.js"):
+        script = LUNR_NODE_KEY.sub(r'\1=\1+\2+\3.id+","}return \1', worker.read_text(encoding="utf-8"))
+        worker.write_text(script, encoding="utf-8")
     for page in Path(config["site_dir"]).rglob("*.html"):
         found = ELSEWHERE.search(page.read_text(encoding="utf-8"))
         if found is not None:

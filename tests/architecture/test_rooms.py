@@ -182,7 +182,7 @@ def test_no_paths_of_a_machine_in_the_project(checkout: Path) -> None:
 
 def test_each_reference_to_the_facts_leads_to_a_section_of_them(checkout: Path) -> None:
     facts = (checkout / "docs" / "facts.md").read_text(encoding="utf-8")
-    sections = set(re.findall(r"^## ([A-E]\d+)\.", facts, re.MULTILINE))
+    sections = set(re.findall(r"^### ([A-E]\d+)\.", facts, re.MULTILINE))
     named = [
         (str(path.relative_to(checkout)), section)
         for path in _sources(checkout)

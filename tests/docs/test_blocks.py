@@ -46,6 +46,7 @@ RUN = {
     "docs/composing.md": {"test_composing_docs": 4},
     "docs/deletion-policies.md": {"test_deletion_policies": 1},
     "docs/first-hour.md": {"test_first_hour": 11},
+    "docs/index.md": {"test_front_page": 1},
     "docs/operations.md": {"test_operations_docs": 3},
     "docs/plugins.md": {"test_plugins_docs": 34},
     "docs/queries.md": {"test_queries": 7},

@@ -11,7 +11,7 @@ from ..app.cli.options import AsJson, Settings, SkipDamaged, client_settings, pr
 from ..app.cli.reaching import check_reachable
 from ..app.cli.times import parse_period_ms, parse_time_ms
 from ..app.extras import require
-from ..ports.errors import ConfigError
+from ..ports.errors import BarnabasError, ConfigError
 from ..ports.report import counted
 from .option_names import on_command_line
 from .session import REPORT_PACKAGES
@@ -32,6 +32,7 @@ Cluster = Annotated[
         envvar="BARNABAS_BOOTSTRAP",
     ),
 ]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Do not say what is being done on standard error.")]
 Into = Annotated[Path, typer.Option("--into", metavar="DIR", help="The table's folder; made when it is missing.")]
 
 
@@ -113,12 +114,14 @@ def load(
         str, typer.Option(metavar="TIME", help="The length of the audit's windows, the same in all tiers.")
     ] = "10m",
     settings: Settings = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Bring everything new since the last load into a table, each message exactly once."""
-    from .load import TopicsFailed
+    from .load import NOTHING, TopicsFailed, failures_by_topic
     from .load import load as run
-    from .load_command import file_or_text, load_rounds, print_result
+    from .load_command import file_or_text, load_rounds, print_result, say_progress
+    from .progress_output import PlainLines, ProgressOutput, progress_output
     from .table_audit import TableAudit, audited_load
     from .topics.model import Where
 
@@ -166,20 +169,26 @@ def load(
         if since is not None:
             raise ConfigError("--since goes with one load: leave --every out")
         with on_command_line():
-            load_rounds(lambda spark: once(spark, lambda _: None), every_s, as_json=as_json)
+            said = ProgressOutput() if quiet else PlainLines()
+            load_rounds(lambda spark: once(spark, lambda _: None), every_s, names, as_json=as_json, output=said)
         return
 
-    def show_progress(at: "LoadProgress") -> None:
-        if at.step == "plan" and bootstrap and "://" not in bootstrap:  # all is checked that needs no cluster
-            check_reachable(bootstrap)
-        advance(at.done, at.total or None, f"load {', '.join(names)}: {at.step}")
-
     failed: Mapping[str, Exception] = {}
-    with on_command_line(), progress(f"load {', '.join(names)}", None) as advance:
+    with on_command_line(), progress_output(quiet=quiet) as output:
+        say = say_progress(output, into)
+
+        def show_progress(at: "LoadProgress") -> None:
+            if at.step == "plan" and bootstrap and "://" not in bootstrap:  # all is checked that needs no cluster
+                check_reachable(bootstrap)
+            say(at)
+
         try:
             done = once(None, show_progress)
-        except TopicsFailed as error:
-            done, failed = error.result, error.failed
+        except BarnabasError as error:
+            failed = failures_by_topic(error, names)
+            if not failed or not (as_json or isinstance(error, TopicsFailed)):
+                raise
+            done = error.result if isinstance(error, TopicsFailed) else NOTHING
     print_result(done, failed, into, group, as_json=as_json)
     if failed:
         raise typer.Exit(1)

@@ -22,7 +22,7 @@ from .tables.layout import Layout, agreed_layout
 from .tables.load_plan import LoadPlan, TopicRecreated, plan_load
 from .tables.quarantine import put_in_quarantine
 from .tables.reading import AffectedFile, affected_files
-from .tables.rows import DAMAGE_NOTES, write_rows
+from .tables.rows import DAMAGE_NOTES, PROGRESS_NOTES, write_rows
 from .tables.source import LoadSource
 from .tables.state import Commit, Range, Staging, TableChange, TableError, plain_os_errors
 from .tables.store import TableStore
@@ -31,6 +31,7 @@ from .topics.client_options import reader_settings
 from .topics.damage import DamagedRange, read_damage, still_damaged
 from .topics.group_offsets import check_group, commit_to_group
 from .topics.model import PLACE_SETTINGS, Cluster, ClusterPartition, Where
+from .topics.read_progress import read_progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,14 +58,16 @@ _FAULTS_OF_A_TOPIC = (ApiError, TopicRecreated, SparkFailed, TopicNotTyped)
 
 @frozen(kw_only=True)
 class LoadProgress:
-    """Progress of a load: `step` is plan, start, read or commit; `done` of `total` tasks; `rows` expected in all, of a
-    classic cluster a guess.
+    """Progress of a load: `step` is plan, start, read or commit; `done` of `total` tasks; `rows` expected in all, and
+    `rows_read` of them, of a classic cluster a guess. `topics`: the expected rows of each topic that has new ones.
     """
 
     step: str
     done: int = 0
     total: int = 0
     rows: int = 0
+    rows_read: int = 0
+    topics: Mapping[str, int] = field(factory=dict)
 
 
 @frozen(kw_only=True)
@@ -77,6 +80,8 @@ class LoadResult:
     ranges: Sequence[Range]
     replaced_rows: int = 0
     lost: Sequence[str] = ()
+    deleted: Sequence[str] = ()
+    """The offsets that a topic had lost, to retention for example, before this first load of it."""
     absent: Sequence[str] = ()
     """Partitions loaded before whose classic brokers were not there; a later load continues with them."""
     damaged: Sequence[DamagedRange] = ()
@@ -97,6 +102,7 @@ class LoadResult:
             ranges=[*self.ranges, *other.ranges],
             replaced_rows=self.replaced_rows + other.replaced_rows,
             lost=[*self.lost, *other.lost],
+            deleted=[*self.deleted, *other.deleted],
             absent=[*self.absent, *other.absent],
             damaged=[*self.damaged, *other.damaged],
             newest_ms={**self.newest_ms, **other.newest_ms},
@@ -137,21 +143,19 @@ class TableLoad:
         else:
             self._check_typed(plan, topics)
             newest = {} if last is None else last.newest_ms
-            done = LoadResult(
-                rows=0, files=0, commit=None, ranges=(), lost=plan.lost, absent=_texts(plan), newest_ms=newest
-            )
+            done = evolve(NOTHING, lost=plan.lost, absent=_texts(plan), newest_ms=newest)
+        done = evolve(done, deleted=plan.deleted)
         return evolve(done, newest_ms={name: ms for name, ms in done.newest_ms.items() if name in topics})
 
     def run_each(self, topics: Sequence[str]) -> tuple[LoadResult, Mapping[str, BarnabasError]]:
         """Load as many of the topics as possible, and return the faults of the others; without faults it is a single
-        load. Raises an error that is no topic's fault, and the first fault when no topic is left.
+        load. Raises an error that is no topic's fault, and the fault of a topic that is the only one.
         """
         try:
             return self.run(topics), {}
-        except _FAULTS_OF_A_TOPIC as error:
+        except _FAULTS_OF_A_TOPIC:
             if len(topics) == 1:
                 raise
-            first = error
         failed: dict[str, BarnabasError] = {}
         good = self._without_faults(topics, failed)
         done = NOTHING
@@ -165,8 +169,6 @@ class TableLoad:
                 done = done.joined(self.run([topic]))
             except _FAULTS_OF_A_TOPIC as error:
                 failed[topic] = error
-        if len(failed) == len(topics):
-            raise first
         return done, failed
 
     def plan(self, cluster: Cluster, last: Commit | None, topics: Sequence[str]) -> LoadPlan:
@@ -233,7 +235,7 @@ class TableLoad:
         return False
 
     def _carry_out(self, plan: LoadPlan, last: Commit | None, layout: Layout) -> LoadResult:
-        self.progress(LoadProgress(step="start", rows=plan.rows))
+        self.progress(LoadProgress(step="start", rows=plan.rows, topics=plan.rows_by_topic))
         affected = affected_files(self.store, plan.replaced_from, plan.replaced_topics)
         if not plan.ranges and not affected:
             return self._commit(plan, last, layout, affected, self.store.begin_commit())
@@ -241,12 +243,12 @@ class TableLoad:
         own = local_session(quick=plan.rows < _QUICK_ROWS, log_file=self.log_file)
         with own if self.spark is None else nullcontext(self.spark) as session:
             staging = self.store.begin_commit()
-            with plain_spark_errors(), _watched(session, self.progress, plan.rows):
+            with plain_spark_errors(), _watched(session, self.progress, plan, staging.folder / PROGRESS_NOTES):
                 undecodable = write_rows(
                     session, plan, self.source, self.store, layout, affected, staging.folder, typed
                 )
             self._check_same_topics(plan)
-            self.progress(LoadProgress(step="commit", rows=plan.rows))
+            self.progress(LoadProgress(step="commit", rows=plan.rows, rows_read=plan.rows))
             if typed is not None and plan.ranges:
                 with plain_spark_errors():
                     put_in_quarantine(session, self.store, plan, self.source, typed, undecodable)
@@ -341,8 +343,8 @@ def _texts(plan: LoadPlan) -> list[str]:
 
 
 @contextmanager
-def _watched(spark: "SparkSession", progress: Progress, rows: int) -> Iterator[None]:
-    """Report finished tasks of the Spark job that runs inside, while it runs."""
+def _watched(spark: "SparkSession", progress: Progress, plan: LoadPlan, notes: Path) -> Iterator[None]:
+    """Report what the tasks of the Spark job that runs inside have read, while it runs."""
     if progress is no_progress:
         yield
         return
@@ -350,13 +352,14 @@ def _watched(spark: "SparkSession", progress: Progress, rows: int) -> Iterator[N
     tracker = spark.sparkContext.statusTracker()
 
     def watch() -> None:
-        reported = (-1, -1)
+        reported = (-1, -1, -1)
         while not done.wait(_POLL_S):
             infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
             counts = [(info.numCompletedTasks, info.numTasks) for info in infos if info is not None]
-            now = (sum(c for c, _ in counts), sum(n for _, n in counts))
+            read = plan.rows_of(read_progress(notes))
+            now = (sum(c for c, _ in counts), sum(n for _, n in counts), read)
             if counts and now != reported:
-                progress(LoadProgress(step="read", done=now[0], total=now[1], rows=rows))
+                progress(LoadProgress(step="read", done=now[0], total=now[1], rows=plan.rows, rows_read=read))
                 reported = now
 
     thread = threading.Thread(target=watch, name="barnabas-load-progress", daemon=True)
@@ -369,17 +372,27 @@ def _watched(spark: "SparkSession", progress: Progress, rows: int) -> Iterator[N
 
 
 class TopicsFailed(BarnabasError):
-    """Some topics were not loaded, and why; `result` is what was loaded of the others, which is in the table."""
+    """Some of several topics, or all of them, were not loaded, and why; `result` is what was loaded of the others,
+    which is in the table.
+    """
 
-    def __init__(self, failed: Mapping[str, BarnabasError], result: LoadResult) -> None:
-        super().__init__(self.text({topic: str(error) for topic, error in failed.items()}))
+    def __init__(self, failed: Mapping[str, BarnabasError], result: LoadResult, *, all_failed: bool = False) -> None:
+        self.all_failed = all_failed
         self.failed = failed
         self.result = result
+        super().__init__(self.text({topic: str(error) for topic, error in failed.items()}))
 
-    @staticmethod
-    def text(errors: Mapping[str, str]) -> str:
+    def text(self, errors: Mapping[str, str]) -> str:
         """Return the text of the error, from the text of each topic's error."""
-        return "some topics were not loaded, the others were: " + "; ".join(f"{t}: {e}" for t, e in errors.items())
+        start = "no topic was loaded" if self.all_failed else "some topics were not loaded, the others were"
+        return f"{start}: {'; '.join(f'{topic}: {error}' for topic, error in errors.items())}"
+
+
+def failures_by_topic(error: BarnabasError, topics: Sequence[str]) -> Mapping[str, BarnabasError]:
+    """Return the topics that an error of `load` says something about: those of `TopicsFailed`, or the only one."""
+    if isinstance(error, TopicsFailed):
+        return error.failed
+    return {topics[0]: error} if len(topics) == 1 and isinstance(error, _FAULTS_OF_A_TOPIC) else {}
 
 
 def load(
@@ -438,7 +451,8 @@ def load(
     result counts them. Later loads must give the same format, registry and schema. `client` may have the settings of
     the registry's client, such as `basic.auth.user.info` and `schema.registry.ssl.truststore.location`.
 
-    A topic that cannot be loaded does not stop the others: `TopicsFailed` reports it when they are in the table.
+    A topic that cannot be loaded does not stop the others: `TopicsFailed` reports it when they are in the table, also
+    if none of several topics could be loaded. A single topic raises its own error.
 
     Raises `TableLocked`, `TopicRecreated`, `ApiError` (OFFSET_OUT_OF_RANGE: data was deleted before it was loaded; with
     `fail_on_data_loss` False the load continues and reports it in the result), and other kinds of `BarnabasError`.
@@ -477,13 +491,14 @@ def load(
     )
     with plain_os_errors(store.folder), store.locked():
         store.recover()
-        done, failed = loading.run_each(list(dict.fromkeys(topics)))
+        names = list(dict.fromkeys(topics))
+        done, failed = loading.run_each(names)
         last = store.last()
         if group is not None and last is not None:
-            loaded = [topic for topic in topics if topic not in failed]
+            loaded = [topic for topic in names if topic not in failed]
             done = evolve(done, group_error=_commit_to_group(group, loading.source, last, loaded))
     if failed:
-        raise TopicsFailed(failed, done)
+        raise TopicsFailed(failed, done, all_failed=len(failed) == len(names))
     return done
 
 

@@ -3,9 +3,9 @@
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
@@ -14,10 +14,12 @@ import typer
 from attrs import asdict, frozen
 
 from ..app.cli.options import print_json
+from ..app.cli.times import age_text
 from ..ports.errors import BarnabasError, ConfigError
 from ..ports.report import counted
-from .load import LoadResult, TopicsFailed
+from .load import NOTHING, LoadProgress, LoadResult, TopicsFailed, failures_by_topic
 from .option_names import command_text
+from .progress_output import ProgressOutput
 from .session import local_session
 from .spark.ending import java_runs
 from .tables.quarantine import FOLDER as QUARANTINE
@@ -89,7 +91,15 @@ def _alive(spark: "SparkSession") -> bool:
         return False
 
 
-def load_rounds(run: Run, every_s: float, *, as_json: bool, sessions: Sessions = lasting_session) -> None:
+def load_rounds(
+    run: Run,
+    every_s: float,
+    topics: Sequence[str],
+    *,
+    as_json: bool,
+    sessions: Sessions = lasting_session,
+    output: ProgressOutput | None = None,
+) -> None:
     """A line for each round on standard output; the first SIGTERM or Ctrl-C ends it after the present round."""
     stop = Event()
 
@@ -103,13 +113,18 @@ def load_rounds(run: Run, every_s: float, *, as_json: bool, sessions: Sessions =
 
     def say(done: Round) -> None:
         if as_json:
-            print_json(_round_facts(done))
+            print_json(_round_facts(done, topics))
         else:
             typer.echo(f"{done.began:%Y-%m-%d %H:%M:%S} {_round_text(done)}")
         sys.stdout.flush()
 
+    def starting() -> AbstractContextManager["SparkSession"]:
+        if output is not None:
+            output.step("starting Spark")
+        return sessions()
+
     heed_signals()
-    rounds(run, every_s, stop, say, sessions=sessions, started=heed_signals)
+    rounds(run, every_s, stop, say, sessions=starting, started=heed_signals)
 
 
 def _round_text(done: Round) -> str:
@@ -119,23 +134,24 @@ def _round_text(done: Round) -> str:
         parts.append(f"{counted(result.rows, 'new row')} in {counted(result.files, 'file')}")
         parts.append(_age_text(result))
         parts += [f"lost: {each}" for each in result.lost]
+        parts += result.deleted
         parts += [_quarantine_text(result)] if result.quarantined else []
     if done.error is not None:
         parts.append(f"failed: {_error_text(done.error)}")
     return "; ".join(text for text in parts if text)
 
 
-def _round_facts(done: Round) -> dict[str, object]:
-    partly = done.error if isinstance(done.error, TopicsFailed) else None
-    result = partly.result if partly is not None else done.result
-    facts = {} if result is None else _facts(result, {} if partly is None else partly.failed)
+def _round_facts(done: Round, topics: Sequence[str]) -> dict[str, object]:
+    result = done.error.result if isinstance(done.error, TopicsFailed) else done.result
+    failed = {} if done.error is None else failures_by_topic(done.error, topics)
+    facts = _facts(result or NOTHING, failed) if result is not None or failed else {}
     error = None if done.error is None else _error_text(done.error)
     return {"began": done.began.isoformat(), **facts, "error": error}
 
 
 def _error_text(error: Exception) -> str:
     if isinstance(error, TopicsFailed):
-        return TopicsFailed.text({topic: command_text(each) for topic, each in error.failed.items()})
+        return error.text({topic: command_text(each) for topic, each in error.failed.items()})
     return command_text(error)
 
 
@@ -147,6 +163,7 @@ def _facts(done: LoadResult, failed: Mapping[str, Exception]) -> dict[str, objec
         "files": done.files,
         "version": done.commit,
         "lost": list(done.lost),
+        "deleted": list(done.deleted),
         "absent": list(done.absent),
         "damaged": [asdict(each) for each in done.damaged],
         "quarantined": done.quarantined,
@@ -164,8 +181,26 @@ def _iso(milliseconds: int) -> str:
 def _age_text(done: LoadResult) -> str:
     if not done.newest_ms:
         return ""
-    seconds = int(time.time() - max(done.newest_ms.values()) / 1000)
-    return f"newest row {timedelta(seconds=seconds)} old" if seconds >= 0 else "newest row is of the future"
+    age_ms = time.time() * 1000 - max(done.newest_ms.values())
+    return f"newest row {age_text(age_ms)} old" if age_ms >= 0 else "newest row is of the future"
+
+
+def say_progress(output: ProgressOutput, into: Path) -> Callable[[LoadProgress], None]:
+    """Return what says the steps of one load."""
+
+    def say(at: LoadProgress) -> None:
+        if at.step == "plan":
+            output.step("looking for new messages")
+        elif at.step == "start":
+            for topic, rows in at.topics.items():
+                output.print_line(f"{topic}: {rows:,} new {'message' if rows == 1 else 'messages'}")
+            output.step("starting Spark")
+        elif at.rows:
+            output.count("reading", at.rows_read, at.rows)
+        if at.step == "commit":
+            output.step(f"committing to {into}")
+
+    return say
 
 
 def print_result(
@@ -176,6 +211,8 @@ def print_result(
         typer.echo(f"not loaded: {topic}: {text}", err=True)
     for lost in done.lost:
         typer.echo(f"lost: {lost}", err=True)
+    for deleted in done.deleted:
+        typer.echo(deleted, err=True)
     for damaged in done.damaged:
         typer.echo(f"left out, since it is damaged: {damaged}", err=True)
     if done.quarantined:

@@ -11,7 +11,7 @@ import typer
 from attrs import asdict
 
 from ..app.cli.options import AsJson, print_json, print_table, progress
-from ..app.cli.times import parse_time_ms
+from ..app.cli.times import age_text, parse_time_ms
 from ..app.extras import require
 from ..ports.report import counted
 from .session import SPARK_PACKAGES
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 table = typer.Typer(help="Look at a loaded table, and keep it in good order.", no_args_is_help=True)
 
-_UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _MB = 1024 * 1024
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The table's folder.")]
@@ -45,7 +44,7 @@ def describe_(folder: Folder, as_json: AsJson = False) -> None:
         return
     typer.echo(f"{found.folder}: {found.format}, laid out by {', '.join(found.layout) or 'nothing yet'}")
     typer.echo(f"commit {found.commit} of {_moment(found.committed_ms)}")
-    typer.echo("no row yet" if age is None else f"newest row: {_moment(found.newest_ms)}, {_age(age)} ago")
+    typer.echo("no row yet" if age is None else f"newest row {age_text(age)} old: {_moment(found.newest_ms)}")
     rows = [
         (each.topic, each.rows, each.files, each.size_bytes, _moment(each.oldest_ms), _moment(each.newest_ms),
          " ".join(f"{partition}:{offset}" for partition, offset in each.next_offsets.items()))
@@ -207,8 +206,3 @@ def _size(path: Path) -> int:
 
 def _moment(ms: int | None) -> str:
     return "-" if ms is None else f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
-
-
-def _age(ms: int) -> str:
-    unit = next((unit for unit in "dhm" if ms >= 2 * _UNITS_MS[unit]), "s")
-    return f"{ms // _UNITS_MS[unit]} {unit}"

@@ -1,4 +1,4 @@
-"""Parsers of times and durations in options."""
+"""Times and durations: parsed from options, and as text."""
 
 import re
 import time
@@ -55,6 +55,13 @@ def parse_period_ms(text: str, option: str) -> int:
     if not found:
         raise ConfigError(f"{option} {text!r} is not a duration; give 30s, 5m or 1h")
     return found
+
+
+def age_text(milliseconds: float) -> str:
+    """Return an age for a person: "90 s", "12 min", "3 h", "40 d". A time to come has the age "0 s"."""
+    units = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"))
+    unit_ms, unit = next(((size, name) for size, name in units if milliseconds >= 2 * size), (1000, "s"))
+    return f"{max(0, int(milliseconds // unit_ms))} {unit}"
 
 
 def _duration_ms(text: str) -> int | None:

@@ -6,9 +6,11 @@ streams are joined as those of an ad server would be. What NAB has of an ad exch
 stand beside it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from barnabas import Message
 from barnabas.pipeline.report import charts
 from barnabas.pipeline.report.panels import Cards, ChartPanel, Heading, Panel, SideBySide, TablePanel
 from barnabas.pipeline.streams import join_within, json_fields, top_k
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 SITE = r"^https?://(?:www\.)?semicomplete\.com(/[^?#]*)"
 WITHIN = "30 minutes"
 LATE = "1 hour"
+LATER_MS = 2 * 3_600_000
+"""More than WITHIN and LATE together."""
 
 
 def views(found: "DataFrame") -> "DataFrame":
@@ -62,6 +66,22 @@ def delivered(found: "DataFrame") -> "DataFrame":
     )
 
 
+def and_a_later_click(messages: Iterable[Message]) -> Iterator[Message]:
+    """The messages, and one that is later than the time in which any of them could be clicked.
+
+    A stream joins a view without a click when its watermark has passed the time for one, which takes later views and
+    later clicks: without traffic after the end of the log, the views of its last 90 minutes would never be counted.
+    This one is a view and a click that no result contains, since nothing comes after it.
+    """
+    newest_ms = 0
+    for message in messages:
+        newest_ms = max(newest_ms, message.timestamp_ms or 0)
+        yield message
+    moment = datetime.fromtimestamp(newest_ms / 1000, UTC) + timedelta(milliseconds=LATER_MS)
+    request = f'- - - [{moment:%d/%b/%Y:%H:%M:%S %z}] "GET /later HTTP/1.1" 200 0 "http://semicomplete.com/end" "-"'
+    yield Message(value=request.encode(), key=b"-", timestamp_ms=newest_ms + LATER_MS)
+
+
 def report(joined: "DataFrame") -> "DataFrame":
     """Count per page: `views`, `clicked` (views with a click), `rate`."""
     from pyspark.sql import functions as f
@@ -74,7 +94,7 @@ def report(joined: "DataFrame") -> "DataFrame":
 def _pages(stage: Stage) -> tuple[list[Panel], list[str]]:
     from pyspark.sql import functions as f
 
-    stage.fill("access-log", access_messages(ACCESS_LOG.find(stage.data)))
+    stage.fill("access-log", and_a_later_click(access_messages(ACCESS_LOG.find(stage.data))))
     sent = stage.send(delivered(requests(stage.stream("access-log"))), "delivered", "page")
     fields = "view BIGINT, viewed TIMESTAMP, address STRING, page STRING, clicked TIMESTAMP, target STRING"
     joined = json_fields(stage.read("delivered"), fields).persist()

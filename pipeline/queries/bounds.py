@@ -16,7 +16,7 @@ class Window:
     until_ms: int | None = None
     """The upper bound: up to the first message of that time or later, in each partition."""
     last: int | None = None
-    """The number of newest messages of each partition."""
+    """The number of the newest messages of a topic: no partition needs to be read further back than that."""
 
 
 @frozen(kw_only=True)

@@ -39,7 +39,12 @@ _Tables = Annotated[
     ),
 ]
 _Format = Annotated[
-    str | None, typer.Option("--format", metavar="|".join(FORMATS), help="Default: as --out is called, else a table.")
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="|".join(FORMATS),
+        help="Default: as --out is called, else a table, or vertical where that would be too narrow.",
+    ),
 ]
 
 
@@ -63,7 +68,7 @@ def query(
         typer.Option(metavar="TIME", help="Of each partition, up to the first message of this time or later."),
     ] = None,
     last: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Only the N newest messages of each partition.")
+        int | None, typer.Option(metavar="N", min=1, help="Only the N newest messages of each topic, by their time.")
     ] = None,
     format_: _Format = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the rows there.")] = None,
@@ -83,7 +88,8 @@ def query(
     """Ask topics and loaded tables by SQL.
 
     A topic is a table with the columns key, value, topic, partition, "offset", timestamp, timestampType and headers,
-    and the fields of its JSON values. Only what the query names is read, up to where the topics end now.
+    and the fields of its JSON values, which * shows in place of the value. Only what the query names is read, up to
+    where the topics end now.
     """
     format_ = chosen_format(format_, out)
     require("a query", QUERY_PACKAGES, "query")
@@ -141,7 +147,12 @@ def sql(
             "May be given again.",
         ),
     ] = None,
-    format_: Annotated[str, typer.Option("--format", metavar="table|csv|json", help="How rows are printed.")] = "table",
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "--format", metavar="table|vertical|csv|json", help="Default: a table, or vertical if too narrow."
+        ),
+    ] = None,
     cores: Annotated[int | None, typer.Option(metavar="N", min=1, help="Of this machine; default: all.")] = None,
     memory: Annotated[str, typer.Option(metavar="SIZE", help="For Spark's Java.")] = "2g",
     settings: Settings = None,

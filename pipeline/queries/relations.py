@@ -1,8 +1,9 @@
 """The names of a statement, defined in DuckDB: topics are read into tables there, loaded tables are views."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -33,10 +34,13 @@ Structure = dict[str, Any] | list[Any] | str
 
 @frozen
 class JsonFields:
-    """The fields of the objects, by name, with their types; and whether every value is an object."""
+    """The fields of the objects, by name, with their types; whether every value is an object, and each of its fields
+    among them.
+    """
 
     fields: dict[str, Structure]
     all_objects: bool
+    complete: bool = False
 
 
 def infer(connection: Any, source: str, value: str) -> JsonFields:
@@ -48,7 +52,10 @@ def infer(connection: Any, source: str, value: str) -> JsonFields:
     ).fetchall()[0]
     structure = json.loads(found[0]) if found[1] else {}
     fields = _plain(structure)
-    return JsonFields(fields if isinstance(fields, dict) else {}, found[1] == found[2])
+    if not isinstance(fields, dict):
+        return JsonFields({}, found[1] == found[2])
+    complete = isinstance(structure, dict) and len(fields) == len(structure)
+    return JsonFields(fields, found[1] == found[2], complete and found[1] == found[2])
 
 
 def view_columns(
@@ -99,6 +106,8 @@ class Relations:
         self._topics: list[str] = []
         self._typed: RegisteredValues | None = None
         self._tables: dict[str, dict[str, list[str]]] = {}
+        self.columns: dict[str, list[str]] = {}
+        """The columns of each name that is defined, also those that the statement does not want."""
 
     def __enter__(self) -> Self:
         return self
@@ -126,7 +135,9 @@ class Relations:
         elif len(schema) == 1 and (folder := _among(schema[0], self._tables)) is not None:
             found = _among(name, self._tables[folder])
             if found is None:
-                raise ConfigError(f"table {folder} has no topic {name!r}; it has {_listed(self._tables[folder])}")
+                raise ConfigError(
+                    f"table {folder} has no topic {name!r}; it has {_listed(sorted(self._tables[folder]))}"
+                )
             self._define_loaded(relation, self._tables[folder][found], statement)
         elif not Path(name).exists() and not (schema and schema[0].lower() in _OWN_SCHEMAS):
             if self._reader is not None:
@@ -140,11 +151,16 @@ class Relations:
         columns = [
             name for name in RECORD_COLUMNS if statement.wants(name.lower()) or (name == "value" and by_fields)
         ] or ["offset"]
+        last = self._scope.window.last
+        if last is not None:
+            columns += [name for name in ("partition", "offset", "timestamp") if name not in columns]
         decoder = None
         if self._scope.registry and (by_fields or statement.wants("value")):
             decoder = self._typed_values().decoder_of(topic)
             columns = columns if decoder is None or "value" in columns else [*columns, "value"]
-        places = self._reader.places(topic, self._limits(relation), self._scope.window)
+        # The newest messages are chosen before WHERE, as by --since.
+        limits = self._limits(relation) if last is None else TopicLimits()
+        places = self._reader.places(topic, limits, self._scope.window)
         staged = self._reader.stage(
             self._connection,
             f"messages of {topic}",
@@ -153,7 +169,10 @@ class Relations:
             lambda done, total: self._scope.progress(done, total, topic),
             decoder,
         )
-        self._view(relation, quoted(staged.table), staged, others if by_fields else frozenset())
+        source = quoted(staged.table)
+        if last is not None:
+            source = f'(from {source} order by timestamp desc nulls last, "offset" desc, partition limit {last})'
+        self._view(relation, source, staged, others if by_fields else frozenset(), statement)
 
     def _define_loaded(self, relation: Relation, files: Sequence[str], statement: Statement) -> None:
         others = statement.others([name.lower() for name in RECORD_COLUMNS])
@@ -162,19 +181,38 @@ class Relations:
         loaded = loaded_topic(self._connection, files, self._scope.window, contents)
         staged = Staged(loaded.source, [*loaded.types], set(loaded.text))
         known = {name.lower() for name in loaded.types}
-        self._view(relation, loaded.source, staged, None if others is None else others - known)
+        self._view(relation, loaded.source, staged, None if others is None else others - known, statement)
 
-    def _view(self, relation: Relation, source: str, staged: Staged, fields: frozenset[str] | None) -> None:
-        """The view that the statement means. `fields`: names that may be those of JSON fields; None: all of them."""
+    def _view(
+        self, relation: Relation, source: str, staged: Staged, fields: frozenset[str] | None, statement: Statement
+    ) -> None:
+        """Define the view that the statement means. `fields`: names that may be those of JSON fields; None: all.
+
+        A star shows what a value holds once: as its fields, or as the value where these are not all of it. `value` and
+        `json` are columns beside the fields where the statement names them.
+        """
+        starred = statement.columns is None
+        known = [*dict.fromkeys([*RECORD_COLUMNS, *staged.columns])]
         decoded = {name: f"decode({name})" for name in staged.text}
         columns = [f"{decoded[n]} as {n}" if n in decoded else quoted(n) for n in staged.columns]
-        parsed = ""
+        parsed, own, whole = "", list[str](), False
         if "value" in staged.text and fields != frozenset():
             found = infer(self._connection, source, decoded["value"])
             own, parsed = view_columns(found, fields, decoded["value"], staged.columns)
-            columns += own
+            whole = found.complete and len(own) == len(found.fields) + 1
+            if starred and not statement.names("json"):
+                own = own[:-1]
+            taken = {name.lower() for name in known}
+            known += [name for name in found.fields if name.lower() not in taken]
+            known += ["json"] if found.fields else []
         elif "value" in staged.columns:
-            columns += self._typed_fields(source, staged.columns)
+            names, whole = self._typed_fields(source, staged.columns)
+            own = [f"value.{quoted(name)} as {quoted(name)}" for name in names]
+            known += names
+        if starred and whole and own and not statement.names("value"):
+            columns.pop([*staged.columns].index("value"))
+        columns += own
+        self.columns[relation.path[-1]] = known
         schema = "".join(f"{quoted(part)}." for part in relation.path[:-1])
         if schema:
             self._connection.execute(f"create schema if not exists {schema[:-1]}")
@@ -182,12 +220,14 @@ class Relations:
         view = f"{schema}{quoted(relation.path[-1])}"
         self._connection.execute(f"create view {view} as select {', '.join(columns)} from ({parts})")
 
-    def _typed_fields(self, source: str, taken: Sequence[str]) -> list[str]:
-        """Columns for the fields of a value that is a struct, but for those that would hide another column."""
+    def _typed_fields(self, source: str, taken: Sequence[str]) -> tuple[list[str], bool]:
+        """(the fields of a value that is a struct, but for those that would hide another column; whether these are all
+        of them)."""
         kind = self._connection.sql(f"select value from {source} limit 0").to_arrow_table().schema.field("value").type
         hidden = {*map(str.lower, (*RECORD_COLUMNS, *taken))}
         names = [each.name for each in kind] if pa.types.is_struct(kind) else []
-        return [f"value.{quoted(name)} as {quoted(name)}" for name in names if name.lower() not in hidden]
+        found = [name for name in names if name.lower() not in hidden]
+        return found, len(found) == len(names)
 
     def _typed_values(self) -> "RegisteredValues":
         if self._typed is None:
@@ -208,12 +248,29 @@ class Relations:
         if self._reader is None:
             hints.append("topics need --bootstrap HOST:PORT")
         else:
-            hints.append(f"topics: {_listed(self._topics)}")
+            hints.append(f"topics: {_listed(sorted(self._topics))}")
         if self._tables:
-            hints.append("; ".join(f"table {folder}: {_listed(topics)}" for folder, topics in self._tables.items()))
+            hints.append(
+                "; ".join(f"table {folder}: {_listed(sorted(topics))}" for folder, topics in self._tables.items())
+            )
         else:
             hints.append("loaded tables need --table DIR")
-        return f"there is no {name!r}: {'; '.join(hints)}"
+        names = [*self._topics, *(f"{folder}.{each}" for folder, topics in self._tables.items() for each in topics)]
+        return f"there is no {name!r}{did_you_mean(name, names, ': ')}{'; '.join(hints)}"
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """Return a question about the name that is nearest to this one, or `otherwise`."""
+    by_lower = {each.lower(): each for each in known}
+    near = get_close_matches(name.lower()[:200], by_lower, n=1)
+    return f"; did you mean {by_lower[near[0]]!r}? " if near else otherwise
+
+
+def missing_column(name: str, columns: Mapping[str, Sequence[str]]) -> str:
+    """Return the text for a column that none of these relations has."""
+    known = [each for names in columns.values() for each in names]
+    lists = "; ".join(f"{relation} has {_listed(names)}" for relation, names in columns.items())
+    return f'column "{name}" not found{did_you_mean(name, known, ": ")}{lists}'
 
 
 def _among(name: str, known: Iterable[str]) -> str | None:
@@ -226,5 +283,5 @@ def _among(name: str, known: Iterable[str]) -> str | None:
 
 
 def _listed(names: Iterable[str]) -> str:
-    found = sorted(names)
-    return (", ".join(found[:20]) or "none") + (f" and {len(found) - 20} more" if len(found) > 20 else "")
+    found = list(names)
+    return (", ".join(found[:30]) or "none") + (f" and {len(found) - 30} more" if len(found) > 30 else "")

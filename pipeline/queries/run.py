@@ -1,5 +1,6 @@
 """Queries over topics and tables: DuckDB answers them, and only the relations that the statement names are read."""
 
+import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 QUERY_PACKAGES = ("duckdb", "numpy", "pyarrow")
 _SPARED_ERRORS = ("Binder Error: ", "Catalog Error: ", "Parser Error: ")
+_MISSING_COLUMN = re.compile(
+    r'(?:Referenced column|does not have a column named|Column) "([^"]+)"(?: not found| in \w+ list not found|\s*$)',
+    re.M,
+)
 
 
 def query(
@@ -39,10 +44,10 @@ def query(
 
     A topic's columns are those of Spark's Kafka source (key and value as text where they are) and the fields of its
     JSON values; `json` is all of them. `tables`: folders, or name → folder; a topic there is NAME.TOPIC. `since`,
-    `until`: an ISO time (UTC), an age ("30m", "2h", "7d"), or ms; `last`: the number of newest messages of each
-    partition. `registry`: the URL of a schema registry, for Avro, Protobuf and JSON Schema: a value is a struct then,
-    whose fields are columns, and null with a reason in `value_error` where it does not decode; `client` may have the
-    settings of its client, such as `basic.auth.user.info`.
+    `until`: an ISO time (UTC), an age ("30m", "2h", "7d"), or ms; `last`: the number of the newest messages of each
+    topic to read, by their time. `registry`: the URL of a schema registry, for Avro, Protobuf and JSON Schema: a value
+    is a struct then, whose fields are columns, and null with a reason in `value_error` where it does not decode;
+    `client` may have the settings of its client, such as `basic.auth.user.info`.
 
     Raises `ConfigError` for a query that cannot be answered, and what reading raises.
     """
@@ -75,27 +80,31 @@ def answered(sql: str, scope: Scope) -> Iterator[Any]:
     require("a query", QUERY_PACKAGES, "query")
     import duckdb
 
-    from .relations import Relations
+    from .relations import Relations, missing_column
     from .statement import parse_statement
 
     with ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="barnabas-query-"))
         connection = stack.enter_context(duckdb.connect(":memory:", config={"temp_directory": scratch}))
+        columns: Mapping[str, Sequence[str]] = {}
         try:
             connection.execute("set timezone = 'UTC'; set python_enable_replacements = false")
             if scope.memory:
                 connection.execute("set memory_limit = ?", [scope.memory])
             relations: Relations = stack.enter_context(Relations(connection, scope))
+            columns = relations.columns
             relations.define(parse_statement(connection, sql))
             yield connection
         except duckdb.OutOfMemoryException as error:
             raise BarnabasError(f"{_first_line(error)}; give it more with --memory, or ask for less") from error
         except duckdb.Error as error:
-            raise ConfigError(f"the query: {_first_line(error)}") from error
+            missing = _MISSING_COLUMN.search(str(error))
+            text = _first_line(error) if missing is None or not columns else missing_column(missing[1], columns)
+            raise ConfigError(f"the query: {text}") from error
 
 
 def _first_line(error: Exception) -> str:
-    text = " ".join(str(error).split("\n\nLINE")[0].split())
+    text = " ".join(str(error).split("\n\nLINE")[0].replace("\n\n", "; ").split())
     for start in _SPARED_ERRORS:
         text = text.removeprefix(start)
     return text

@@ -10,7 +10,7 @@ from ...ports.errors import BarnabasError, ConfigError
 from ..spark.errors import plain_spark_errors
 from ..table import read_table
 from ..topics.connect import common_settings
-from .output import TABLE_ROWS, print_rows
+from .output import FITTING, TABLE_ROWS, print_rows
 from .tables import files_by_topic
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def run_statement(spark: "SparkSession", sql: str, format_: str) -> None:
         frame = spark.sql(sql)
         if not frame.columns:
             return
-        if format_ == "table":
+        if format_ in (FITTING, "table", "vertical"):
             frame = frame.limit(TABLE_ROWS + 1)
         print_rows(frame.columns, _rows(frame), format_)
 

@@ -51,6 +51,12 @@ class Statement:
 
     relations: Sequence[Relation]
     columns: frozenset[str] | None
+    named: frozenset[str] | None = frozenset()
+    """The names that stand in the statement, also beside a star (`* exclude (value)`). None: they may be any."""
+
+    def names(self, column: str) -> bool:
+        """True if the column is named, or may be: a star does not name it."""
+        return self.named is None or column in self.named
 
     def wants(self, *names: str) -> bool:
         """True if one of these columns is named, or all are wanted."""
@@ -88,7 +94,7 @@ def parse_statement(connection: Any, sql: str) -> Statement:
     for node in nodes:
         if node.get("type") == "SELECT_NODE" and node.get("where_clause"):
             _take_conditions(node, relations)
-    return Statement([*relations.values()], _columns(nodes, names))
+    return Statement([*relations.values()], _columns(nodes, names), _named(nodes))
 
 
 def _nodes(value: Any) -> Iterator[Node]:
@@ -125,6 +131,21 @@ def _columns(nodes: Sequence[Node], relations: set[str]) -> frozenset[str] | Non
                 return None
             found.update(parts)
         found.update(name.lower() for name in node.get("using_columns", ()))
+    return frozenset(found)
+
+
+def _named(nodes: Sequence[Node]) -> frozenset[str] | None:
+    found: set[str] = set()
+    for node in nodes:
+        if node.get("class") == "COLUMN_REF":
+            found.update(part.lower() for part in node["column_names"])
+        elif node.get("class") == "STAR":
+            if node["columns"] and node["expr"] is not None:  # COLUMNS('a pattern')
+                return None
+            found.update(name.lower() for name in node["exclude_list"])
+            found.update(each["key"].lower() for each in node["replace_list"])
+            found.update(each["column"].lower() for each in node.get("qualified_exclude_list", ()))
+            found.update(each["key"]["column"].lower() for each in node.get("rename_list", ()))
     return frozenset(found)
 
 

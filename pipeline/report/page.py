@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field, frozen
 
+from ...app.cli.times import age_text
 from ...app.extras import require
 from ...ports.errors import BarnabasError, ConfigError
 from ..session import REPORT_PACKAGES, local_session, session_settings
@@ -110,13 +111,6 @@ def render(folder: Path, sections: Sequence[Mapping[str, Any]], now: datetime) -
         made=f"{now:%Y-%m-%d %H:%M} UTC",
         age=lambda ms: age_text(now_ms - ms),
     )
-
-
-def age_text(ms: int) -> str:
-    """`90 s`, `12 min`, `3 h`, `40 d`; what is still to come has no age."""
-    units = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"))
-    unit_ms, unit = next(((size, name) for size, name in units if ms >= 2 * size), (1000, "s"))
-    return f"{max(0, ms) // unit_ms} {unit}"
 
 
 # An access log (combined or common log format) as figures: who asked for what, when, and how it ended.

@@ -54,6 +54,7 @@ from ..topics.client_cache import ClientCache
 from ..topics.damage import DamagedRange, write_damage
 from ..topics.group_offsets import GroupProgress, commit_to_group
 from ..topics.model import EARLIEST, LATEST, NO_BROKER, Cluster, ClusterPartition, PartitionColumns, Where
+from ..topics.read_progress import write_progress
 from .options import ReadOptions, WriteOptions, read_options, write_options
 from .ranges import OffsetRange, data_loss, plan_ranges, resolve, selected, slices, together
 from .stream_plan import Pace, StreamOffsets, batch_ranges, falls_short, limited, log_ends, next_step
@@ -638,13 +639,16 @@ def _progress(options: ReadOptions) -> GroupProgress | None:
 
 def _read_range(cluster: Cluster, part: OffsetRange, options: ReadOptions) -> Iterator[PartitionColumns]:
     """The records of a range. Offsets that vanish meanwhile are an error, or skipped, as `failOnDataLoss` says."""
-    position = part.start
+    position = start = part.start
+    slice_name = f"{part.place.key}-{start}"
     while position < part.end:
         try:
             for piece in cluster.read(part.place, position, part.end, with_headers=options.include_headers):
                 position = max(position, piece.next_offset)
                 if piece.damage is not None:
                     _note(piece.damage, options)
+                if options.progress_report is not None:
+                    write_progress(Path(options.progress_report), part.topic, slice_name, position - start)
                 yield piece
             return
         except CorruptRecord as error:

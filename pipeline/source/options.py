@@ -44,6 +44,7 @@ _READ = (
     "failOnDataLoss",
     "failOnDamage",
     "damageReport",
+    "progressReport",
     "includeHeaders",
     COMMIT_TO_GROUP,
     *DECODING_OPTIONS,
@@ -121,6 +122,8 @@ class ReadOptions:
     fail_on_data_loss: bool = True
     damage_report: str | None = None
     """A folder for notes about what was left out since it is damaged."""
+    progress_report: str | None = None
+    """A folder for notes about how far the tasks have read."""
     include_headers: bool = False
     decoding: ColumnDecoding | None = None
     """Key and value as typed columns; None: as bytes."""
@@ -172,6 +175,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None = False) 
         max_trigger_delay_s=_duration_s(given.get("maxTriggerDelay", "15m"), "maxTriggerDelay"),
         fail_on_data_loss=_boolean(given, "failOnDataLoss", default=True),
         damage_report=given.get("damageReport"),
+        progress_report=given.get("progressReport"),
         include_headers=_boolean(given, "includeHeaders", default=False),
         decoding=decoding_of(given),
         commit_to_group=_group(given, batch=streaming is False),

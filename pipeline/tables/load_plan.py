@@ -36,6 +36,8 @@ class LoadPlan:
     lost: Sequence[str]
     absent: Sequence[ClusterPartition] = ()
     """Partitions loaded before whose brokers are not there now; a later load continues with them."""
+    deleted: Sequence[str] = ()
+    """The offsets that a topic had lost, to retention for example, before its first load."""
 
     @property
     def rows_max(self) -> int | None:
@@ -47,8 +49,22 @@ class LoadPlan:
     @property
     def rows(self) -> int:
         """The approximate number of rows that will come."""
-        size = sum(part.size for part in self.ranges)
-        return -(-size // _CLASSIC_ROW_BYTES) if self._classic else size
+        return sum(self.rows_by_topic.values())
+
+    @property
+    def rows_by_topic(self) -> dict[str, int]:
+        """The approximate number of rows that will come of each topic that has new ones."""
+        sizes: dict[str, int] = {}
+        for part in self.ranges:
+            sizes[part.topic] = sizes.get(part.topic, 0) + part.size
+        return {name: self._rows(size) for name, size in sizes.items()}
+
+    def rows_of(self, offsets: Mapping[str, int]) -> int:
+        """The approximate number of rows that these numbers of offsets by topic stand for."""
+        return min(self.rows, sum(map(self._rows, offsets.values())))
+
+    def _rows(self, offsets: int) -> int:
+        return -(-offsets // _CLASSIC_ROW_BYTES) if self._classic else offsets
 
     @property
     def _classic(self) -> bool:
@@ -81,6 +97,7 @@ def plan_load(
     for name in replaced_topics:
         del state[name]
     lost: list[str] = []
+    deleted: list[str] = []
     ranges: list[OffsetRange] = []
     replaced_from: dict[ClusterPartition, int] = {}
     reached: dict[ClusterPartition, int] = {}
@@ -97,6 +114,8 @@ def plan_load(
             hint = f"set {Option.ALLOW_DATA_LOSS.python} to continue without them"
             data_loss(text, fail_on_data_loss=fail_on_data_loss, report=lost.append, hint=hint)
             start = first[partition]
+        if before is None and first[partition] > 0 and (since_ms is None or first[partition] == end[partition]):
+            deleted.append(_deleted_before_first_load(partition, first[partition], end[partition]))
         reached[partition] = max(start, end[partition])
         if start < end[partition]:
             ranges.append(OffsetRange.of(partition, start, end[partition]))
@@ -111,7 +130,15 @@ def plan_load(
         replaced_topics=replaced_topics,
         lost=lost,
         absent=_absent(infos, state),
+        deleted=deleted,
     )
+
+
+def _deleted_before_first_load(partition: ClusterPartition, first: int, end: int) -> str:
+    text = f"{partition}: offsets 0 to {first} were deleted before this first load"
+    if first < end:
+        return text
+    return f"{text}; nothing is left (retention goes by the messages' timestamps; retention.ms=-1 keeps old ones)"
 
 
 def task_count(sizes: Sequence[int], *, cores: int, rows_per_file: int, rows_per_task_min: int = 10_000) -> int:

@@ -21,8 +21,8 @@ from .typed import TypedValues
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-DAMAGE_NOTES = "damage"
-"""The folder below staging in which tasks leave notes."""
+DAMAGE_NOTES, PROGRESS_NOTES = "damage", "progress"
+"""The folders below staging in which tasks leave notes."""
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -107,6 +107,7 @@ def _new_rows(
         failOnDataLoss=str(source.fail_on_data_loss).lower(),
         failOnDamage=str(not source.skip_damaged).lower(),
         damageReport=str((staging / DAMAGE_NOTES).absolute()),
+        progressReport=str((staging / PROGRESS_NOTES).absolute()),
         includeHeaders="true",
         **(decoding or {}),
     )

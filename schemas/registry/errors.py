@@ -39,9 +39,20 @@ def not_permitted(why: str) -> RegistryError:
     return RegistryError(42205, why)
 
 
+_DIFFERENCES_SHOWN, _DIFFERENCE_CHARS = 5, 300
+
+
 def incompatible(subject: str, why: list[str]) -> RegistryError:
+    """Return the refusal of a schema, short enough for one line of a client's log: some of the differences, and the
+    version of the earlier schema without its text, which `GET /subjects/SUBJECT/versions/N` has.
+    """
     text = f'Schema being registered is incompatible with an earlier schema for subject "{subject}"'
-    return RegistryError(409, f"{text}, details: [{', '.join(why)}]")
+    found = [each for each in why if each.startswith("{errorType:")]
+    shown = [each if len(each) <= _DIFFERENCE_CHARS else f"{each[:_DIFFERENCE_CHARS]}...'}}" for each in found]
+    if len(found) > _DIFFERENCES_SHOWN:
+        shown[_DIFFERENCES_SHOWN:] = [f"{{more: '{len(found) - _DIFFERENCES_SHOWN} more differences'}}"]
+    rest = [each for each in why if not each.startswith(("{errorType:", "{oldSchema:"))]
+    return RegistryError(409, f"{text}, details: [{', '.join([*shown, *rest])}]")
 
 
 def unavailable(why: object) -> RegistryError:

@@ -49,7 +49,7 @@ RUN = {
     "docs/index.md": {"test_front_page": 1},
     "docs/operations.md": {"test_operations_docs": 3},
     "docs/plugins.md": {"test_plugins_docs": 34},
-    "docs/queries.md": {"test_queries": 7},
+    "docs/queries.md": {"test_queries": 8},
     "docs/recovery.md": {"test_recovery_docs": 3},
     "docs/schemas.md": {"test_schema_docs": 3, "test_typed_docs": 3},
     "docs/simulation.md": {"test_simulated_loop": 1},

@@ -128,7 +128,7 @@ def test_one_round_after_the_other(
         return done
 
     with pytest.raises(KeyboardInterrupt):
-        load_rounds(run, 0.01, as_json=True, sessions=lambda: nullcontext(spark))
+        load_rounds(run, 0.01, ["rounds"], as_json=True, sessions=lambda: nullcontext(spark))
     decoder, text, told = json.JSONDecoder(), capsys.readouterr().out.strip(), []
     while text:
         found, end = decoder.raw_decode(text)

@@ -86,8 +86,8 @@ def test_the_page_on_spark(page: str, address: str, spark: "SparkSession", tmp_p
         producer.send_many("views", [b"a", b"b", b"c"])
         producer.send("odd-name", b"x;y")
     ((command, output),) = [(command, output) for command, output in said(page) if " sql " in command]
-    assert re.fullmatch(r"N +NEWEST\n\d+ +\d+\n", output)
-    assert re.fullmatch(r"N +NEWEST\n\d+ +\d+\n", run(command, address))
+    assert re.fullmatch(r"n +newest\n\d+ +\d+\n", output)
+    assert re.fullmatch(r"n +newest\n\d+ +\d+\n", run(command, address))
     folder = loaded(tmp_path / "lake")
     text = "-- two; of them\nselect 1 as one; select count(*) as n from lake_events where value <> ';';"
     done = barnabas_here("sql", "-b", address, "--table", folder, "--format", "json", stdin=text.encode())
@@ -150,7 +150,10 @@ def test_queries_are_bounded_by_offsets_timestamps_and_partitions(events: str) -
     ("sql", "told"),
     [
         ("select offset from events", 'the column is "offset", in double quotes'),
-        ("select nix from events", '"nix" not found'),
+        ("select nix from events", 'column "nix" not found: events has key, value, topic, .*, tags, json$'),
+        ("select e.statis from events e", 'column "statis" not found; did you mean .[Ss]tatus.[?] events has key, '),
+        ("select * exclude (tacks) from events", 'column "tacks" not found; did you mean .tags.[?]'),
+        ("select 1 from evnets", "there is no 'evnets'; did you mean 'events'[?] topics: "),
         ("select 1 from nope", "there is no 'nope': topics: .*events"),
         ("drop table events", "a query is one SELECT"),
         ("select 1; select 2", "2 statements; give one SELECT"),
@@ -161,6 +164,42 @@ def test_errors_of_one_line(events: str, sql: str, told: str) -> None:
     with pytest.raises(ConfigError, match=told) as caught:
         query(sql, events)
     assert "\n" not in str(caught.value)
+
+
+def columns(sql: str, address: str, **how: Any) -> list[str]:
+    return list(query(sql, address, **how).column_names)
+
+
+def test_star_shows_json_objects_once(broker: Broker) -> None:
+    with Producer(broker) as producer:
+        producer.send("objects", b'{"page": "/", "user": {"name": "ann"}}')
+        producer.send("objects", None, b"a tombstone")
+        producer.send("timed", b'{"timestamp": 1, "n": 2}')
+    address = str(broker.bootstrap)
+    record = ["key", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
+    assert columns("select * from objects", address) == [*record, "page", "user"]
+    assert columns("select o.* exclude (value, json) from objects o", address) == [*record, "page", "user"]
+    assert columns("select * from objects where value is not null", address)[1] == "value"
+    assert columns("select * from objects where json.page = '/'", address)[-1] == "json"
+    assert columns("select columns('val.*') from objects", address) == ["value"]
+    with_value = [record[0], "value", *record[1:]]
+    assert columns("select * from timed", address) == [*with_value, "n"], "the field timestamp is in the value only"
+    assert columns("select json.timestamp from timed", address) == ["timestamp"]
+
+
+def test_last_is_number_of_newest_messages_over_all_partitions() -> None:
+    with Broker(storage="memory", config={"num.partitions": 3, "log.retention.ms": -1}) as broker:
+        with Producer(broker) as producer:
+            for number in range(30):
+                partition = 0 if number < 20 else number % 3
+                producer.send(
+                    "spread", b'{"n": %d}' % number, partition=partition, timestamp_ms=1_700_000_000_000 + number
+                )
+        address = str(broker.bootstrap)
+        assert rows("select n from spread order by n", address, last=4) == [(26,), (27,), (28,), (29,)]
+        assert rows("select n from spread where partition = 0", address, last=4) == [(27,)]
+        assert rows("select count(*) from spread", address, last=100) == [(30,)]
+        assert rows("select n from spread order by n", address, last=2, until="1700000000010") == [(8,), (9,)]
 
 
 def test_times_that_are_none(events: str) -> None:

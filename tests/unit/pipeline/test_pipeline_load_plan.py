@@ -90,7 +90,22 @@ def test_deleted_before_it_was_loaded() -> None:
 def test_a_first_load_begins_where_the_log_does() -> None:
     cluster = _cluster()
     cluster.logs["t"][0].delete_before(4)
-    assert _plan(cluster).ranges[0] == OffsetRange("t", 0, 4, 10)
+    plan = _plan(cluster)
+    assert plan.ranges[0] == OffsetRange("t", 0, 4, 10)
+    assert plan.deleted == ["t-0: offsets 0 to 4 were deleted before this first load"]
+    assert _plan(cluster, plan).deleted == []
+    assert _plan(cluster, since_ms=1008).deleted == [], "what is older is not asked for"
+
+
+def test_topic_emptied_by_retention_is_reported_at_its_first_load() -> None:
+    cluster = _cluster()
+    for log in cluster.logs["t"]:
+        log.delete_before(10)
+    plan = _plan(cluster)
+    assert plan.ranges == []
+    assert len(plan.deleted) == 2
+    assert plan.deleted[0].startswith("t-0: offsets 0 to 10 were deleted before this first load; nothing is left (ret")
+    assert len(_plan(cluster, since_ms=5000).deleted) == 2
 
 
 def test_a_recreated_topic_is_noticed_by_its_id() -> None:

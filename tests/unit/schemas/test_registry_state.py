@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from barnabas.schemas.formats.compatibility import Compatibility
 from barnabas.schemas.registry import http
-from barnabas.schemas.registry.errors import RegistryError
+from barnabas.schemas.registry.errors import RegistryError, incompatible
 from barnabas.schemas.registry.http import Given, register
 from barnabas.schemas.registry.library import Library
 from barnabas.schemas.registry.records import (
@@ -165,3 +165,14 @@ def test_a_version_that_needs_another_under_two_names_can_go() -> None:
     assert [each.subject for each in subjects.referrers("s", 1)] == ["t"]
     subjects.apply(SchemaRecord("t", 1, None))
     assert (subjects.referrers("s", 1), subjects.of_subject("t", deleted=True)) == ([], [])
+
+
+def test_refusal_of_incompatible_schema_is_short_and_without_old_schema() -> None:
+    why = [f"{{errorType:'TYPE_MISMATCH', description:'At /fields/{n}/type: {'x' * 2000}'}}" for n in range(40)]
+    old = ["{oldSchemaVersion: 7}", f"{{oldSchema: '{'s' * 9000}'}}", "{compatibility: 'BACKWARD'}"]
+    text = str(incompatible("orders-value", [*why, *old]))
+    assert len(text) < 2000
+    assert "more: '35 more differences'" in text
+    assert text.endswith("{oldSchemaVersion: 7}, {compatibility: 'BACKWARD'}]")
+    one = str(incompatible("orders-value", ["{errorType:'NAME_MISMATCH', description:'At /name: x'}", *old]))
+    assert "[{errorType:'NAME_MISMATCH', description:'At /name: x'}, {oldSchemaVersion: 7}, " in one

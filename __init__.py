@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .app.compose.broker import outside_of
     from .app.embedded_broker import Broker
     from .app.mirror import MirrorMaker
-    from .core.classic.consumer.settings import ConsumerTimeout
+    from .core.classic.consumer.settings import ConsumerRebalanceFailed, ConsumerTimeout
     from .core.classic.consumer.streams import StreamMessage
     from .core.classic.registry.layout import BrokerPartition
     from .core.classic.registry.topic_filter import TopicFilter
@@ -26,19 +26,33 @@ if TYPE_CHECKING:
         AbortNeeded,
         ClientTimeout,
         CommitFailed,
+        DecodeError,
         DeliveryFailed,
         EncodeError,
+        EncodeTypeError,
+        EncodeValueError,
+        HookError,
+        LogTruncated,
         NoOffset,
         ProducerFenced,
         QueueFull,
+        TransactionAborted,
         TransactionError,
     )
     from .core.client.group.events import CommittedOffset
     from .core.client.producer.transaction_manager import PreparedTransaction
+    from .core.message.corrupt_record import CorruptRecord
     from .core.message.message import Message
+    from .ports.coordination import CoordinationError
     from .ports.error_codes import ErrorCode
-    from .ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
-    from .ports.transport import AuthenticationError
+    from .ports.errors import (
+        ApiError,
+        BarnabasError,
+        ClosedError,
+        ConfigError,
+    )
+    from .ports.storage import StorageError
+    from .ports.transport import AuthenticationError, TransportError
     from .ports.types import TopicPartition
 
     __version__: str
@@ -47,9 +61,9 @@ _HOMES = {
     "AbortNeeded": "core.client.errors",
     "Admin": "app.clients.admin.admin",
     "ApiError": "ports.errors",
-    "AuthenticationError": "ports.transport",
     "AsyncConsumer": "app.clients.aio",
     "AsyncProducer": "app.clients.aio",
+    "AuthenticationError": "ports.transport",
     "BarnabasError": "ports.errors",
     "Broker": "app.embedded_broker",
     "BrokerPartition": "core.classic.registry.layout",
@@ -60,10 +74,18 @@ _HOMES = {
     "ConfigError": "ports.errors",
     "Consumer": "app.clients.consumer.consumer",
     "ConsumerConnector": "app.clients.classic.consumer_connector",
+    "ConsumerRebalanceFailed": "core.classic.consumer.settings",
     "ConsumerTimeout": "core.classic.consumer.settings",
+    "CoordinationError": "ports.coordination",
+    "CorruptRecord": "core.message.corrupt_record",
+    "DecodeError": "core.client.errors",
     "DeliveryFailed": "core.client.errors",
     "EncodeError": "core.client.errors",
+    "EncodeTypeError": "core.client.errors",
+    "EncodeValueError": "core.client.errors",
     "ErrorCode": "ports.error_codes",
+    "HookError": "core.client.errors",
+    "LogTruncated": "core.client.errors",
     "Message": "core.message.message",
     "MessageStream": "app.clients.classic.streams",
     "MirrorMaker": "app.mirror",
@@ -74,10 +96,13 @@ _HOMES = {
     "QueueFull": "core.client.errors",
     "RebalanceListener": "app.clients.consumer.rebalance_listener",
     "SimpleConsumer": "app.clients.consumer.simple_consumer",
+    "StorageError": "ports.storage",
     "StreamMessage": "core.classic.consumer.streams",
     "TopicFilter": "core.classic.registry.topic_filter",
     "TopicPartition": "ports.types",
+    "TransactionAborted": "core.client.errors",
     "TransactionError": "core.client.errors",
+    "TransportError": "ports.transport",
     "outside_of": "app.compose.broker",
 }
 
@@ -85,9 +110,9 @@ __all__ = [
     "AbortNeeded",
     "Admin",
     "ApiError",
-    "AuthenticationError",
     "AsyncConsumer",
     "AsyncProducer",
+    "AuthenticationError",
     "BarnabasError",
     "Broker",
     "BrokerPartition",
@@ -98,10 +123,18 @@ __all__ = [
     "ConfigError",
     "Consumer",
     "ConsumerConnector",
+    "ConsumerRebalanceFailed",
     "ConsumerTimeout",
+    "CoordinationError",
+    "CorruptRecord",
+    "DecodeError",
     "DeliveryFailed",
     "EncodeError",
+    "EncodeTypeError",
+    "EncodeValueError",
     "ErrorCode",
+    "HookError",
+    "LogTruncated",
     "Message",
     "MessageStream",
     "MirrorMaker",
@@ -112,10 +145,13 @@ __all__ = [
     "QueueFull",
     "RebalanceListener",
     "SimpleConsumer",
+    "StorageError",
     "StreamMessage",
     "TopicFilter",
     "TopicPartition",
+    "TransactionAborted",
     "TransactionError",
+    "TransportError",
     "__version__",
     "outside_of",
 ]

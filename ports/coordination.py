@@ -17,6 +17,8 @@ from .values import frozen
 class CoordinationError(BarnabasError):
     """The coordination service failed or cannot be reached."""
 
+    __module__ = "barnabas"
+
 
 class NodeExists(CoordinationError):
     """There is already a node of this path."""

@@ -6,15 +6,27 @@ Branches: `ApiError` (a rule of the log or protocol, with its wire code); `Stora
 technology's exceptions at their edge.
 """
 
+from typing import Any
+
 from .error_codes import ErrorCode
 
 
 class BarnabasError(Exception):
-    """The base of the errors that a caller may want to handle. The text says what to do, where possible."""
+    """The base of the errors that a caller may want to handle. The text says what to do, where possible.
+
+    An error that `barnabas` exports has that name in tracebacks. All can be pickled, without their causes.
+    """
+
+    __module__ = "barnabas"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made_again, (type(self), self.args), self.__dict__
 
 
 class ApiError(BarnabasError):
     """A request that the broker refuses, or an answer that says so; `code` is what travels on the wire."""
+
+    __module__ = "barnabas"
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         super().__init__(f"{code.name}: {message}" if message else code.name)
@@ -29,9 +41,13 @@ class ApiError(BarnabasError):
 class ConfigError(BarnabasError):
     """A configuration key or value that cannot be used; the text names the key and the allowed values."""
 
+    __module__ = "barnabas"
+
 
 class ClosedError(BarnabasError):
     """The object was closed before or during the call."""
+
+    __module__ = "barnabas"
 
 
 class Malformed(BarnabasError):
@@ -41,3 +57,8 @@ class Malformed(BarnabasError):
 def broker_failed() -> ApiError:
     """Return the error for an unexpected exception in the broker; clients get no details."""
     return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed; its log says more")
+
+
+def _made_again(kind: type[BarnabasError], args: tuple[Any, ...]) -> BarnabasError:
+    """Return an error as it was pickled, without `__init__`, whose arguments are other ones in some classes."""
+    return kind.__new__(kind, *args)

@@ -16,6 +16,8 @@ from .values import frozen
 class StorageError(BarnabasError):
     """The storage failed (I/O error). The failed call changed nothing, unless its docstring says otherwise."""
 
+    __module__ = "barnabas"
+
 
 class StorageFull(StorageError):
     """No space is left."""

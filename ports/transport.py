@@ -23,6 +23,8 @@ def memory_bytes(pieces: Sequence[Piece]) -> int:
 class TransportError(BarnabasError):
     """The network failed: cannot listen, cannot connect, connection lost. The text names the address and the reason."""
 
+    __module__ = "barnabas"
+
 
 class ClosedUnanswered(TransportError):
     """The other side closed the connection before it answered: it may want TLS or SASL, or not speak TLS."""
@@ -30,6 +32,8 @@ class ClosedUnanswered(TransportError):
 
 class AuthenticationError(TransportError):
     """One side refused the identity of the other, Kafka's `AuthenticationException`: another attempt does not help."""
+
+    __module__ = "barnabas"
 
 
 class ConnectionAdmission(Protocol):

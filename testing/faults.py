@@ -259,7 +259,11 @@ def request_type(api: str | int | type[Request[Any]]) -> type[Request[Any]]:
     spelt = {name.lower(): kind for name, kind in known.items()}
     found = spelt.get(str(api).lower().replace("_", "").removesuffix("request"))
     if found is None:
-        raise ConfigError(f"unknown API {api!r}; known: {', '.join(sorted(known))}")
+        from difflib import get_close_matches
+
+        near = [spelt[name].__name__ for name in get_close_matches(str(api).lower(), spelt, n=2)]
+        hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(sorted(known))}"
+        raise ConfigError(f"unknown API {api!r}; {hint}")
     return found
 
 

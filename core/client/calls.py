@@ -17,7 +17,7 @@ from ...ports.values import frozen
 from .arguments import as_topic_partition
 from .cluster_view import ClusterView
 from .effects import NEVER, Poll, Send, backoff_ms
-from .errors import ClientTimeout, no_partition, silent
+from .errors import ClientTimeout, no_partition, silent, topic_error
 
 ItemT = TypeVar("ItemT")
 CallCallback = Callable[[Any], None]
@@ -177,7 +177,7 @@ class Calls:
         topic = call.partition_of(call.items[index]).topic
         error = self._view.topic_errors.get(topic)
         if error is not None:
-            return ApiError(error, f"topic {topic}")
+            return topic_error(error, topic)
         if index in call.last:
             return call.last[index]
         return self._silent(call.asked[index]) if index in call.asked else self._view.failure_reason
@@ -295,7 +295,7 @@ class Calls:
         """Return the error if, by the metadata, the partition can never have a leader; None otherwise."""
         error = self._view.topic_errors.get(topic)
         if error is not None and not error.retriable:
-            return ApiError(error, f"topic {topic}")
+            return topic_error(error, topic)
         view = self._view.topic(topic)
         news = self._view.updates > known
         if news and view is not None and error is None and not 0 <= partition < len(view.leaders):

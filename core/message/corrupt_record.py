@@ -13,6 +13,8 @@ class CorruptRecord(ApiError):
     A retry does not help: continue after them with `seek`, or with `skip.damaged`.
     """
 
+    __module__ = "barnabas"
+
     def __init__(self, topic: str, partition: int, offset: int, reason: str) -> None:
         super().__init__(ErrorCode.CORRUPT_MESSAGE, f"{topic}-{partition} is damaged at offset {offset}: {reason}")
         self.topic = topic

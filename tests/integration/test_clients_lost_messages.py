@@ -213,7 +213,7 @@ FORK = """
         missing = []
         for client in (producer, consumer, admin, simple, classic, classic_simple):
             for name, member in inspect.getmembers(type(client)):
-                if name.startswith("_") or name in ("end_with_program", "delivered", "failed"):
+                if name.startswith("_") or name in ("delivered", "failed"):
                     continue
                 if not callable(member) and not isinstance(member, property):
                     continue

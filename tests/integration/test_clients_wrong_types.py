@@ -54,14 +54,13 @@ TIMES = {"timeout", "max_wait_ms"}
 """A large number is no wrong one here, and would be waited for."""
 APART = {
     "close",
-    "fail_handle",
     "prepare_transaction",
     "resume_transaction",
     "transaction",
     "send_arrow",
     "fetch_arrow",
 }
-APART |= {"read_arrow", "adopt", "dispatch", "run_of"}
+APART |= {"read_arrow"}
 QUICK: dict[str, Any] = {"default_api_timeout_ms": 1000}
 
 

@@ -272,6 +272,13 @@ class TransactionAdmin:
 
         return [describe(name) for name in transactional_ids]
 
+    def describe_transaction(self, transactional_id: str) -> DescribedTransaction:
+        """Return state, producer and partitions of one transaction.
+
+        Raises `ApiError` (TRANSACTIONAL_ID_NOT_FOUND).
+        """
+        return self.describe_transactions([transactional_id])[0]
+
     def describe_producers(self, places: Iterable[Place]) -> dict[TopicPartition, Sequence[ActiveProducer]]:
         """Return the idempotent and transactional producers of these partitions, as their leaders know them.
 
@@ -476,6 +483,10 @@ class AclAdmin:
         check(result.error, result.error_message, "the ACLs")
         return list(result.acls)
 
+    def create_acl(self, acl: AclBinding) -> None:
+        """Add one ACL; one that exists already is a success. Raises `ApiError`."""
+        self.create_acls([acl])
+
     def create_acls(self, acls: Iterable[AclBinding]) -> None:
         """Add ACLs; one that exists already is a success. Raises `ApiError`."""
         wanted = list(acls)
@@ -530,9 +541,11 @@ class Admin:
 
     create_topic = _of(_topics, TopicAdmin.create_topic)
     create_topics = _of(_topics, TopicAdmin.create_topics)
+    delete_topic = _of(_topics, TopicAdmin.delete_topic)
     delete_topics = _of(_topics, TopicAdmin.delete_topics)
     create_partitions = _of(_topics, TopicAdmin.create_partitions)
     list_topics = _of(_topics, TopicAdmin.list_topics)
+    describe_topic = _of(_topics, TopicAdmin.describe_topic)
     describe_topics = _of(_topics, TopicAdmin.describe_topics)
     delete_records = _of(_topics, TopicAdmin.delete_records)
     list_offsets = _of(_topics, TopicAdmin.list_offsets)
@@ -546,7 +559,9 @@ class Admin:
 
     list_groups = _of(_groups, GroupAdmin.list_groups)
     coordinator = _of(_groups, GroupAdmin.coordinator)
+    describe_group = _of(_groups, GroupAdmin.describe_group)
     describe_groups = _of(_groups, GroupAdmin.describe_groups)
+    delete_group = _of(_groups, GroupAdmin.delete_group)
     delete_groups = _of(_groups, GroupAdmin.delete_groups)
     group_offsets = _of(_groups, GroupAdmin.group_offsets)
     group_lag = _of(_groups, GroupAdmin.group_lag)
@@ -556,6 +571,7 @@ class Admin:
 
     list_transactions = _of(_transactions, TransactionAdmin.list_transactions)
     transaction_coordinator = _of(_transactions, TransactionAdmin.transaction_coordinator)
+    describe_transaction = _of(_transactions, TransactionAdmin.describe_transaction)
     describe_transactions = _of(_transactions, TransactionAdmin.describe_transactions)
     describe_producers = _of(_transactions, TransactionAdmin.describe_producers)
     find_hanging_transactions = _of(_transactions, TransactionAdmin.find_hanging_transactions)
@@ -568,6 +584,7 @@ class Admin:
     list_reassignments = _of(_cluster, ClusterAdmin.list_reassignments)
 
     describe_acls = _of(_acls, AclAdmin.describe_acls)
+    create_acl = _of(_acls, AclAdmin.create_acl)
     create_acls = _of(_acls, AclAdmin.create_acls)
     delete_acls = _of(_acls, AclAdmin.delete_acls)
 

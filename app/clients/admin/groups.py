@@ -276,6 +276,14 @@ class GroupAdmin:
 
         return [describe(group_id) for group_id in group_ids]
 
+    def describe_group(self, group_id: str) -> GroupDetails:
+        """Return state and members of one group; it is "Dead" if it does not exist. Raises `ApiError`."""
+        return self.describe_groups([group_id])[0]
+
+    def delete_group(self, group_id: str) -> None:
+        """Delete one group with all its offsets. Raises `ApiError` (NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND)."""
+        self.delete_groups([group_id])
+
     def delete_groups(self, group_ids: Sequence[str]) -> None:
         """Delete groups with all their offsets. Raises the first `ApiError` (NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND)."""
 

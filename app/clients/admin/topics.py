@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ....core.client.calls import Target
+from ....core.client.errors import topic_error
 from ....ports.broker_api.metadata import Metadata, MetadataResult, TopicMetadata
 from ....ports.broker_api.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from ....ports.broker_api.topics import (
@@ -71,6 +72,10 @@ class TopicAdmin:
         for topic in result.topics:
             check(topic.error, topic.error_message, f"topic {topic.name}")
 
+    def delete_topic(self, name: str) -> None:
+        """Delete one topic with all its messages. Raises `ApiError` (UNKNOWN_TOPIC_OR_PARTITION, ...)."""
+        self.delete_topics([name])
+
     def create_partitions(self, name: str, count: int, *, validate_only: bool = False) -> None:
         """Extend a topic to `count` partitions in all. Raises `ApiError` (INVALID_PARTITIONS unless it grows)."""
         request = CreatePartitions(
@@ -98,8 +103,14 @@ class TopicAdmin:
             return sorted(result.topics, key=lambda topic: topic.name or "")
         for name in names:
             topic = found.get(name)
-            check(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error, None, f"topic {name}")
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error
+            if error is not ErrorCode.NONE:
+                raise topic_error(error, name)
         return [found[name] for name in names]
+
+    def describe_topic(self, name: str) -> TopicMetadata:
+        """Return partitions, leaders and replicas of one topic. Raises `ApiError` (UNKNOWN_TOPIC_OR_PARTITION, ...)."""
+        return self.describe_topics([name])[0]
 
     def delete_records(self, offsets: Mapping[Place, int]) -> dict[TopicPartition, int]:
         """Delete the records before these offsets (-1: all); return the new log start offsets.

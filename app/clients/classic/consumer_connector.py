@@ -207,7 +207,7 @@ class ConsumerConnector:
         """Return the value of a stream's message, or those in a compressed wrapper, which with `shallowiterator.enable`
         is one message, as it has one offset.
 
-        Raises `ApiError` for a wrapper that cannot be opened, `EncodeError` from the decoder.
+        Raises `ApiError` for a wrapper that cannot be opened, `DecodeError` from the decoder.
         """
         if not message.codec_id:
             return [message.value]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, groupby
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ....core.classic.producer.run import ENTRY_OVERHEAD, Run, Wish, first_value, too_large
 from ....core.classic.producer.sender import REQUEST_BYTES_MAX, ProducerSender, SendingSettings
@@ -21,6 +21,7 @@ from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
 from ....ports.report import counted
 from ....ports.scheduler import Outcome
+from ....ports.values import frozen
 from ..shared.at_exit import flush_at_exit
 from ..shared.connect import plugin_host
 from ..shared.delivery import DeliveryHandle, ManyHandle
@@ -131,22 +132,20 @@ class RunDispatch:
 # The classic hook points, on the way to the classic wire.
 
 
-class RunOwner(HookOwner, Protocol):
+@frozen(kw_only=True)
+class RunOwner(HookOwner):
     """The part of a `ClassicProducer` that the hooks use."""
 
-    @property
-    def settings(self) -> ClassicProducerSettings: ...
-
-    @property
-    def shell(self) -> ClassicShell: ...
-
-    def run_of(self, topic: str, value: Any, key: Any, partition: Any, headers: Any) -> Run: ...
-
-    def adopt(self, run: Run, handle: DeliveryHandle) -> None: ...
-
-    def dispatch(self, runs: Sequence[Run]) -> None: ...
-
-    def has_room(self) -> bool: ...
+    settings: ClassicProducerSettings
+    shell: ClassicShell
+    run_of: Callable[[str, Any, Any, Any, Iterable[Any]], Run]
+    """Encodes and checks a message. Raises `EncodeError`, `ApiError`."""
+    adopt: Callable[[Run, DeliveryHandle], None]
+    """Makes a run the message of a handle."""
+    dispatch: Callable[[Sequence[Run]], None]
+    """Sends runs now. Reactor only."""
+    has_room: Callable[[], bool]
+    """Returns False while the messages under way fill the memory."""
 
 
 class ClassicHooks(HookPath):
@@ -256,7 +255,10 @@ class RunMaker:
         """Check a topic by the rules of brokers (facts A3), which close the connection for a name that breaks them."""
         good = isinstance(topic, str) and topic not in ("", ".", "..") and "/" not in topic
         if not good or len(topic) > TOPIC_LENGTH_MAX or not topic.isprintable():
-            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic!r:.300}")
+            text = (
+                f"{topic!r:.300}: a name has 1 to {TOPIC_LENGTH_MAX} printable characters without /, and is not . or .."
+            )
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
         try:
             topic.encode()
         except UnicodeEncodeError as error:
@@ -302,7 +304,7 @@ def _joined(runs: list[Run]) -> Run:
     return Run(first.topic, values, first.key, first.wish, size, first.shallow)
 
 
-@check_process_in_methods("shell", but=("end_with_program",))
+@check_process_in_methods("shell")
 class ClassicProducer(AnyProducer):
     """Sends messages to topics of classic brokers. All methods may be called from any thread.
 
@@ -386,7 +388,7 @@ class ClassicProducer(AnyProducer):
         self._compose(where, codec)
         self._make_queue(handlers)
         if connector is None:
-            flush_at_exit(self)
+            flush_at_exit(self, ClassicProducer._end_with_program)
 
     def _compose(self, where: Whereabouts, codec: Codec | None) -> None:
         chosen, connector, scheduler = self.settings, self.shell.connector, self.shell.scheduler
@@ -417,11 +419,21 @@ class ClassicProducer(AnyProducer):
         self._classic_hooks: ClassicHooks | None = None
         self._queue: RunQueue | None = None
         if handlers is not None:
-            self._classic_hooks = ClassicHooks(self, *handlers)
+            owner = RunOwner(
+                check_open=self._check_open,
+                fail_handle=self._fail_handle,
+                settings=chosen,
+                shell=self.shell,
+                run_of=self._maker.run,
+                adopt=self._adopt,
+                dispatch=self._dispatch,
+                has_room=self._has_room,
+            )
+            self._classic_hooks = ClassicHooks(owner, *handlers)
             self.shell.drive(self._classic_hooks.queue)
         elif not self._sync:
             self._queue = RunQueue(batch_messages=chosen.batch_size, queue_ms=chosen.queue_time)
-            self.shell.drive(RunDispatch(self._queue, self._lock, self.dispatch, self.has_room, self._progress))
+            self.shell.drive(RunDispatch(self._queue, self._lock, self._dispatch, self._has_room, self._progress))
 
     def send(
         self,
@@ -453,7 +465,7 @@ class ClassicProducer(AnyProducer):
             wish: Any = partition
             handle = self._classic_hooks.send(topic, value, key, wish, own_headers, None, on_delivery)
         else:
-            run = self.run_of(topic, value, key, partition, headers)
+            run = self._maker.run(topic, value, key, partition, headers)
             if on_delivery is not None:
                 run.callbacks.append((0, on_delivery))
             self._enqueue(run)
@@ -584,7 +596,7 @@ class ClassicProducer(AnyProducer):
                 learnt(None)
 
         with self._lock:
-            self.check_open()
+            self._check_open()
         late = f"the partitions of topic {topic} could not be read within {timeout} s"
         found = self.shell.on_reactor(look, timeout, late)
         return list(found)
@@ -593,7 +605,7 @@ class ClassicProducer(AnyProducer):
         """Return the number of partitions of a topic on all live brokers together. Raises as `places`."""
         return len(self.places(topic, timeout))
 
-    def check_open(self) -> None:
+    def _check_open(self) -> None:
         """Raises `ClosedError` once `close` has begun."""
         if self._closing:
             raise ClosedError("the producer is closed")
@@ -612,7 +624,7 @@ class ClassicProducer(AnyProducer):
         if failure is not None and error is None:
             raise failure
 
-    def end_with_program(self, timeout: float) -> None:
+    def _end_with_program(self, timeout: float) -> None:
         """Send what the producer holds, within `timeout` seconds: the program ends without having closed it."""
         if self._closing or self.shell.is_foreign:
             return
@@ -633,21 +645,17 @@ class ClassicProducer(AnyProducer):
 
     # --- for the hooks
 
-    def run_of(self, topic: str, value: Any, key: Any, partition: Any, headers: Iterable[Any]) -> Run:
-        """One message, encoded and checked. Raises `EncodeError`, `ApiError`."""
-        return self._maker.run(topic, value, key, partition, headers)
-
-    def adopt(self, run: Run, handle: DeliveryHandle) -> None:
+    def _adopt(self, run: Run, handle: DeliveryHandle) -> None:
         """The handle's message is this run from now on."""
         with self._lock:
             self._unsettled[run] = None
             handle.move(run, 0)
 
-    def dispatch(self, runs: Sequence[Run]) -> None:
+    def _dispatch(self, runs: Sequence[Run]) -> None:
         """Send these now. Reactor only."""
         self._machine.dispatch(runs)
 
-    def has_room(self) -> bool:
+    def _has_room(self) -> bool:
         """False while what is under way fills the memory."""
         return self._machine.messages < self.settings.queue_size
 
@@ -655,7 +663,7 @@ class ClassicProducer(AnyProducer):
 
     def _enqueue(self, run: Run) -> None:
         with self._lock:
-            self.check_open()
+            self._check_open()
             queue = self._queue
             if queue is None:
                 self._unsettled[run] = None
@@ -670,7 +678,7 @@ class ClassicProducer(AnyProducer):
     def _enqueue_all(self, runs: Sequence[Run]) -> ManyHandle:
         if self._queue is None:
             with self._lock:
-                self.check_open()
+                self._check_open()
                 self._unsettled.update(dict.fromkeys(runs))
                 self.shell.post(lambda: self._machine.dispatch(runs))
         else:
@@ -688,7 +696,7 @@ class ClassicProducer(AnyProducer):
         if limit_ms and not self.shell.connector.owns_thread():
             seconds = limit_ms / 1000 if limit_ms > 0 else None
             if self.shell.wait(lambda: queue.waiting < size, seconds):
-                self.check_open()
+                self._check_open()
                 return
         raise QueueFull(
             f"{counted(queue.waiting, 'message waits', 'messages wait')} to be sent (queue.size), "
@@ -746,7 +754,7 @@ class ClassicProducer(AnyProducer):
     def _callback_failed(self, error: BaseException) -> None:
         self.shell.report("a delivery callback raised", error)
 
-    def fail_handle(self, handle: DeliveryHandle, error: BarnabasError | None) -> None:
+    def _fail_handle(self, handle: DeliveryHandle, error: BarnabasError | None) -> None:
         """End a message that is in no run: failed, or (None) handled elsewhere. For the hooks' path."""
         with self._lock:
             future: BatchFuture = handle.batch_future

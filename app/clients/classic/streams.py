@@ -64,7 +64,7 @@ class MessageStream(Iterator[StreamMessage]):
     """A blocking iterator over the messages that the group gives to this stream. One thread at a time.
 
     A message counts as consumed when it is handed out (facts A8). Ends when the connector is shut down. Raises
-    `ConsumerTimeout` when none came within `consumer.timeout.ms`, `ConsumerRebalanceFailed`, `EncodeError` from the
+    `ConsumerTimeout` when none came within `consumer.timeout.ms`, `ConsumerRebalanceFailed`, `DecodeError` from the
     decoder, and what is wrong with a partition; after any of them it can be iterated on. A partition with an error
     gives nothing more until `ConsumerConnector.seek`.
     """

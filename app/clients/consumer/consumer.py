@@ -6,7 +6,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from ....core.client.arguments import as_topic_partition, check_offset
 from ....core.client.consumer.fetcher import Fetcher
@@ -181,11 +181,24 @@ class Consumer:
             self._shell.wake()
         return places
 
-    def seek(self, place: Place, position: StartOffset | AtOffset) -> None:
+    @overload
+    def seek(self, place: Place, position: StartOffset | AtOffset) -> None: ...
+
+    @overload
+    def seek(self, topic: str, partition: int, offset: StartOffset | AtOffset, /) -> None: ...
+
+    def seek(
+        self, place: Place | str, position: StartOffset | AtOffset, offset: StartOffset | AtOffset | None = None
+    ) -> None:
         """Continue reading a partition at an offset, "earliest" or "latest".
 
-        An `AtOffset` may also name the id of the topic. Raises `ConfigError` unless the partition is assigned.
+        `seek(topic, partition, offset)` or `seek((topic, partition), offset)`. An `AtOffset` may also name the id of
+        the topic. Raises `ConfigError` unless the partition is assigned.
         """
+        if isinstance(place, str) != (offset is not None):
+            raise TypeError("seek: give topic, partition and offset, or a pair (topic, partition) and the offset")
+        if isinstance(place, str) and offset is not None:
+            place, position = as_topic_partition((place, position)), offset
         start = position if isinstance(position, AtOffset) else start_at(position, None)
         assert start is not None
         self._positions.seek({as_topic_partition(place): start})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from attrs import define
 
 from ....core.client.consumer.subscription_state import AtOffset, AtTime, CompletedFetch, TopicPartitionState
-from ....core.client.errors import EncodeError
+from ....core.client.errors import DecodeError
 from ....core.message.batch_header import BatchHeader
 from ....core.message.corrupt_record import CorruptRecord, Damage, is_damage
 from ....core.message.message import Message
@@ -197,7 +197,7 @@ class FetchBuffer:
             )
         except Exception as error:
             where = f"{message.topic}-{message.partition} offset {message.offset}"
-            raise EncodeError(f"the message at {where} cannot be decoded: {error}") from error
+            raise DecodeError(f"the message at {where} cannot be decoded: {error}") from error
 
 
 def _text_of(where: AtOffset | AtTime) -> str:

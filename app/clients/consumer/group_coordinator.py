@@ -48,6 +48,8 @@ CommitCallback = Callable[[Offsets, BarnabasError | None], object]
 
 _LOOKS_PER_POLL_INTERVAL = 20
 """The number of times within `max.poll.interval.ms` that the reactor checks the progress of the user."""
+_MISSING_MS = 3000.0
+"""The time after which a consumer warns of a subscribed topic that does not exist: it may just be created."""
 _NOT_A_MEMBER = {
     ErrorCode.UNKNOWN_MEMBER_ID,
     ErrorCode.ILLEGAL_GENERATION,
@@ -106,6 +108,9 @@ class GroupCoordinatorClient:
         self._known: dict[TopicPartition, int] = {}
         self._ready_callbacks: deque[Callable[[], object]] = deque()
         self._unanswered: dict[int, Callable[[BarnabasError], None]] = {}
+        self._missing: dict[str, float] = {}
+        """The subscribed topics that do not exist, and when to warn of each; NEVER after the warning."""
+        self._views_seen = -1
         shell.add_part(self)
         shell.add_part(self.membership)
 
@@ -121,7 +126,28 @@ class GroupCoordinatorClient:
                 self.membership.polled(now_ms)
         if not self.wanted and (self.membership.has_event or self._ready_callbacks or now_ms >= self._auto_due_ms):
             self._request_user_thread()
-        return Poll([], min(self._look_ms, NEVER if self.wanted else self._auto_due_ms))
+        missing_ms = self._warn_of_missing(now_ms)
+        return Poll([], min(self._look_ms, missing_ms, NEVER if self.wanted else self._auto_due_ms))
+
+    def _warn_of_missing(self, now_ms: float) -> float:
+        """Log each subscribed topic once that does not exist for a while; return the time of the next check."""
+        view = self._shell.view
+        if self._views_seen != view.updates:
+            self._views_seen = view.updates
+            for topic in self.membership.topics:
+                if view.topic_errors.get(topic) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    self._missing.setdefault(topic, now_ms + _MISSING_MS)
+                else:
+                    self._missing.pop(topic, None)
+        for topic in [topic for topic, due_ms in self._missing.items() if due_ms <= now_ms]:
+            self._missing[topic] = NEVER
+            logger.warning(
+                "topic %s, to which group %s is subscribed, does not exist, and is read once it does; create it "
+                "(`Admin.create_topic`, `barnabas topics create`), or compare its name with `barnabas topics list`",
+                topic,
+                self._settings.group_id,
+            )
+        return min(self._missing.values(), default=NEVER)
 
     def _request_user_thread(self) -> None:
         """Make the user's thread come back before its next message. Lock held."""
@@ -134,6 +160,8 @@ class GroupCoordinatorClient:
     def subscribe(self, topics: Iterable[str] | re.Pattern[str], listener: RebalanceListener) -> None:
         with self._shell.lock:
             self._listener = listener
+            self._missing.clear()
+            self._views_seen = -1
             now = self._shell.now_ms()
             if isinstance(topics, re.Pattern):
                 self.membership.subscribe_matching(topics, now)

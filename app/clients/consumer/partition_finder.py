@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 from ....core.client.arguments import as_topic_partition, check_offset, check_topic, checked_partition_number
 from ....core.client.consumer.subscription_state import AtTime
-from ....core.client.errors import ClientTimeout, no_partition
+from ....core.client.errors import ClientTimeout, no_partition, topic_error
 from ....ports.broker_api.offsets import EARLIEST, LATEST
 from ....ports.error_codes import ErrorCode
-from ....ports.errors import ApiError, ConfigError
+from ....ports.errors import ConfigError
 from ....ports.types import TopicPartition
 from ..shared.client_shell import ClientShell
 
@@ -112,7 +112,7 @@ class PartitionFinder:
                 view.forget(topic)
         if found is None:
             if error is not None:
-                raise ApiError(error, f"topic {topic}")
+                raise topic_error(error, topic)
             if view.authentication_error is not None:
                 raise view.authentication_error
             why = "" if known else view.why

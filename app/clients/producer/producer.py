@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from ....core.client.arguments import check_topic
-from ....core.client.errors import ClientTimeout, HookError, QueueFull
+from ....core.client.errors import ClientTimeout, HookError, QueueFull, topic_error
 from ....core.client.producer.handlers import (
     BatchOutcome,
     CallbackHandler,
@@ -29,7 +29,7 @@ from ....core.client.producer.producer_batch import (
 from ....core.client.producer.record_accumulator import bytes_up_to
 from ....core.client.producer.sender import Sender, SenderSettings
 from ....core.message.message import Message
-from ....ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
+from ....ports.errors import BarnabasError, ClosedError, ConfigError
 from ....ports.report import counted
 from ..arrow import require_arrow
 from ..classic.choice import is_classic
@@ -267,7 +267,7 @@ class BatchHooks:
                 self._report("callback handler: close failed", error)
 
 
-@check_process_in_methods("_shell", but=("send", "end_with_program"))
+@check_process_in_methods("_shell", but=("send",))
 class Producer(AnyProducer):
     """Sends messages to topics. All methods may be called from any thread.
 
@@ -378,7 +378,7 @@ class Producer(AnyProducer):
             self._shell.close()
             raise
         if self._shell.is_of_program:
-            flush_at_exit(self)
+            flush_at_exit(self, Producer._end_with_program)
 
     def _make_machines(
         self, codec: Codec | None, handlers: Handlers | None, manager: TransactionManager | None
@@ -403,7 +403,8 @@ class Producer(AnyProducer):
         self._shell.add_part(Locked(appender.unplaced, changed, self._run_callbacks), guarded=False)
         self._hooks: ProducerHooks | None = None
         if handlers is not None and needs_queue(handlers):
-            self._hooks = ProducerHooks(self, appender, *handlers)
+            owner = HookOwner(check_open=appender.check_taking, fail_handle=self._fail_handle)
+            self._hooks = ProducerHooks(owner, appender, *handlers)
             self._shell.add_part(self._hooks.queue, guarded=False)
 
     def _transaction_manager(self) -> TransactionManager | None:
@@ -678,7 +679,7 @@ class Producer(AnyProducer):
         if failure is not None:
             self._shell.report(str(failure))
 
-    def end_with_program(self, timeout: float) -> None:
+    def _end_with_program(self, timeout: float) -> None:
         """Send the remaining messages within `timeout` seconds, when the program ends with this producer open."""
         if self._appender.closed or self._shell.is_foreign or self._transactions is not None:
             return
@@ -707,10 +708,6 @@ class Producer(AnyProducer):
         with self._lock:
             self._appender.check_open()
             return partition_count(self._shell, topic, timeout, at_least)
-
-    def check_open(self) -> None:
-        """Raises `ClosedError` once `close` has begun, or the error of a transaction that takes no messages now."""
-        self._appender.check_taking()
 
     def __enter__(self) -> Self:
         return self
@@ -788,12 +785,12 @@ class Producer(AnyProducer):
         for group, error in refused:
             for unplaced in group:
                 if isinstance(unplaced.token, DeliveryHandle):
-                    self.fail_handle(unplaced.token, error)
+                    self._fail_handle(unplaced.token, error)
 
     def _callback_failed(self, error: BaseException) -> None:
         self._shell.report("a delivery callback raised", error)
 
-    def fail_handle(self, handle: DeliveryHandle, error: BarnabasError | None) -> None:
+    def _fail_handle(self, handle: DeliveryHandle, error: BarnabasError | None) -> None:
         """End a message that is in no batch: failed, or (None) handled elsewhere. For the hooks' path."""
         with self._lock:
             future = handle.batch_future
@@ -843,5 +840,5 @@ def partition_count(shell: ClientShell, topic: str, timeout: float, at_least: in
     if found is not None:
         return len(found.leaders)
     if error is not None:
-        raise ApiError(error, f"topic {topic}")
+        raise topic_error(error, topic)
     raise ClientTimeout(f"no metadata of topic {topic} within {timeout} s{view.why}")

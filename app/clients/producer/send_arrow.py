@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from attrs import define
 
 from ....core.client.cluster_view import TopicView
-from ....core.client.errors import ClientTimeout, EncodeError, QueueFull, no_partition
+from ....core.client.errors import ClientTimeout, EncodeError, QueueFull, no_partition, topic_error
 from ....core.client.producer.hashing import murmur2, murmur2_partition
 from ....core.client.producer.partitioner import Partitioner
 from ....core.client.producer.producer_batch import BatchFuture, ProducerBatch
@@ -521,7 +521,7 @@ class _ArrowSender:
             appender.check_taking()
             view, error = appender.view.topic(topic), appender.view.topic_errors.get(topic)
         if view is None and error is not None:
-            raise ApiError(error, f"topic {topic}")
+            raise topic_error(error, topic)
         if view is None:
             raise ClientTimeout(f"no metadata of topic {topic} within max.block.ms ({limit_ms:g}){appender.view.why}")
         return view

@@ -20,7 +20,7 @@ from ....ports.values import frozen
 from .delivery import DeliveryHandle
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from ....plugins.host import PluginHost
     from .blocking_shell import BlockingShell
@@ -60,16 +60,14 @@ class HandlerSettings(Protocol):
     def callback_handler_props(self) -> Mapping[str, object]: ...
 
 
-class HookOwner(Protocol):
-    """A producer of either generation."""
+@frozen(kw_only=True)
+class HookOwner:
+    """The functions of a producer that the hooks' path calls."""
 
-    def check_open(self) -> None:
-        """Raises `ClosedError`."""
-        ...
-
-    def fail_handle(self, handle: DeliveryHandle, error: BarnabasError | None) -> None:
-        """End a message: it failed, or (None) a handler has taken care of it."""
-        ...
+    check_open: Callable[[], None]
+    """Raises `ClosedError`."""
+    fail_handle: Callable[[DeliveryHandle, BarnabasError | None], None]
+    """Ends a message: it failed, or (None) a handler has taken care of it."""
 
 
 class HookPath(ABC):

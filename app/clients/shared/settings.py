@@ -36,6 +36,11 @@ def copy_settings(kind: type[AttrsT], source: attrs.AttrsInstance, **renamed: An
     return kind(**{**same, **renamed})
 
 
+def _known_acks(_settings: object, _field: object, value: int) -> None:
+    if value not in (-1, 0, 1):
+        raise ValueError(f"'acks' must be 0, 1 or \"all\" (got {value})")
+
+
 @frozen(kw_only=True)
 class CommonSettings:
     """The settings of every client. Times in ms, sizes in bytes."""
@@ -66,7 +71,7 @@ class CommonSettings:
 class ProducerSettings(CommonSettings):
     """The settings of a producer: batches and delivery."""
 
-    acks: int = field(default=-1, validator=in_((-1, 0, 1)))
+    acks: int = field(default=-1, validator=_known_acks)
     """The replicas that must have a message: 0 none (no acknowledgement), 1 the leader, -1 or all the whole ISR."""
     compression_type: str = "none"
     """The codec of batches: none, gzip, snappy, lz4, zstd, or a plug-in's."""
@@ -211,9 +216,21 @@ class ConsumerSettings(FetchSettings):
 
 
 def _integer(value: Any) -> int:
-    if isinstance(value, bool):
-        raise ValueError("expected a whole number")
-    return int(value)
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return int(value)
+    except (TypeError, ValueError):
+        raise ValueError("expected a whole number") from None
+
+
+def _number(value: Any) -> float:
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return float(value)
+    except (TypeError, ValueError):
+        raise ValueError("expected a number") from None
 
 
 def _boolean(value: Any) -> bool:
@@ -225,7 +242,11 @@ def _boolean(value: Any) -> bool:
 
 
 def _acks(value: Any) -> int:
-    return -1 if str(value).strip().lower() == "all" else int(value)
+    text = str(value).strip().lower()
+    try:
+        return -1 if text == "all" else int(text)
+    except ValueError:
+        raise ValueError('expected 0, 1 or "all"') from None
 
 
 def _codec(value: Any) -> str:
@@ -367,7 +388,7 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
 }
 _BY_TYPE: dict[Any, Callable[[Any], Any]] = {
     int: _integer,
-    float: float,
+    float: _number,
     bool: _boolean,
     str: str,
     Secret[str]: _secret,
@@ -530,7 +551,8 @@ def _parse(key: str, attribute: Any, value: Any) -> Any:
         return parser(value)
     except (ValueError, TypeError) as error:
         shown = "" if attribute.type == Secret[str] else f" = {value!r}"
-        raise ConfigError(f"{key}{shown}: {error}") from error
+        unit = " of milliseconds" if attribute.name.endswith("_ms") and str(error).endswith("number") else ""
+        raise ConfigError(f"{key}{shown}: {error}{unit}") from error
 
 
 def _hint(key: str, known: Mapping[str, Any], prefix: str = "") -> str:

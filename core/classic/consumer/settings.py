@@ -13,8 +13,10 @@ from ....ports.values import frozen
 _RESETS = {"smallest": EARLIEST, "earliest": EARLIEST, "largest": LATEST, "latest": LATEST, "none": None}
 
 
-class ConsumerTimeout(BarnabasError):
+class ConsumerTimeout(BarnabasError, TimeoutError):
     """No message came within `consumer.timeout.ms`; the stream can be iterated on."""
+
+    __module__ = "barnabas"
 
 
 class ConsumerRebalanceFailed(BarnabasError):
@@ -25,6 +27,8 @@ class ConsumerRebalanceFailed(BarnabasError):
     that it sees makes it try again: of the group, a topic, the brokers, its session, or of the owner that was in its
     way.
     """
+
+    __module__ = "barnabas"
 
 
 @frozen(kw_only=True)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from attrs import define
 
 from ....ports.errors import BarnabasError
-from ...client.errors import EncodeError
+from ...client.errors import DecodeError
 from ...client.serde import Decoder
 from ...message.classic.message_set import ClassicMessageSet
 from ..registry.layout import BrokerPartition
@@ -206,12 +206,12 @@ class StreamQueue:
 
 
 def decoded_value(decoder: Decoder, message: StreamMessage) -> Any:
-    """Raises `EncodeError`."""
+    """Raises `DecodeError`."""
     try:
         return decoder.decode(message.topic, message.value)
     except Exception as error:
         where = f"{message.topic} {message.place} before offset {message.offset}"
-        raise EncodeError(f"the message of {where} cannot be decoded: {error}") from error
+        raise DecodeError(f"the message of {where} cannot be decoded: {error}") from error
 
 
 class StreamReader:
@@ -295,7 +295,7 @@ class StreamReader:
         return True
 
     def decoded(self, message: StreamMessage) -> StreamMessage:
-        """The message with its value as the decoder makes it. Raises `EncodeError`."""
+        """The message with its value as the decoder makes it. Raises `DecodeError`."""
         if self._decoder is None or message.codec_id:
             return message
         return message._replace(value=decoded_value(self._decoder, message))

@@ -21,7 +21,7 @@ from ...message.corrupt_record import CorruptRecord
 from ...message.message_set import MessageSet
 from ..cluster_view import ClusterView
 from ..effects import NEVER, Poll, Send, backoff_ms
-from ..errors import LogTruncated, NoOffset, no_partition, silent
+from ..errors import LogTruncated, NoOffset, no_partition, silent, topic_error
 from .fetch_position import CheckedRecords, FetchPosition
 from .subscription_state import (
     AtOffset,
@@ -176,7 +176,7 @@ class Fetcher:
             error = self._view.topic_errors.get(topic)
             view = self._view.topic(topic)
             if error is not None:
-                state.last_error = ApiError(error, f"topic {topic}")
+                state.last_error = topic_error(error, topic)
                 if not error.retriable:
                     self._surface(state, state.last_error)
             elif view is not None and partition >= len(view.leaders):

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 from ..cluster_view import ClusterView
+from ..errors import topic_error
 
 
 class SubscribedTopics:
@@ -68,7 +69,7 @@ class SubscribedTopics:
                 self._reported.pop(name, None)
             elif not error.retriable and self._reported.get(name) is not error:
                 self._reported[name] = error
-                return ApiError(error, f"topic {name}")
+                return topic_error(error, name)
         return None
 
     def _set(self, names: frozenset[str]) -> bool:

@@ -8,6 +8,7 @@ from ....ports.errors import ApiError, BarnabasError
 from ....ports.values import frozen
 from ..cluster_view import ClusterView
 from ..effects import NEVER, Poll
+from ..errors import topic_error
 from .producer_batch import EncodedMessage
 
 
@@ -76,7 +77,7 @@ class PendingTopicMessages:
                 failures += self._route_all(topic, group)
                 continue
             if error is not None and not error.retriable:
-                failures.append(([message for _, message in group], ApiError(error, f"topic {topic}")))
+                failures.append(([message for _, message in group], topic_error(error, topic)))
                 group.clear()
             elif self._view.authentication_error is not None:
                 failures.append(([message for _, message in group], self._view.authentication_error))

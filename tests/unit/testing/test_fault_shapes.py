@@ -243,7 +243,9 @@ def test_the_classic_requests() -> None:
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda faults: faults.error("Prodce", 6), "unknown API 'Prodce'; known: .*Fetch.*Produce"),
+        (lambda faults: faults.error("Prodce", 6), r"unknown API 'Prodce'; did you mean Produce"),
+        (lambda faults: faults.error("describegrop", 6), r"did you mean DescribeGroups"),
+        (lambda faults: faults.error("Qqq", 6), "unknown API 'Qqq'; known: .*Fetch.*Produce"),
         (lambda faults: faults.error("Request", 6), "unknown API"),
         (lambda faults: faults.drop(999), "no API has the key 999; known: 0 Produce, 1 Fetch"),
         (lambda faults: faults.error("Produce", "NOT_LEADER"), "did you mean NOT_LEADER_OR_FOLLOWER"),

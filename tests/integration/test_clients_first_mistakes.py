@@ -1,0 +1,133 @@
+"""The first mistakes of a new user are answered with what to do."""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+from support.plain_cluster import PlainCluster, PlainConnector
+from support.waiting import PATIENCE_S, wait_for
+
+from barnabas import Admin, Broker, Consumer, DecodeError, EncodeError, ErrorCode, Producer
+from barnabas.app.clients.classic.producer import ClassicProducer
+from barnabas.app.clients.consumer import group_coordinator
+from barnabas.ports.errors import ApiError
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker(storage="memory", auto_create_topics_enable=False, log_retention_ms=-1) as broker:
+        yield broker
+
+
+@pytest.fixture
+def admin(broker: Broker) -> Iterator[Admin]:
+    with Admin(broker) as admin:
+        yield admin
+
+
+@pytest.mark.parametrize("kind", [Producer, ClassicProducer])
+def test_internal_methods_of_producers_are_not_public(kind: type) -> None:
+    internal = {"check_open", "fail_handle", "end_with_program", "run_of", "adopt", "dispatch", "has_room"}
+    assert not internal & set(dir(kind))
+
+
+def test_assign_of_an_unknown_topic_says_how_to_create_or_list_topics(broker: Broker) -> None:
+    with Consumer(broker) as consumer, pytest.raises(ApiError) as caught:
+        consumer.assign("not-there")
+    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert "topic not-there does not exist; create it (`Admin.create_topic`" in str(caught.value)
+    assert "`barnabas topics list`" in str(caught.value)
+
+
+@pytest.mark.parametrize("call", ["assign", "describe"])
+def test_invalid_topic_name_says_which_characters_are_allowed(broker: Broker, admin: Admin, call: str) -> None:
+    with Consumer(broker) as consumer, pytest.raises(ApiError) as caught:
+        consumer.assign("my topic!") if call == "assign" else admin.describe_topic("my topic!")
+    assert caught.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert "topic my topic!: a name has 1 to 249 characters, each of a-z, A-Z, 0-9, '.', '_' and '-'" in str(
+        caught.value
+    )
+
+
+def test_creation_of_a_topic_with_an_invalid_name_says_which_characters_are_allowed(admin: Admin) -> None:
+    with pytest.raises(ApiError, match=r"other than letters, digits, '\.', '_' and '-'"):
+        admin.create_topic("my topic!")
+
+
+def test_subscription_to_an_unknown_topic_warns_once_and_reads_it_when_it_exists(
+    broker: Broker, admin: Admin, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_coordinator, "_MISSING_MS", 10.0)
+    with Consumer(broker, group_id="g", auto_offset_reset="earliest", metadata_max_age_ms=20) as consumer:
+        consumer.subscribe("later")
+
+        def warnings() -> list[str]:
+            consumer.poll(0.01)
+            return [each.getMessage() for each in caplog.records if "does not exist" in each.getMessage()]
+
+        with caplog.at_level(logging.WARNING, logger="barnabas.client"):
+            wait_for(warnings)
+            for _ in range(10):
+                assert len(warnings()) == 1
+        assert warnings()[0].startswith("topic later, to which group g is subscribed, does not exist")
+        admin.create_topic("later")
+        with Producer(broker) as producer:
+            producer.send("later", b"x").result(PATIENCE_S)
+        found = consumer.poll(PATIENCE_S)
+        assert found is not None
+        assert found.value == b"x"
+    admin.delete_topic("later")
+
+
+def test_subscription_to_a_topic_that_exists_does_not_warn(
+    broker: Broker, admin: Admin, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_coordinator, "_MISSING_MS", 10.0)
+    admin.create_topic("there")
+    with Consumer(broker, group_id="h", auto_offset_reset="earliest") as consumer, Producer(broker) as producer:
+        consumer.subscribe("there")
+        producer.send("there", b"x").result(PATIENCE_S)
+        assert consumer.poll(PATIENCE_S) is not None
+    assert "does not exist" not in caplog.text
+    admin.delete_topic("there")
+
+
+def test_one_of_a_kind_has_its_own_call_of_admin(broker: Broker, admin: Admin) -> None:
+    admin.create_topic("one", partitions=2)
+    assert [each.partition for each in admin.describe_topic("one").partitions] == [0, 1]
+    with Consumer(broker, group_id="k") as consumer:
+        consumer.assign("one", position=0)
+        consumer.commit({("one", 0): 0})
+    assert admin.describe_group("k") == admin.describe_groups(["k"])[0]
+    admin.delete_group("k")
+    assert [each.group_id for each in admin.list_groups() if each.group_id == "k"] == []
+    admin.delete_topic("one")
+    with pytest.raises(ApiError, match="topic one does not exist"):
+        admin.describe_topic("one")
+
+
+def test_seek_takes_topic_partition_and_offset_or_a_pair(broker: Broker, admin: Admin) -> None:
+    admin.create_topic("s")
+    with Consumer(broker) as consumer:
+        consumer.assign("s", position="earliest")
+        consumer.seek("s", 0, 5)
+        assert consumer.position(("s", 0)) == 5
+        consumer.seek(("s", 0), 7)
+        assert consumer.position(("s", 0)) == 7
+        consumer.seek("s", 0, "earliest")
+        assert consumer.position(("s", 0)) == 0
+        for wrong in (("s", 0), (("s", 0), 1, 2)):
+            with pytest.raises(TypeError, match="give topic, partition and offset"):
+                consumer.seek(*wrong)
+    admin.delete_topic("s")
+
+
+def test_failed_decoding_is_a_decode_error() -> None:
+    cluster = PlainCluster(t=1)
+    with Producer(PlainConnector(cluster)) as producer:
+        producer.send("t", b"no json {")
+    with Consumer(PlainConnector(cluster), decoder="json") as consumer:
+        consumer.assign("t", position="earliest")
+        with pytest.raises(DecodeError, match="the message at t-0 offset 0 cannot be decoded") as caught:
+            consumer.poll(PATIENCE_S)
+        assert isinstance(caught.value, EncodeError)

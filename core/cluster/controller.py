@@ -4,12 +4,13 @@ It applies the rules of `election` to the states as they are when it writes. Its
 epoch, so that a controller which was deposed without noticing changes nothing.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 from ...ports.coordination import BadVersion, NodeExists, NoNode
 from ...ports.errors import BarnabasError
-from ...ports.report import counted, info
+from ...ports.report import Line, counted, debug, info, warning
 from ...ports.scheduler import Outcome, Scheduler
 from ...ports.types import TopicPartition
 from . import layout
@@ -55,6 +56,89 @@ def unbalanced(image: ClusterImage, percentage: int) -> Sequence[TopicPartition]
     ]
 
 
+JOINED = ("has joined", "have joined")
+NAMED_MAX = 5
+"""The most partitions that one line of the log names."""
+
+
+def named(keys: Sequence[TopicPartition]) -> str:
+    """Return the names of the first few partitions."""
+    more = f" and {len(keys) - NAMED_MAX} more" if len(keys) > NAMED_MAX else ""
+    return ", ".join(map(str, keys[:NAMED_MAX])) + more
+
+
+class LeaderChanges:
+    """Collects what an event of the cluster changes, for one line of the log: a dead broker may lead thousands of
+    partitions. Owner thread only."""
+
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self._report = report
+        self._causes: dict[tuple[str, str], dict[int, None]] = {}
+        """What has happened, in singular and plural, and the brokers."""
+        self._leaders: dict[TopicPartition, int] = {}
+        self._losses: dict[str, list[TopicPartition]] = {}
+
+    def clear(self) -> None:
+        """Forget what was collected: another broker is the controller, and reports it."""
+        self._causes.clear()
+        self._leaders.clear()
+        self._losses.clear()
+
+    def note_brokers(self, before: Mapping[int, BrokerRegistration], after: Mapping[int, BrokerRegistration]) -> None:
+        """Note which brokers have come, have gone, or are about to stop."""
+        for number in sorted({*before, *after}):
+            was, now = before.get(number), after.get(number)
+            if now is None:
+                self._causes.setdefault(("is gone", "are gone"), {})[number] = None
+            elif was is None:
+                self._causes.setdefault(JOINED, {})[number] = None
+            elif was.broker_epoch != now.broker_epoch:
+                self._causes.setdefault(("is back", "are back"), {})[number] = None
+            elif now.leaving and not was.leaving:
+                self._causes.setdefault(("is about to stop", "are about to stop"), {})[number] = None
+
+    def note_leader(self, key: TopicPartition, leader: int) -> None:
+        """Note the new leader of a partition, -1 for none."""
+        self._leaders[key] = leader
+
+    def note_loss(self, key: TopicPartition, loss: str) -> None:
+        """Note why a partition has no leader."""
+        self._losses.setdefault(loss, []).append(key)
+
+    def flush(self) -> None:
+        """Report what was collected, and begin again."""
+        causes, leaders, losses = dict(self._causes), dict(self._leaders), dict(self._losses)
+        self.clear()
+        if causes or leaders:
+            self._report(_changes_line(causes, leaders))
+        for loss, keys in losses.items():
+            has = "has" if len(keys) == 1 else "have"
+            self._report(
+                f"{named(keys)} {has} no leader: {loss}. Start the brokers that are missing, or accept the loss of"
+                " committed messages with 'barnabas cluster elect --unclean', which elects the longest log of the live"
+                " replicas"
+            )
+
+
+def _changes_line(causes: Mapping[tuple[str, str], Collection[int]], leaders: Mapping[TopicPartition, int]) -> Line:
+    counts = Counter(leaders.values())
+    without = [key for key, leader in leaders.items() if leader == NO_LEADER]
+    del counts[NO_LEADER]
+    changed = counted(sum(counts.values()), "partition changes leader", "partitions change leader")
+    parts = [", ".join([changed, *(f"{count} to {leader}" for leader, count in sorted(counts.items()))])]
+    if not counts:
+        parts = [] if without or JOINED in causes else ["no partition changes leader"]
+    if without:
+        parts.append(f"{counted(len(without), 'partition has', 'partitions have')} no leader ({named(without)})")
+    events = []
+    for (one, several), brokers in causes.items():
+        numbers = ", ".join(map(str, sorted(brokers)))
+        events.append(f"broker {numbers} {one}" if len(brokers) == 1 else f"brokers {numbers} {several}")
+    text = ": ".join(filter(None, [", ".join(events), "; ".join(parts)]))
+    fields = {"partitions": len(leaders), "leaders": {str(leader): count for leader, count in sorted(counts.items())}}
+    return warning(text, **fields) if without else info(text, **fields)
+
+
 class Controller:
     """The controller's part of one broker: it campaigns, and elects leaders while it is active. Owner thread only."""
 
@@ -85,6 +169,7 @@ class Controller:
         self._unclean: dict[TopicPartition, tuple[int, bool]] = {}
         """The partitions that an unclean election may give a leader: the leader epoch in which that was seen, and
         whether the wait is over."""
+        self._changes = LeaderChanges(report)
         self._losses: dict[TopicPartition, str] = {}
         """The reported causes for which partitions have no leader."""
         self._is_settling = self._is_campaigning = self._is_closed = False
@@ -109,6 +194,7 @@ class Controller:
     def lost(self) -> None:
         """Resign, since the broker's session has ended."""
         self._own = None
+        self._changes.clear()
         self._resign()
 
     def close(self) -> None:
@@ -123,11 +209,14 @@ class Controller:
         self._due.update(dict.fromkeys(names))
         self._settle_soon()
 
-    def _on_delta(self, delta: Delta, _before: ClusterImage) -> None:
+    def _on_delta(self, delta: Delta, before: ClusterImage) -> None:
+        if isinstance(delta, BrokersChanged):
+            self._note_brokers(before, delta.brokers)
         match delta:
             case ControllerChanged(controller=None):
                 self._campaign()
             case ControllerChanged(controller=controller) if controller != self._own:
+                self._changes.clear()
                 self._resign()
             case BrokersChanged() | ConfigsChanged(broker_id=None):
                 self.check_leaders(self._registry.image.topics)
@@ -135,6 +224,14 @@ class Controller:
                 self.check_leaders([topic.name])
             case StatesChanged(topic=name):
                 self.check_leaders([name])
+
+    def _note_brokers(self, before: ClusterImage, after: Mapping[int, BrokerRegistration]) -> None:
+        """Note which brokers have come and gone, unless a live controller reports it, which is another broker."""
+        controller = before.controller
+        if self._epoch is not None or controller is None or controller.broker_id not in after:
+            self._changes.note_brokers(before.brokers, after)
+        else:
+            self._changes.clear()
 
     # --- becoming it
 
@@ -180,7 +277,7 @@ class Controller:
             self._campaign()
         elif epoch is not None and self._registry.image.controller == own:
             self._epoch = epoch
-            text = f"broker {own.broker_id} is the controller now, the {epoch}th of this cluster"
+            text = f"broker {own.broker_id} is the controller, controller epoch {epoch}"
             self._report(info(text, broker=own.broker_id, controller_epoch=epoch))
             self.check_leaders(self._registry.image.topics)
         elif self._registry.image.controller is None:
@@ -239,6 +336,7 @@ class Controller:
                 known, now = before.state(key), image.state(key)
                 if known.leader != now.leader or known.leader_epoch != now.leader_epoch:
                     self._elected(key, known, now)
+                    self._changes.note_leader(key, now.leader)
 
     async def _finish_moves(self, name: str) -> None:
         image = self._registry.image
@@ -253,9 +351,13 @@ class Controller:
                 return
             after = finished[0]
             moved = [number for number in topic.partitions if topic.partitions[number] != after.partitions[number]]
-            for number in moved:
-                text = f"{name}-{number} has moved to the brokers {list(after.partitions[number])}"
-                self._report(info(text, topic=name, partition=number))
+            keys = [TopicPartition(name, number) for number in moved]
+            for key in keys:
+                text = f"{key} has moved to the brokers {list(after.partitions[key.partition])}"
+                self._report(debug(text, topic=name, partition=key.partition))
+            left = len({*after.adding, *after.removing})
+            text = f"{counted(len(keys), 'partition has', 'partitions have')} moved ({named(keys)})"
+            self._report(info(f"{text}; {left} of topic {name} are moving", topic=name, moved=len(keys), moving=left))
 
     def balance(self, percentage: int) -> None:
         """Elect preferred leaders again, where too few lead. A no-op unless this broker is the controller."""
@@ -329,10 +431,7 @@ class Controller:
             self._losses.pop(key, None)
         elif self._losses.get(key) != loss:
             self._losses[key] = loss
-            self._report(
-                f"{key} has no leader: {loss}. Start the brokers that are missing, or accept the loss of committed"
-                " messages with 'barnabas cluster elect --unclean', which elects the longest log of the live replicas"
-            )
+            self._changes.note_loss(key, loss)
 
     def _settled(self, outcome: Outcome[None]) -> None:
         self._is_settling = False
@@ -345,6 +444,7 @@ class Controller:
         else:
             if not self._due:
                 self._complaint = ""
+                self._changes.flush()
             self._settle_soon()
 
     def _depose(self) -> None:

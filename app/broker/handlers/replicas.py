@@ -24,7 +24,7 @@ from ....ports.broker_api.replicas import (
 from ....ports.coordination import BadVersion, CoordinationError
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError, ClosedError
-from ....ports.report import info
+from ....ports.report import debug
 from ....ports.types import TopicPartition
 from ..state.broker_state import BrokerState
 from ..state.changes import as_api_error
@@ -191,7 +191,8 @@ class ReplicaService:
                 return
             else:
                 _check_replication_factor(topic, key.partition, target, may_grow=may_grow)
-                after = begin_move(topic, key.partition, target, state.image.brokers)
+                with state.explaining_cordoned():
+                    after = begin_move(topic, key.partition, target, state.racks())
             if state.is_alone:
                 text = f"the assignment of {key} moves it away from this broker, which is alone"
                 raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
@@ -251,13 +252,15 @@ def _outcome(key: TopicPartition, error: ApiError | None) -> PartitionChange:
 
 
 def election_log_line(key: TopicPartition, before: PartitionState, after: PartitionState) -> str:
-    """Return the log line about an election."""
+    """Return the log line about one election. The controller reports all elections of an event together, but for an
+    unclean one, which may have lost messages."""
     leader = after.leader
     if leader == NO_LEADER:
-        return f"{key} has no leader: no replica of {list(before.members)}, which have all committed records, is alive"
+        text = f"{key} has no leader: no replica of {list(before.members)}, which have all committed records, is alive"
+        return debug(text, topic=key.topic, partition=key.partition)
     if leader in before.members:
         text = f"broker {leader} leads {key}, in epoch {after.leader_epoch}"
-        return info(text, topic=key.topic, partition=key.partition, leader=leader)
+        return debug(text, topic=key.topic, partition=key.partition, leader=leader)
     text = f"broker {leader} leads {key}, in epoch {after.leader_epoch}, by an unclean election"
     text += f": it is not one of {list(before.members)}, and committed messages that it lacks are lost"
     claims = [f"broker {each} to offset {claim.log_end}" for each, claim in sorted(before.claims.items())]

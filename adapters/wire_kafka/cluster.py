@@ -1,5 +1,5 @@
 """The cluster, its replicas and data folders: OffsetForLeaderEpoch (23), DescribeLogDirs (35), ElectLeaders (43),
-AlterPartitionReassignments (45), ListPartitionReassignments (46), DescribeCluster (60).
+AlterPartitionReassignments (45), ListPartitionReassignments (46), DescribeCluster (60), UnregisterBroker (64).
 """
 
 from ...ports.broker_api.cluster import (
@@ -10,6 +10,8 @@ from ...ports.broker_api.cluster import (
     DescribeLogDirsResult,
     LogDirDescription,
     LogDirReplica,
+    UnregisterBroker,
+    UnregisterBrokerResult,
 )
 from ...ports.broker_api.epochs import (
     EpochEndOffset,
@@ -85,6 +87,20 @@ DESCRIBE_CLUSTER = Api(
     ),
 )
 
+UNREGISTER_BROKER = Api(
+    key=64,
+    versions=(0, 0),
+    flexible_from=0,
+    request_type=UnregisterBroker,
+    request=Struct(UnregisterBroker, Field("broker_id", I32)),
+    result=Struct(
+        UnregisterBrokerResult,
+        Field("throttle_ms", I32),
+        Field("error", ERROR),
+        Field("error_message", ERROR_TEXT),
+    ),
+)
+
 DESCRIBE_LOG_DIRS = Api(
     key=35,
     versions=(0, 5),
@@ -114,7 +130,7 @@ DESCRIBE_LOG_DIRS = Api(
                     ),
                     Field("total_bytes", I64, since=4),
                     Field("usable_bytes", I64, since=4),
-                    Filler(BOOL, False, since=5),  # whether it is cordoned (KIP-1066): none is
+                    Field("is_cordoned", BOOL, since=5),
                 )
             ),
         ),
@@ -235,4 +251,5 @@ APIS = (
     ELECT_LEADERS,
     ALTER_PARTITION_REASSIGNMENTS,
     LIST_PARTITION_REASSIGNMENTS,
+    UNREGISTER_BROKER,
 )

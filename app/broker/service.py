@@ -6,7 +6,7 @@ from typing import Any
 from ...core.replica.leader.replica_selector import ReplicaSelector
 from ...ports.broker_api.acls import CreateAcls, DeleteAcls, DescribeAcls, ResourceType
 from ...ports.broker_api.classic import ClassicFetch, ClassicOffsets, ClassicProduce
-from ...ports.broker_api.cluster import DescribeCluster, DescribeLogDirs
+from ...ports.broker_api.cluster import DescribeCluster, DescribeLogDirs, UnregisterBroker
 from ...ports.broker_api.configs import AlterConfigs, DescribeConfigs, IncrementalAlterConfigs
 from ...ports.broker_api.envelope import Caller, Reply, Request, ResultT
 from ...ports.broker_api.epochs import OffsetForLeaderEpoch
@@ -33,7 +33,7 @@ from ...ports.errors import ApiError, broker_failed
 from ...ports.transport import TransportError
 from .handlers.authorization import authorize
 from .handlers.classic import ClassicService
-from .handlers.cluster import ClusterService, LogDirService
+from .handlers.cluster import ClusterService, LogDirService, UnregisterService
 from .handlers.configs import ConfigService, QuotaService
 from .handlers.fetch import FetchService
 from .handlers.find_coordinator import CoordinatorService
@@ -106,6 +106,7 @@ class BrokerService:
             AlterConfigs: configs.replace,
             DescribeCluster: ClusterService(state).describe,
             DescribeLogDirs: LogDirService(state).describe,
+            UnregisterBroker: UnregisterService(state, topics).unregister,
             InitProducerId: producers.init,
             DescribeProducers: producers.describe,
             WriteTxnMarkers: MarkerService(state).write,

@@ -3,11 +3,13 @@
 Field names are the keys with '_' for '.'. Values are checked when a `BrokerConfig` is made, however it is made.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
 
 from attrs import fields
 
+from ...core.cluster.topics import ALL_LOG_DIRS, CORDONED_KEY
 from ...core.security.quotas.entities import is_ip
 from ...ports.errors import ConfigError
 from ...ports.values import frozen
@@ -490,6 +492,12 @@ class BrokerConfig(
     # Logs.
     log_dir: str = text_key("log.dir", "barnabas-data", doc="The data folder, when log.dirs is not set.")
     log_dirs: tuple[str, ...] = list_key("log.dirs", (), doc="The data folders; a new partition goes to the emptiest.")
+    cordoned_log_dirs: tuple[str, ...] = list_key(
+        CORDONED_KEY,
+        (),
+        doc="The data folders that get no new replicas, * for all; then the broker gets none (barnabas brokers drain).",
+        dynamic=True,
+    )
     log_dir_mode: str = text_key(
         "log.dir.mode",
         "0700",
@@ -729,6 +737,7 @@ class BrokerConfig(
         self.dir_mode  # noqa: B018  checked on start
         if len(set(self.data_dirs)) != len(self.data_dirs):
             raise ConfigError(f"log.dirs names a folder twice: {', '.join(self.data_dirs)}")
+        self.cordoned_dirs(self.cordoned_log_dirs)
         if self.group_max_session_timeout_ms < self.group_min_session_timeout_ms:
             low = self.group_min_session_timeout_ms
             text = f"group.max.session.timeout.ms={self.group_max_session_timeout_ms}"
@@ -789,6 +798,20 @@ class BrokerConfig(
     def data_dirs(self) -> tuple[str, ...]:
         """`log.dirs`, or else `log.dir`."""
         return self.log_dirs or (self.log_dir,)
+
+    def cordoned_dirs(self, cordoned: Sequence[str]) -> frozenset[str]:
+        """Return the data folders that are cordoned by a value of `cordoned.log.dirs`, as `log.dirs` names them.
+
+        Raises `ConfigError` for a folder that is none of them.
+        """
+        if tuple(cordoned) == (ALL_LOG_DIRS,):
+            return frozenset(self.data_dirs)
+        absolute = {Path(path).absolute(): path for path in self.data_dirs}
+        unknown = [path for path in cordoned if Path(path).absolute() not in absolute]
+        if unknown:
+            text = f"{CORDONED_KEY}={unknown[0]}: this is not one of log.dirs, {', '.join(self.data_dirs)}"
+            raise ConfigError(f"{text}; * stands for all of them")
+        return frozenset(absolute[Path(path).absolute()] for path in cordoned)
 
     @property
     def dir_mode(self) -> int:

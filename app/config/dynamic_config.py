@@ -5,6 +5,7 @@ from functools import partial
 
 from attrs import evolve
 
+from ...core.cluster.topics import CORDONED_KEY
 from ...ports.broker_api.configs import ConfigAlteration, ConfigEntry, ConfigOp, ConfigSource, ConfigSynonym, ConfigType
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, ConfigError
@@ -64,6 +65,8 @@ def _dynamic_key(name: str, *, everywhere: bool) -> ConfigKey:
         if name in RELOADABLE_KEYS:
             text = f"{name} can be changed per listener only: listener.name.NAME.{name}"
             raise ApiError(ErrorCode.INVALID_REQUEST, text)
+    if everywhere and name == CORDONED_KEY:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} differs between brokers; set it for a broker by its id")
     if key is None:
         raise ConfigError(f"there is no configuration key {name[:200]!r}{nearest(name, list(KEYS))}")
     if not key.dynamic:

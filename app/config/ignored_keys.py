@@ -37,7 +37,6 @@ _BROKER_KEYS: Mapping[str, str] = {
         compression.gzip.level -1
         compression.lz4.level 9
         compression.zstd.level 3
-        cordoned.log.dirs ""
         log.dir.failure.timeout.ms 30000
         log.flush.start.offset.checkpoint.interval.ms 60000
         log.initial.task.delay.ms 30000

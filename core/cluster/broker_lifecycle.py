@@ -141,13 +141,22 @@ class BrokerLifecycleManager:
         leaving: bool = False,
         offline: Iterable[TopicPartition] = (),
         gone: Iterable[TopicPartition] = (),
+        cordoned: bool | None = None,
     ) -> None:
-        """Have the registration say, besides what it says, that the broker is about to stop, or which logs here are
-        out of use; of those that are `gone` it says nothing more: they may come again."""
+        """Have the registration say, besides what it says, that the broker is about to stop, that it gets no new
+        replicas, or which logs here are out of use; of those that are `gone` it says nothing more: they may come
+        again."""
         out_of_use = (self._own.offline | frozenset(offline)) - frozenset(gone)
         if gone and out_of_use == self._own.offline:
             return
-        self._own = evolve(self._own, leaving=self._own.leaving or leaving, offline=out_of_use)
+        if cordoned is not None and cordoned == self._own.cordoned:
+            return
+        self._own = evolve(
+            self._own,
+            leaving=self._own.leaving or leaving,
+            offline=out_of_use,
+            cordoned=self._own.cordoned if cordoned is None else cordoned,
+        )
         if self.registration is not None and not self._is_updating:
             self._is_updating = True
             self._queue.run(self._updating, self._on_updated)
@@ -158,7 +167,8 @@ class BrokerLifecycleManager:
         if present is None:
             return  # the next registration says it
         path = layout.broker_path(present.broker_id)
-        updated = evolve(present, leaving=self._own.leaving, offline=self._own.offline)
+        own = self._own
+        updated = evolve(present, leaving=own.leaving, offline=own.offline, cordoned=own.cordoned)
         await elsewhere(partial(self._coordination.set, path, layout.encode_broker(updated)))
         if self.registration is present:
             self.registration = updated
@@ -371,7 +381,8 @@ class BrokerLifecycleManager:
         self._report(info(f"broker {number} is registered, with the epoch {epoch}", broker=number, epoch=epoch))
         self._lease.grant()
         self._registered(registration)
-        if (registration.leaving, registration.offline) != (self._own.leaving, self._own.offline):
+        sent, own = registration, self._own
+        if (sent.leaving, sent.offline, sent.cordoned) != (own.leaving, own.offline, own.cordoned):
             self.update_registration()  # it has changed since this registration was sent
 
     def _try_again(self, failure: BaseException) -> None:

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
+from attrs import evolve
+
 from ...ports.coordination import BadVersion, Coordination, CoordinationError, Node, NodeExists, NoNode
 from ...ports.entropy import Entropy
 from . import layout
@@ -96,6 +98,43 @@ def store_last_registration(coordination: Coordination, last: LastRegistration) 
         with suppress(BadVersion, NoNode):
             coordination.set(path, data, version=node.version)
             return
+
+
+def is_registered(coordination: Coordination, broker_id: int) -> bool:
+    """Return True if the broker is alive, by the tree as of now. Raises `CoordinationError`."""
+    coordination.heartbeat()  # what is read from now on is not older than now
+    with suppress(NoNode):
+        coordination.get(layout.broker_path(broker_id))
+        return True
+    return False
+
+
+def remove_broker(coordination: Coordination, broker_id: int) -> bool:
+    """Remove the configs of a broker, and mark its last registration as removed. False: the tree does not know it, or
+    it was removed before.
+
+    Raises `CoordinationError`.
+    """
+    path, is_known = layout.last_registration_path(broker_id), False
+    while True:
+        try:
+            node = coordination.get(path)
+            last = layout.decode_last_registration(broker_id, node.data)
+            if last.removed:
+                break
+            removed = layout.encode_last_registration(evolve(last, removed=True))
+            coordination.set(path, removed, version=node.version)
+        except BadVersion:
+            continue
+        except (NoNode, ValueError):
+            break
+        is_known = True
+        break
+    try:
+        coordination.delete(layout.broker_config_path(broker_id))
+    except NoNode:
+        return is_known
+    return True
 
 
 def count_up(coordination: Coordination, path: str) -> int:

@@ -24,7 +24,16 @@ from .deltas import (
     TopicSet,
     TopicUnreadable,
 )
-from .topics import BrokerRegistration, PartitionState, ReplicaId, Topic, first_state, metric_name
+from .topics import (
+    ALL_LOG_DIRS,
+    CORDONED_KEY,
+    BrokerRegistration,
+    PartitionState,
+    ReplicaId,
+    Topic,
+    first_state,
+    metric_name,
+)
 
 States = Mapping[int, PartitionState]
 
@@ -283,6 +292,15 @@ class ClusterImage:
         if not self._any_offline or not any(partition in broker.offline for broker in self.brokers.values()):
             return self.brokers
         return {number: broker for number, broker in self.brokers.items() if partition not in broker.offline}
+
+    def is_cordoned(self, broker_id: int) -> bool:
+        """Return True if the broker gets no new replicas, as the tree or the broker itself says (KIP-1066)."""
+        broker, configs = self.brokers.get(broker_id), self.configs.get(broker_id, {})
+        return configs.get(CORDONED_KEY) == ALL_LOG_DIRS or (broker is not None and broker.cordoned)
+
+    def racks_for_new_replicas(self) -> dict[int, str | None]:
+        """Return the live brokers that may get new replicas, with their racks."""
+        return {number: each.rack for number, each in self.brokers.items() if not self.is_cordoned(number)}
 
     def entities(self, kind: layout.EntityKind) -> Entities:
         """Return the security entities of a kind: the same object until one of them changes."""

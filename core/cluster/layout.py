@@ -398,6 +398,8 @@ def encode_broker(broker: BrokerRegistration) -> bytes:
         node["listener_names"] = list(broker.listener_names)
     if broker.leaving:
         node["leaving"] = True
+    if broker.cordoned:
+        node["cordoned"] = True
     if broker.min_isr is not None:
         node["min_insync_replicas"] = broker.min_isr
     if broker.offline:
@@ -422,6 +424,7 @@ def decode_broker(name: str, data: bytes) -> BrokerRegistration:
         broker_epoch=_integer(node, "broker_epoch"),
         previous_epoch=_integer(node, "previous_epoch"),
         leaving=node.get("leaving") is True,
+        cordoned=node.get("cordoned") is True,
         inter_broker=_integer(node, "inter_broker"),
         listener_names=tuple(_texts(node, "listener_names")),
         min_isr=_integer(node, "min_insync_replicas") if "min_insync_replicas" in node else None,
@@ -444,12 +447,14 @@ def _texts(node: Mapping[str, object], key: str) -> list[str]:
 
 
 def encode_last_registration(last: LastRegistration) -> bytes:
-    return _dump({"broker_epoch": last.broker_epoch, "ended": last.ended})
+    removed = {"removed": True} if last.removed else {}
+    return _dump({"broker_epoch": last.broker_epoch, "ended": last.ended, **removed})
 
 
 def decode_last_registration(broker_id: int, data: bytes) -> LastRegistration:
     node = _load(data)
-    return LastRegistration(broker_id, _integer(node, "broker_epoch"), node.get("ended") is True)
+    ended, removed = node.get("ended") is True, node.get("removed") is True
+    return LastRegistration(broker_id, _integer(node, "broker_epoch"), ended, removed)
 
 
 def encode_controller(controller: ReplicaId) -> bytes:

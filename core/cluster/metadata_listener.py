@@ -182,7 +182,9 @@ class MetadataListener:
                 names = await elsewhere(partial(children, self._registry.coordination, layout.TOPICS))
                 image = self._registry.image
                 changed_nodes.topics.update(dict.fromkeys([*names, *image.topics, *image.deleting, *image.unreadable]))
-                changed_nodes.configs.update(dict.fromkeys([None, *image.configs]))
+                brokers = await elsewhere(partial(children, self._registry.coordination, layout.BROKER_CONFIGS))
+                stored = [int(name) for name in brokers if name.isdecimal()]
+                changed_nodes.configs.update(dict.fromkeys([None, *image.configs, *stored]))
             for broker_id in changed_nodes.configs:
                 await self._registry.reread_configs(broker_id)
             changed = await self._registry.changed_topics(changed_nodes.topics)

@@ -25,7 +25,7 @@ from ...ports.report import Line, counted, error, info
 from ...ports.types import TopicPartition
 from ...ports.values import frozen
 from . import entity_store, layout, topic_store
-from .brokers import broker_configs, children, live_brokers, set_broker_configs, stored_controller
+from .brokers import broker_configs, children, live_brokers, remove_broker, set_broker_configs, stored_controller
 from .change_queue import elsewhere
 from .deltas import (
     BrokersChanged,
@@ -612,6 +612,15 @@ class ClusterRegistry:
         await elsewhere(partial(set_broker_configs, self._coordination, broker_id, configs))
         self.apply(ConfigsChanged(broker_id=broker_id, configs=configs))
         self._report_configured("all brokers" if broker_id is None else f"broker {broker_id}", before, configs)
+
+    async def remove_broker(self, broker_id: int) -> bool:
+        """Forget the configs and the registration of a broker that is gone for good; see `remove_broker`."""
+        is_known = await elsewhere(partial(remove_broker, self._coordination, broker_id))
+        if self.image.configs.get(broker_id):
+            self.apply(ConfigsChanged(broker_id=broker_id, configs={}))
+        if is_known:
+            self._report(info(f"broker {broker_id} was removed from the cluster", broker=broker_id))
+        return is_known
 
     def _report_configured(self, what: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
         line = _changed_configs_line(what, before, after)

@@ -15,6 +15,8 @@ NO_LEADER = -1
 UNKNOWN_EPOCH = -1
 ALONE_EPOCH = 0
 """The broker epoch where no other broker can reach the tree."""
+CORDONED_KEY, ALL_LOG_DIRS = "cordoned.log.dirs", "*"
+"""The setting of a broker whose data folders get no new replicas (KIP-1066), and its value for all of them."""
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
@@ -104,6 +106,9 @@ class LastRegistration:
     broker_id: int
     broker_epoch: int
     ended: bool = False
+    removed: bool = False
+    """True if the broker has left the cluster for good since (UnregisterBroker). The node stays: brokers that have seen
+    the registration would otherwise take the tree for one that was restored from a backup."""
 
     @property
     def progress(self) -> tuple[int, bool]:
@@ -204,3 +209,5 @@ class BrokerRegistration:
     """The `min.insync.replicas` in its server.properties, or the default; None: the broker does not register it."""
     offline: frozenset[TopicPartition] = frozenset()
     """Partitions whose logs on this broker are offline: for them it does not count as live."""
+    cordoned: bool = False
+    """True if all its data folders are cordoned (KIP-1066): it keeps its replicas, and gets no new ones."""

@@ -1,4 +1,4 @@
-"""DescribeCluster (60) and DescribeLogDirs (35)."""
+"""DescribeCluster (60), DescribeLogDirs (35) and UnregisterBroker (64)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -44,6 +44,23 @@ class DescribeClusterResult:
 
 
 @frozen(kw_only=True)
+class UnregisterBroker(Request["UnregisterBrokerResult"]):
+    """Forget a broker that has left the cluster for good."""
+
+    broker_id: int
+
+    def failed(self, error: ApiError) -> "UnregisterBrokerResult":
+        return UnregisterBrokerResult(error=error.code, error_message=error.message)
+
+
+@frozen(kw_only=True)
+class UnregisterBrokerResult:
+    error: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+    throttle_ms: int = 0
+
+
+@frozen(kw_only=True)
 class DescribeLogDirs(Request["DescribeLogDirsResult"]):
     """`topics` (topic → partitions) None = everything."""
 
@@ -73,6 +90,8 @@ class LogDirDescription:
     error: ErrorCode = ErrorCode.NONE
     total_bytes: int = -1
     usable_bytes: int = -1
+    is_cordoned: bool = False
+    """True if the folder gets no new replicas (`cordoned.log.dirs`, KIP-1066)."""
 
 
 @frozen(kw_only=True)

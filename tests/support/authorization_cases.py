@@ -20,7 +20,7 @@ from barnabas.ports.broker_api.classic import (
     ClassicProduce,
     ClassicProducePartition,
 )
-from barnabas.ports.broker_api.cluster import DescribeLogDirs
+from barnabas.ports.broker_api.cluster import DescribeLogDirs, UnregisterBroker
 from barnabas.ports.broker_api.configs import (
     AlterConfigs,
     ConfigAlteration,
@@ -229,6 +229,7 @@ def _cases() -> Iterator[Case]:
     moved = Reassignment(topic="t", partition=0, replicas=[1])
     yield case(AlterPartitionReassignments(partitions=[moved]), {cluster(Op.ALTER): CLUSTER_31})
     yield case(ListPartitionReassignments(), {cluster(Op.DESCRIBE): CLUSTER_31})
+    yield case(UnregisterBroker(broker_id=9), {cluster(Op.ALTER): CLUSTER_31})
     yield case(OffsetDelete(group_id="g", partitions=[TP]), {group(Op.DELETE): GROUP_30, topic(Op.READ): TOPIC_29})
     yield case(DescribeClientQuotas(filters=[]), {cluster(Op.DESCRIBE_CONFIGS): CLUSTER_31})
     altered = QuotaAlteration(entity={"user": "u"}, ops=[])

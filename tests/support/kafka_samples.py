@@ -15,6 +15,7 @@ from support.kafka_samples_admin import (
     DESCRIBE_CLUSTER,
     DESCRIBE_CONFIGS,
     DESCRIBE_LOG_DIRS,
+    UNREGISTER_BROKER,
 )
 from support.kafka_samples_data import LIST_OFFSETS, METADATA, PRODUCE
 from support.kafka_samples_fetch import FETCH
@@ -103,6 +104,7 @@ SAMPLES: dict[int, Sample] = {
     50: DESCRIBE_USER_SCRAM_CREDENTIALS,
     51: ALTER_USER_SCRAM_CREDENTIALS,
     60: DESCRIBE_CLUSTER,
+    64: UNREGISTER_BROKER,
     61: DESCRIBE_PRODUCERS,
     65: DESCRIBE_TRANSACTIONS,
     66: LIST_TRANSACTIONS,

@@ -10,6 +10,8 @@ from barnabas.ports.broker_api.cluster import (
     DescribeLogDirsResult,
     LogDirDescription,
     LogDirReplica,
+    UnregisterBroker,
+    UnregisterBrokerResult,
 )
 from barnabas.ports.broker_api.configs import (
     AlterConfigsResult,
@@ -330,6 +332,7 @@ DESCRIBE_LOG_DIRS = Sample(
                 ],
                 total_bytes=85,
                 usable_bytes=86,
+                is_cordoned=True,
             ),
             LogDirDescription(path="/data/2", replicas=[], error=ErrorCode.KAFKA_STORAGE_ERROR),
         ],
@@ -360,7 +363,7 @@ DESCRIBE_LOG_DIRS = Sample(
                 ],
                 "total_bytes": 85,
                 "usable_bytes": 86,
-                "is_cordoned": False,
+                "is_cordoned": True,
             },
             {
                 "error_code": 56,
@@ -405,6 +408,13 @@ CREATE_PARTITIONS = Sample(
             {"name": "views", "error_code": 37, "error_message": "fewer"},
         ],
     },
+)
+
+UNREGISTER_BROKER = Sample(
+    UnregisterBroker(broker_id=4),
+    {"broker_id": 4},
+    UnregisterBrokerResult(throttle_ms=96, error=ErrorCode.BROKER_ID_NOT_REGISTERED, error_message="no broker 4"),
+    {"throttle_time": 96, "error_code": 102, "error_message": "no broker 4"},
 )
 
 DESCRIBE_CLUSTER = Sample(

@@ -21,7 +21,7 @@ from ....ports.broker_api.classic import (
     ClassicProduceResult,
     ClassicProduceResultPartition,
 )
-from ....ports.broker_api.cluster import DescribeCluster, DescribeClusterResult, DescribeLogDirs
+from ....ports.broker_api.cluster import DescribeCluster, DescribeClusterResult, DescribeLogDirs, UnregisterBroker
 from ....ports.broker_api.configs import (
     AlterConfigs,
     ConfigResource,
@@ -776,6 +776,7 @@ STEPS: Mapping[type[Request[Any]], Sequence[Step]] = {
     AlterConfigs: (Configs(ALTER_CONFIGS),),
     IncrementalAlterConfigs: (Configs(ALTER_CONFIGS),),
     DescribeLogDirs: (_cluster(DESCRIBE),),
+    UnregisterBroker: (_cluster(ALTER),),
     CreatePartitions: (Items(ALTER, TOPIC, "topics", "topics"),),
     CreateDelegationToken: (),  # `TokenService` asks for CREATE_TOKENS after its other checks
     RenewDelegationToken: (),

@@ -1,5 +1,15 @@
-"""DescribeCluster (facts C6), and DescribeLogDirs: the replicas and the space of the data folders."""
+"""DescribeCluster, UnregisterBroker, and DescribeLogDirs: the replicas and the space of the data folders (facts C6)."""
 
+from contextlib import suppress
+from functools import partial
+
+from attrs import evolve
+
+from ....core.cluster import layout
+from ....core.cluster.brokers import children, is_registered
+from ....core.cluster.change_queue import elsewhere
+from ....core.cluster.registry import TOPICS_AT_A_TIME
+from ....core.cluster.topic_store import confirm_deleted, deleted_of, read_live_topics
 from ....core.traffic.steps import Steps
 from ....ports.broker_api.cluster import (
     DescribeCluster,
@@ -8,14 +18,21 @@ from ....ports.broker_api.cluster import (
     DescribeLogDirsResult,
     LogDirDescription,
     LogDirReplica,
+    UnregisterBroker,
+    UnregisterBrokerResult,
 )
 from ....ports.broker_api.envelope import Caller, Reply
 from ....ports.broker_api.operations import CLUSTER_OPERATIONS, NO_AUTHORIZED_OPERATIONS
+from ....ports.coordination import BadVersion, Coordination
 from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError
+from ....ports.report import counted
 from ....ports.storage import StorageError
 from ..state.broker_state import BrokerState
+from .topics import ATTEMPTS, TopicService
 
 _BROKERS = 1
+_NAMED_MAX = 5
 
 
 class ClusterService:
@@ -39,6 +56,76 @@ class ClusterService:
                 authorized_operations=CLUSTER_OPERATIONS if asked and known else NO_AUTHORIZED_OPERATIONS,
             )
         )
+
+
+class UnregisterService:
+    """Forgets brokers that have left for good, on any broker of the cluster."""
+
+    def __init__(self, state: BrokerState, topics: TopicService) -> None:
+        self._state = state
+        self._topics = topics
+
+    def unregister(self, request: UnregisterBroker, _caller: Caller, reply: Reply[UnregisterBrokerResult]) -> None:
+        """Forget a broker that is down and has no replicas. Kafka forgets others, too, whose partitions then lack a
+        replica until they are reassigned."""
+
+        async def forgetting() -> UnregisterBrokerResult:
+            try:
+                await self._forget(request.broker_id)
+            except ApiError as error:
+                return request.failed(error)
+            return UnregisterBrokerResult()
+
+        self._state.changes.submit("UnregisterBroker", forgetting, reply)
+
+    async def _forget(self, broker_id: int) -> None:
+        state, coordination = self._state, self._state.registry.coordination
+        state.check_owns_topics()
+        held, former = await elsewhere(partial(_replicas_of, coordination, broker_id))
+        if held:
+            some = ", ".join(held[:_NAMED_MAX]) + (", ..." if len(held) > _NAMED_MAX else "")
+            text = f"broker {broker_id} still has replicas of {counted(len(held), 'partition')} ({some})"
+            cure = f"move them to other brokers with 'barnabas brokers drain {broker_id} --execute'"
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{text}: {cure}")
+        if broker_id == state.node_id or await elsewhere(partial(is_registered, coordination, broker_id)):
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"broker {broker_id} is alive: stop it first")
+        for name in former:
+            await self._forget_in(name, broker_id)
+        for topic_id in await elsewhere(partial(deleted_of, coordination, broker_id)):
+            await elsewhere(partial(confirm_deleted, coordination, topic_id, broker_id))
+        subject = f"the configs of broker {broker_id}"
+        with state.changes.doubting(subject, partial(state.registry.reread_configs, broker_id)):
+            is_known = await state.registry.remove_broker(broker_id)
+        if not is_known:
+            text = f"the cluster has no broker {broker_id}, or it was removed before"
+            raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, text)
+
+    async def _forget_in(self, name: str, broker_id: int) -> None:
+        """Let the topic no longer expect logs on a broker: it would wait for it when it is deleted."""
+        for _ in range(ATTEMPTS):
+            with self._topics.doubting(name):
+                await self._topics.apply_topic(name)
+                topic = self._state.image.topics.get(name)
+                if topic is None or broker_id not in topic.former:
+                    return
+                former = tuple(each for each in topic.former if each != broker_id)
+                with suppress(BadVersion):  # another broker has changed it
+                    await self._state.registry.move(evolve(topic, former=former), {})
+                    return
+        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"others change topic {name} as often as it is tried")
+
+
+def _replicas_of(coordination: Coordination, broker_id: int) -> tuple[list[str], list[str]]:
+    """Return the partitions with a replica on the broker, and the topics of which it may have logs from before, by the
+    tree as of now."""
+    held, former = [], []
+    names = children(coordination, layout.TOPICS)
+    for start in range(0, len(names), TOPICS_AT_A_TIME):
+        for name, topic in sorted(read_live_topics(coordination, names[start : start + TOPICS_AT_A_TIME]).items()):
+            if topic is not None:
+                held += [f"{name}-{number}" for number, on in topic.partitions.items() if broker_id in on]
+                former += [name] if broker_id in topic.former else []
+    return held, former
 
 
 class LogDirService:
@@ -69,9 +156,12 @@ class LogDirService:
         log_dir = next(log_dir for log_dir in self._state.logs.dirs if log_dir.path == path)
         if self._state.logs.failure_of(log_dir) is not None:
             return LogDirDescription(path=path, replicas=replicas, error=ErrorCode.KAFKA_STORAGE_ERROR)
+        is_cordoned = self._state.settings.is_cordoned(path)
         try:
             total, usable = log_dir.space()
         except StorageError as error:
             self._state.failed(f"looking at {path}", error)
             return LogDirDescription(path=path, replicas=replicas, error=ErrorCode.KAFKA_STORAGE_ERROR)
-        return LogDirDescription(path=path, replicas=replicas, total_bytes=total, usable_bytes=usable)
+        return LogDirDescription(
+            path=path, replicas=replicas, total_bytes=total, usable_bytes=usable, is_cordoned=is_cordoned
+        )

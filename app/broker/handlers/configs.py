@@ -10,6 +10,7 @@ from ....core.cluster.deltas import Delta, EntityChanged
 from ....core.cluster.entity_store import ChangeEntity
 from ....core.cluster.image import ClusterImage
 from ....core.cluster.layout import EntityKind
+from ....core.cluster.topics import ALL_LOG_DIRS, CORDONED_KEY
 from ....core.security.quotas.entities import altered, check_alteration, describe, entity_name, stored_entry
 from ....core.traffic.steps import Steps
 from ....ports.broker_api.configs import (
@@ -120,7 +121,7 @@ class ConfigService:
                 if resource.kind == ResourceKind.TOPIC:
                     await self._alter_topic(resource.name, plan, validate_only=validate_only)
                 else:
-                    await self._alter_broker(plan, everywhere=self._is_default(resource), validate_only=validate_only)
+                    await self._alter_broker_resource(resource, plan, validate_only=validate_only)
             except ApiError as error:
                 return _failed(resource, error)
             except (CoordinationError, ClosedError) as error:
@@ -143,6 +144,37 @@ class ConfigService:
             return
         with self._topics.doubting(name):
             await state.registry.set_configs(name, altered)
+
+    async def _alter_broker_resource(self, resource: ConfigResource, plan: Plan, *, validate_only: bool) -> None:
+        if resource.kind == ResourceKind.BROKER and resource.name.isdecimal() and self._cordons(resource, plan):
+            await self._cordon_other(int(resource.name), plan, validate_only=validate_only)
+        else:
+            await self._alter_broker(plan, everywhere=self._is_default(resource), validate_only=validate_only)
+
+    def _cordons(self, resource: ConfigResource, plan: Plan) -> bool:
+        """Return True for a change that only cordons another broker, or ends that. It may be down: it must get no new
+        replicas when it is back."""
+        if self._state.is_alone or int(resource.name) == self._state.node_id:
+            return False
+        changes = plan(self._state.image.configs.get(int(resource.name), {}))
+        return bool(changes) and all(
+            each.name == CORDONED_KEY and (each.op == ConfigOp.DELETE or each.value == ALL_LOG_DIRS) for each in changes
+        )
+
+    async def _cordon_other(self, broker_id: int, plan: Plan, *, validate_only: bool) -> None:
+        registry, subject = self._state.registry, f"the configs of broker {broker_id}"
+        await self._changes.settled(subject)
+        if validate_only:
+            return
+        with self._changes.doubting(subject, partial(registry.reread_configs, broker_id)):
+            await registry.reread_configs(broker_id)
+            stored = dict(self._state.image.configs.get(broker_id, {}))
+            for change in plan(stored):
+                if change.op == ConfigOp.DELETE or change.value is None:
+                    stored.pop(change.name, None)
+                else:
+                    stored[change.name] = change.value
+            await registry.set_broker_configs(broker_id, stored)
 
     async def _alter_broker(self, plan: Plan, *, everywhere: bool, validate_only: bool) -> None:
         settings = self._state.settings

@@ -175,22 +175,23 @@ class TopicService:
     async def _planned(self, new: NewTopic) -> Topic:
         state, static = self._state, self._state.settings.static
         check_topic_name(new.name)
-        new = as_it_must_be(new, static, len(state.image.brokers))
+        new = as_it_must_be(new, static, len(state.racks()))
         state.check_owns_topics()
         await self.settled(new.name)
         state.classic.check_free(new.name)
         self._check_no_orphans(new.name)
         configs = state.settings.new_topic_configs(new.configs)
         counted = state.classic.default_partitions(new.name) if is_classic(configs) else static.num_partitions
-        return plan_topic(
-            state.image,
-            new,
-            state.racks(),
-            state.entropy,
-            default_partitions=counted,
-            default_replication_factor=static.default_replication_factor,
-            configs=configs,
-        )
+        with state.explaining_cordoned():
+            return plan_topic(
+                state.image,
+                new,
+                state.racks(),
+                state.entropy,
+                default_partitions=counted,
+                default_replication_factor=static.default_replication_factor,
+                configs=configs,
+            )
 
     def _check_no_orphans(self, name: str) -> None:
         """Raise `ApiError(POLICY_VIOLATION)` where new logs would replace data of a topic unknown to the tree."""
@@ -237,7 +238,8 @@ class TopicService:
             if before.adding or before.removing:
                 text = f"partitions of {new.topic} move to other brokers; add to it when they have arrived"
                 raise ApiError(ErrorCode.REASSIGNMENT_IN_PROGRESS, text)
-            grown = plan_partitions(state.image, new.topic, new.count, state.racks(), assignments=new.assignments)
+            with state.explaining_cordoned():
+                grown = plan_partitions(state.image, new.topic, new.count, state.racks(), assignments=new.assignments)
             if quota is not None:
                 quota.record(len(grown.partitions) - len(before.partitions))
                 quota = None  # the next attempt costs nothing

@@ -471,6 +471,7 @@ class BrokerServer:
             high_watermark_checkpoint_ms=self._config.replica_high_watermark_checkpoint_interval_ms,
             producer_expiration_ms=self._config.producer_id_expiration_ms,
             producer_check_ms=self._config.producer_id_expiration_check_interval_ms,
+            is_cordoned=settings.is_cordoned,
         )
         logs.load()
         return logs

@@ -468,6 +468,7 @@ class ClusterMember:
                 self._warn_of_differing_min_isr()
             case ConfigsChanged():
                 self._warn_of_differing_min_isr()
+                self._membership.update_registration(cordoned=self._state.settings.is_all_cordoned)
             case StatesChanged(topic=name, states=states):
                 self._claim([name])
                 if self._awaited:

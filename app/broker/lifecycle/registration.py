@@ -25,6 +25,7 @@ def current_broker(state: BrokerState, config: BrokerConfig) -> BrokerRegistrati
         inter_broker=state.endpoints.inter_broker or 0,
         listener_names=state.endpoints.names,
         min_isr=config.min_insync_replicas,
+        cordoned=state.settings.is_all_cordoned,
     )
 
 

@@ -1,6 +1,7 @@
 """The state that the broker's services share: replicas, cluster image, topics and configuration."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 from ....core.client.driver import Submit
@@ -25,6 +26,7 @@ from ....ports.entropy import Entropy
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError, broker_failed
 from ....ports.metrics import Metrics
+from ....ports.report import counted
 from ....ports.scheduler import Outcome, Scheduler
 from ....ports.types import TopicPartition
 from ...config.classic import CLASSIC, FORMAT_KEY
@@ -34,6 +36,7 @@ from .endpoints import Endpoints
 from .settings import MIN_ISR_KEY, BrokerSettings
 
 T = TypeVar("T")
+_PLACEMENT_ERRORS = (ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.INVALID_REPLICA_ASSIGNMENT)
 
 
 class BrokerState:
@@ -211,8 +214,20 @@ class BrokerState:
             raise ApiError(ErrorCode.NOT_CONTROLLER, f"{text}; ask the one that has it, or give it one")
 
     def racks(self) -> dict[int, str | None]:
-        """Return the racks of the live brokers."""
-        return {broker.broker_id: broker.rack for broker in self.image.brokers.values()}
+        """Return the racks of the live brokers that may get new replicas."""
+        return self.image.racks_for_new_replicas()
+
+    @contextmanager
+    def explaining_cordoned(self) -> Iterator[None]:
+        """Let the error of a placement name the live brokers that get no new replicas."""
+        try:
+            yield
+        except ApiError as error:
+            cordoned = sorted(number for number in self.image.brokers if self.image.is_cordoned(number))
+            if error.code not in _PLACEMENT_ERRORS or not cordoned:
+                raise
+            text = f"{counted(len(cordoned), 'broker is', 'brokers are')} cordoned (cordoned.log.dirs): {cordoned}"
+            raise ApiError(error.code, f"{error.message}; {text}") from error
 
     def has_replica(self, topic: str, partition: int, broker_id: int) -> bool:
         """Return True if the broker is alive and, if it is this one, its log is open."""

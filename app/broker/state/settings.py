@@ -1,11 +1,12 @@
 """The configuration of a running broker: the static one, and the dynamic overrides."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from attrs import evolve, field
 
 from ....core.cluster.registry import ClusterRegistry
-from ....core.cluster.topics import INTERNAL_TOPICS
+from ....core.cluster.topics import CORDONED_KEY, INTERNAL_TOPICS
 from ....core.log.compaction.cleaning_job import CleanerSettings
 from ....core.log.config import LogConfig
 from ....core.log.retention import DeletionPolicy, record_policy
@@ -136,6 +137,28 @@ class BrokerSettings:
             bytes_per_second=self._number("log.scrub.io.max.bytes.per.second"),
         )
 
+    def is_cordoned(self, log_dir: str) -> bool:
+        """Return True if the data folder gets no new replicas (`cordoned.log.dirs`, as set by now)."""
+        cordoned = self._cordoned
+        return self.is_all_cordoned or Path(log_dir).absolute() in {Path(path).absolute() for path in cordoned}
+
+    @property
+    def is_all_cordoned(self) -> bool:
+        """True if no data folder of this broker gets new replicas."""
+        cordoned = self._cordoned
+        return bool(cordoned) and self.static.cordoned_dirs(cordoned) == frozenset(self.static.data_dirs)
+
+    @property
+    def _cordoned(self) -> Sequence[str]:
+        """`cordoned.log.dirs`, as set by now; the static value where the stored one names unknown folders."""
+        value = self._layers.effective(CORDONED_KEY)
+        cordoned = value if isinstance(value, tuple) else ()
+        try:
+            self.static.cordoned_dirs(cordoned)
+        except ConfigError:  # log.dirs has changed since it was stored
+            return self.static.cordoned_log_dirs
+        return cordoned
+
     def _number(self, key: str) -> float:
         value = self._layers.effective(key)
         if not isinstance(value, int | float):
@@ -251,6 +274,11 @@ class BrokerSettings:
         try:
             self._check_deletion_policy(log_config_for(changed, {}).deletion_policy)
         except (ConfigError, ValueError) as error:
+            raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
+        try:
+            cordoned = changed.effective(CORDONED_KEY)
+            self.static.cordoned_dirs(cordoned if isinstance(cordoned, tuple) else ())
+        except ConfigError as error:
             raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
         try:
             running = usable_layers(changed, lambda _line: None).running_config()

@@ -122,11 +122,13 @@ class LogManager:
         producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
         producer_check_ms: int = PRODUCER_CHECK_MS,
         flush_took: Callable[[float], None] | None = None,
+        is_cordoned: Callable[[str], bool] = lambda _path: False,
     ) -> None:
         """`config_for` returns the configuration of a topic, `topic_id_of` the topic id of a partition, None for an
-        unknown partition, whose folder is not opened then. Producers idle for `producer_expiration_ms` expire.
-        `may_end_early`: see `UnifiedLog.open`. `flush_took` receives the duration of each flush in ms. Raises
-        `ConfigError` without any folder."""
+        unknown partition, whose folder is not opened then. `is_cordoned` returns True for the path of a data folder
+        that gets no new logs. Producers idle for `producer_expiration_ms` expire. `may_end_early`: see
+        `UnifiedLog.open`. `flush_took` receives the duration of each flush in ms. Raises `ConfigError` without any
+        folder."""
         if not dirs:
             raise ConfigError("log.dirs names no folder")
         self.dirs = tuple(dirs)
@@ -138,6 +140,7 @@ class LogManager:
         self._codecs = codecs
         self._policy_for = policy_for
         self._report = report
+        self._is_cordoned = is_cordoned
         self._entropy = entropy
         self._may_end_early, self._has_losses = may_end_early, False
         self._producer_expiration_ms = producer_expiration_ms
@@ -357,7 +360,7 @@ class LogManager:
     # --- creation and deletion
 
     def create(self, partition: TopicPartition, *, is_new: bool = True) -> UnifiedLog:
-        """Create a log now, in the data folder with the fewest. An existing one is returned.
+        """Create a log now, in the data folder with the fewest that is not cordoned. An existing one is returned.
 
         Without `is_new` it is refused while a data folder is out of use, which may contain the log. Raises
         `StorageError`.
@@ -454,7 +457,9 @@ class LogManager:
         usable = [folder for folder in self.folders if folder.failure is None]
         if not usable:
             raise StorageError(f"no data folder can be used: {self.folders[0].failure}")
-        return min(usable, key=lambda folder: len(folder.logs) + planned.get(id(folder), 0))
+        # One may have been cordoned after the broker got the replica: then any folder is better than none.
+        open_ones = [folder for folder in usable if not self._is_cordoned(folder.log_dir.path)]
+        return min(open_ones or usable, key=lambda folder: len(folder.logs) + planned.get(id(folder), 0))
 
     def _ended(self) -> None:
         self._under_way -= 1

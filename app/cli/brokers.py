@@ -1,17 +1,29 @@
-"""`barnabas brokers`: list and describe the brokers of a cluster."""
+"""`barnabas brokers`: list and describe the brokers of a cluster; move everything off one, and forget one that left."""
 
-from typing import Annotated, Any
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ...ports.broker_api.cluster import BrokerNode, LogDirDescription
 from ...ports.broker_api.configs import ConfigSource, ResourceKind
-from ...ports.errors import ConfigError
+from ...ports.errors import BarnabasError, ConfigError
 from ...ports.report import counted
-from .options import AsJson, Bootstrap, open_admin, print_json, print_table
+from .options import AsJson, Bootstrap, Execute, open_admin, print_json, print_table, progress
 from .tables import Section, list_text, show, size_text
 
-brokers = typer.Typer(help="List and describe the brokers of a cluster.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from ..clients.admin.draining import BrokerDrain, DrainPlan, DrainProgress
+
+brokers = typer.Typer(help="List, describe, drain and remove the brokers of a cluster.", no_args_is_help=True)
+
+LOOK_S, LINE_S = 0.5, 10.0
+FAILURES_MAX = 20
+"""The most requests in a row that may fail while the progress of a drain is shown."""
 
 
 def register(app: typer.Typer) -> None:
@@ -62,6 +74,156 @@ def describe_broker(
         print_json(fields)
     else:
         show(_sections(fields))
+
+
+def drain(
+    bootstrap: Bootstrap,
+    broker: Annotated[int, typer.Argument(metavar="ID")],
+    execute: Execute = False,
+    replication_factor: Annotated[
+        int | None,
+        typer.Option(
+            "--replication-factor",
+            metavar="N",
+            min=1,
+            help="Partitions with more replicas lose the one on this broker, and get no other one.",
+        ),
+    ] = None,
+    throttle: Annotated[
+        int | None,
+        typer.Option(metavar="BYTES", min=1, help="Maximum rate per second for copies to and from each broker."),
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the broker is empty, or not.")] = True,
+    cancel: Annotated[
+        bool, typer.Option("--cancel", help="Cancel the moves, and let the broker get new replicas again.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Move all replicas off a broker, which gets no new ones from then on; then it may be stopped and removed.
+
+    A dry run without --execute. Other replicas in sync lead at once; the replicas, of internal topics too, go to the
+    brokers with the fewest, in other racks where possible. It may be interrupted, and run again to continue.
+    """
+    from ..clients.admin.draining import BrokerDrain
+
+    with open_admin(bootstrap) as admin:
+        drain = BrokerDrain(admin, broker, replication_factor=replication_factor, throttle=throttle)
+        if cancel:
+            cancelled = drain.cancel()
+            typer.echo(f"{counted(cancelled, 'move')} cancelled; broker {broker} gets new replicas again")
+            return
+        plan = drain.plan()
+        if as_json:
+            print_json(_plan_fields(plan, executed=execute))
+        else:
+            _show_plan(plan)
+        if not execute:
+            typer.echo("dry run, nothing is changed: add --execute to drain the broker", err=True)
+            return
+        drain.start(plan)
+        if wait:
+            _watch_drain(drain, plan)
+        else:
+            again = f"'barnabas brokers drain {broker} --execute' shows their progress"
+            typer.echo(f"the moves continue in the cluster; {again}", err=True)
+
+
+brokers.command("drain")(drain)
+brokers.command("decommission", hidden=True)(drain)
+
+
+@brokers.command("remove")
+def remove(bootstrap: Bootstrap, broker: Annotated[int, typer.Argument(metavar="ID")]) -> None:
+    """Forget a broker that has left for good: its settings, and what the cluster remembers of it.
+
+    Refused for one that is alive or has replicas: drain it, stop it, then remove it.
+    """
+    with open_admin(bootstrap) as admin:
+        admin.unregister_broker(broker)
+    typer.echo(f"removed broker {broker}")
+
+
+def _show_plan(plan: DrainPlan) -> None:
+    held = counted(len(plan.after) + plan.already_moving, "partition")
+    moving = f", {plan.already_moving} on their way off it" if plan.already_moving else ""
+    lost = len(plan.after) - len(plan.copies)
+    dropped = f"; {counted(lost, 'partition')} with a replica less" if lost else ""
+    size = f"{counted(len(plan.copies), 'replica')} with {size_text(plan.copy_bytes)} to copy"
+    state = "" if plan.is_alive else ", which is down,"
+    head = f"broker {plan.broker}{state} has {held}{moving}: {size}{dropped}"
+    targets = Counter(broker for _, broker in plan.copies)
+    sizes: Counter[int] = Counter()
+    for place, broker in plan.copies:
+        sizes[broker] += plan.sizes.get(place, 0)
+    rows = [(broker, count, size_text(sizes[broker])) for broker, count in sorted(targets.items())]
+    show([Section(head, ("broker", "replicas", "size"), rows)])
+
+
+def _plan_fields(plan: DrainPlan, *, executed: bool) -> dict[str, Any]:
+    return {
+        "broker": plan.broker,
+        "alive": plan.is_alive,
+        "executed": executed,
+        "already_moving": plan.already_moving,
+        "copy_bytes": plan.copy_bytes,
+        "partitions": [
+            {
+                "topic": place.topic,
+                "partition": place.partition,
+                "replicas_before": list(plan.before[place]),
+                "replicas": list(held),
+                "bytes": plan.sizes.get(place, 0),
+            }
+            for place, held in sorted(plan.after.items())
+        ],
+    }
+
+
+def _watch_drain(drain: BrokerDrain, plan: DrainPlan) -> None:
+    """Show the progress until the broker is empty. Moves of partitions that it still got begin on the way."""
+    total = len(plan.after) + plan.already_moving
+    failures, said = 0, time.monotonic()
+    try:
+        with progress("moved", total) as advance:
+            while True:
+                try:
+                    left = drain.advance()
+                    failures = 0
+                except ConfigError:
+                    raise
+                except BarnabasError:
+                    failures += 1
+                    if failures > FAILURES_MAX:
+                        raise
+                    time.sleep(LOOK_S)
+                    continue
+                total = max(total, left.replicas)
+                advance(total - left.replicas, total, f"moved ({_copied(left, plan)})")
+                if left.is_done:
+                    break
+                if time.monotonic() - said > LINE_S:
+                    said = time.monotonic()
+                    _say_progress(left, plan)
+                time.sleep(LOOK_S)
+        drain.end()
+    except KeyboardInterrupt:
+        again = f"'barnabas brokers drain {plan.broker} --execute' continues, with --cancel it ends them"
+        typer.echo(f"barnabas: interrupted; the moves continue in the cluster: {again}", err=True)
+        raise
+    done = f"broker {plan.broker} has no replicas, and gets no new ones"
+    typer.echo(f"{done}; stop it, then run 'barnabas brokers remove {plan.broker}'", err=True)
+
+
+def _say_progress(left: DrainProgress, plan: DrainPlan) -> None:
+    """Write a line where there is no progress bar."""
+    if not sys.stderr.isatty():
+        leads = f", of which it leads {left.leaders}" if left.leaders else ""
+        text = f"broker {plan.broker} still has {counted(left.replicas, 'partition')}{leads}"
+        typer.echo(f"{text}; copied {_copied(left, plan)}", err=True)
+
+
+def _copied(left: DrainProgress, plan: DrainPlan) -> str:
+    return f"{size_text(left.copied_bytes)} of {size_text(max(plan.copy_bytes, left.copied_bytes))}"
 
 
 def _node(node: BrokerNode, controller: int) -> dict[str, Any]:

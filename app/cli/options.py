@@ -53,6 +53,7 @@ Coordination = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+Execute = Annotated[bool, typer.Option("--execute", help="Really do it; without it, show what would change.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the changes, and make none.")]
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A configuration key; may be repeated.")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ....ports.broker_api.configs import ConfigSource, ResourceKind
 from ....ports.errors import ConfigError
 from ....ports.report import counted
 from ....ports.types import TopicPartition
@@ -23,10 +22,6 @@ if TYPE_CHECKING:
 
 reassign = typer.Typer(help="Plan, execute, verify and cancel moves of partitions.", no_args_is_help=True)
 
-RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
-"""Broker settings in bytes per second: the rate of a throttled leader, and of a throttled follower."""
-THROTTLED = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
-"""Topic settings, `PARTITION:BROKER,...`: the throttled replicas that send, and that receive."""
 LOOK_S, BELIEVED_S = 0.2, 2.0
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="Output of `plan`; - is standard input.")]
@@ -39,7 +34,11 @@ def plan(
         str | None, typer.Option("--topics", metavar="TOPIC,...", help="Topics to reassign; default: all.")
     ] = None,
     brokers: Annotated[
-        str | None, typer.Option("--brokers", metavar="ID,...", help="Target brokers; default: all.")
+        str | None, typer.Option("--brokers", metavar="ID,...", help="Target brokers; default: all but drained ones.")
+    ] = None,
+    add: Annotated[
+        str | None,
+        typer.Option("--add", metavar="ID,...", help="New brokers, besides those that have replicas already."),
     ] = None,
     replication_factor: Annotated[
         int | None,
@@ -48,15 +47,30 @@ def plan(
 ) -> None:
     """Print an assignment with equal shares for all brokers and few moves. Changes nothing.
 
-    Standard output is JSON for `execute` (and for kafka-reassign-partitions); standard error says what would move.
+    `--add 4` gives a new broker its share. To empty a broker: `barnabas brokers drain`. Standard output is JSON for
+    `execute` (and for kafka-reassign-partitions); standard error says what would move.
     """
-    from ...clients.admin.reassignments import moved, planned, to_json
+    from ...clients.admin.reassignments import current_assignment, moved, planned, replica_sizes, to_json
 
+    if brokers is not None and add is not None:
+        raise ConfigError("give --brokers or --add, not both")
     with open_admin(bootstrap) as admin:
-        current = _held(admin, None if topics is None else _words(topics))
-        sizes = _sizes(admin, current)
+        current = current_assignment(admin, None if topics is None else _words(topics))
+        log_dirs = admin.describe_log_dirs()
         racks = {node.node_id: node.rack for node in admin.describe_cluster().brokers}
-    wanted = racks if brokers is None else _chosen(brokers, racks)
+    sizes = replica_sizes(log_dirs)
+    cordoned = {broker for broker, folders in log_dirs.items() if all(each.is_cordoned for each in folders)}
+    if brokers is not None:
+        wanted = _chosen("--brokers", brokers, racks)
+    elif add is not None:
+        holders = {broker for held in current.values() for broker in held} - cordoned
+        wanted = {each: rack for each, rack in racks.items() if each in holders} | _chosen("--add", add, racks)
+    else:
+        wanted = {each: rack for each, rack in racks.items() if each not in cordoned}
+    refused = sorted(cordoned & wanted.keys())
+    if refused:
+        text = f"broker {refused[0]} is drained, so it gets no replicas"
+        raise ConfigError(f"{text}; 'barnabas brokers drain {refused[0]} --cancel' ends that")
     proposed = planned(current, wanted, replication_factor)
     changed = {place: held for place, held in proposed.items() if tuple(held) != tuple(current[place])}
     copies = moved(current, proposed)
@@ -75,19 +89,22 @@ def execute(
         typer.Option(metavar="BYTES", min=1, help="Maximum rate per second for copies to and from each broker."),
     ] = None,
 ) -> None:
-    """Start a reassignment and return at once. Prints the current assignment, for the way back.
+    """Start a reassignment and return at once. Standard output is the assignment before; `execute` it to go back.
 
     The throttle remains until `verify` finds the reassignment complete.
     """
-    from ...clients.admin.reassignments import to_json
+    from ...clients.admin.reassignments import current_assignment, set_throttle, to_json
 
     wanted = _read(file)
     with open_admin(bootstrap) as admin:
-        current = _held(admin, sorted({place.topic for place in wanted}))
+        current = current_assignment(admin, sorted({place.topic for place in wanted}))
         _check_known(wanted, current)
         if throttle is not None:
-            _throttle(admin, wanted, current, throttle)
+            set_throttle(admin, wanted, current, throttle)
         admin.reassign_partitions(wanted)
+    typer.echo(
+        "the assignment before, as JSON on standard output; save it: `execute` with it is the way back", err=True
+    )
     typer.echo(to_json({place: current[place] for place in wanted}))
     more = "" if throttle is None else "; `barnabas cluster reassign verify` takes the throttle off at the end"
     typer.echo(f"{counted(len(wanted), 'partition is on its way', 'partitions are on their way')}{more}", err=True)
@@ -104,12 +121,14 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Show the progress of the moves. Ends with 0 when all are complete (and removes the throttle), else with 1."""
+    from ...clients.admin.reassignments import remove_throttle
+
     wanted = _read(file)
     with open_admin(bootstrap) as admin:
         states = _wait(admin, wanted) if wait else _settled(admin, wanted)
         moving = any(state == "moving" for state in states.values())
         if not moving and not preserve_throttles:
-            _unthrottle(admin, wanted)
+            remove_throttle(admin, {place.topic for place in wanted})
     rows = [(place.topic, place.partition, list(wanted[place]), state) for place, state in sorted(states.items())]
     columns = ("topic", "partition", "replicas", "state")
     if as_json:
@@ -127,6 +146,8 @@ def cancel(
     everything: Annotated[bool, typer.Option("--all", help="All running moves.")] = False,
 ) -> None:
     """Cancel moves that are not complete: their previous replicas remain."""
+    from ...clients.admin.reassignments import remove_throttle
+
     if everything == (file is not None):
         raise ConfigError("select the moves with FILE, or --all")
     with open_admin(bootstrap) as admin:
@@ -135,7 +156,7 @@ def cancel(
         chosen = [place for place in moving if given is None or place in given]
         if chosen:
             admin.reassign_partitions(dict.fromkeys(chosen))
-        _unthrottle(admin, chosen if given is None else list(given))
+        remove_throttle(admin, {place.topic for place in (chosen if given is None else given)})
     typer.echo(f"{counted(len(chosen), 'move')} cancelled")
 
 
@@ -143,40 +164,15 @@ def _words(text: str) -> list[str]:
     return sorted({word.strip() for word in text.split(",") if word.strip()})
 
 
-def _chosen(text: str, racks: Mapping[int, str | None]) -> dict[int, str | None]:
+def _chosen(option: str, text: str, racks: Mapping[int, str | None]) -> dict[int, str | None]:
     """Select brokers by id. Raises `ConfigError` for an unknown one."""
     words = _words(text)
     unknown = [word for word in words if not word.isdigit() or int(word) not in racks]
     if unknown or not words:
         raise ConfigError(
-            f"--brokers {text}: unknown broker {', '.join(unknown)}; known brokers: {list_text(sorted(racks))}"
+            f"{option} {text}: unknown broker {', '.join(unknown)}; known brokers: {list_text(sorted(racks))}"
         )
     return {int(word): racks[int(word)] for word in words}
-
-
-def _held(admin: Admin, topics: Sequence[str] | None) -> dict[TopicPartition, tuple[int, ...]]:
-    """Return the replicas of each partition; for a running move, the target replicas."""
-    found = {
-        TopicPartition(str(topic.name), each.partition): tuple(each.replicas)
-        for topic in admin.describe_topics(topics)
-        for each in topic.partitions
-    }
-    for move in admin.list_reassignments():
-        place = TopicPartition(move.topic, move.partition)
-        if place in found:
-            found[place] = tuple(broker for broker in move.replicas if broker not in move.removing)
-    return found
-
-
-def _sizes(admin: Admin, places: Mapping[TopicPartition, Sequence[int]]) -> dict[TopicPartition, int]:
-    """Return the size of the largest replica of each partition in bytes."""
-    sizes: dict[TopicPartition, int] = {}
-    for folders in admin.describe_log_dirs().values():
-        for replica in (replica for folder in folders for replica in folder.replicas):
-            place = TopicPartition(replica.topic, replica.partition)
-            if place in places:
-                sizes[place] = max(sizes.get(place, 0), replica.size_bytes)
-    return sizes
 
 
 def _read(file: Path) -> dict[TopicPartition, tuple[int, ...]]:
@@ -195,9 +191,11 @@ def _check_known(wanted: ReplicaAssignment, current: ReplicaAssignment) -> None:
 
 def _states(admin: Admin, wanted: ReplicaAssignment) -> dict[TopicPartition, str]:
     """Return "done", "moving", "other replicas" (without a move) or "no such partition" for each partition."""
+    from ...clients.admin.reassignments import current_assignment
+
     moving = {TopicPartition(move.topic, move.partition) for move in admin.list_reassignments()}
     there = set(admin.list_topics(internal=True))
-    current = _held(admin, sorted({place.topic for place in wanted} & there))
+    current = current_assignment(admin, sorted({place.topic for place in wanted} & there))
     states = {}
     for place, held in wanted.items():
         if place not in current:
@@ -228,31 +226,3 @@ def _wait(admin: Admin, wanted: ReplicaAssignment) -> dict[TopicPartition, str]:
             if not left:
                 return states
             time.sleep(LOOK_S)
-
-
-def _throttle(admin: Admin, wanted: ReplicaAssignment, current: ReplicaAssignment, rate: int) -> None:
-    from ...clients.admin.reassignments import moved
-
-    copies = moved(current, wanted)
-    for topic in sorted({place.topic for place, _ in copies}):
-        places = sorted({place for place, _ in copies if place.topic == topic})
-        gives = [f"{place.partition}:{broker}" for place in places for broker in current[place]]
-        takes = [f"{place.partition}:{broker}" for place, broker in copies if place.topic == topic]
-        changes = dict(zip(THROTTLED, (",".join(gives), ",".join(takes)), strict=True))
-        admin.alter_configs(ResourceKind.TOPIC, topic, changes)
-    for node in admin.describe_cluster().brokers:
-        admin.alter_configs(ResourceKind.BROKER, node.node_id, dict.fromkeys(RATES, str(rate)))
-
-
-def _unthrottle(admin: Admin, places: Iterable[TopicPartition]) -> None:
-    """Reset what `_throttle` has set; a deleted topic has no settings."""
-    for topic in sorted({place.topic for place in places} & set(admin.list_topics(internal=True))):
-        _reset(admin, ResourceKind.TOPIC, topic, THROTTLED)
-    for node in admin.describe_cluster().brokers:
-        _reset(admin, ResourceKind.BROKER, node.node_id, RATES)
-
-
-def _reset(admin: Admin, kind: ResourceKind, name: str | int, keys: Sequence[str]) -> None:
-    changed = [e.name for e in admin.describe_configs(kind, name, keys) if e.source is not ConfigSource.DEFAULT]
-    if changed:
-        admin.alter_configs(kind, name, dict.fromkeys(changed))

@@ -8,6 +8,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from ....core.client.calls import CoordinatorOf, Target
+from ....core.cluster.topics import ALL_LOG_DIRS, CORDONED_KEY
 from ....ports.broker_api.acls import (
     AclBinding,
     AclBindingFilter,
@@ -18,7 +19,14 @@ from ....ports.broker_api.acls import (
     DescribeAcls,
     DescribeAclsResult,
 )
-from ....ports.broker_api.cluster import DescribeCluster, DescribeClusterResult, DescribeLogDirs, LogDirDescription
+from ....ports.broker_api.cluster import (
+    DescribeCluster,
+    DescribeClusterResult,
+    DescribeLogDirs,
+    LogDirDescription,
+    UnregisterBroker,
+    UnregisterBrokerResult,
+)
 from ....ports.broker_api.configs import (
     AlterConfigs,
     AlterConfigsResult,
@@ -390,6 +398,30 @@ class ClusterAdmin:
         check(result.error, result.error_message, "cluster")
         return result
 
+    def cordon_broker(self, broker: int, *, cordoned: bool = True) -> None:
+        """Give a broker no new replicas from now on, or again (`cordoned.log.dirs`); it keeps those that it has, and
+        may be down. Raises `ApiError`."""
+        resource = ConfigResource(kind=ResourceKind.BROKER, name=str(broker))
+        change = ConfigAlteration(
+            resource=resource,
+            name=CORDONED_KEY,
+            value=ALL_LOG_DIRS if cordoned else None,
+            op=ConfigOp.SET if cordoned else ConfigOp.DELETE,
+        )
+        is_alive = broker in {each.node_id for each in self._asker.brokers()}
+        request = IncrementalAlterConfigs(resources=[resource], alterations=[change])
+        result: AlterConfigsResult = self._asker.shell.ask(request, broker if is_alive else Target.ANY)
+        for outcome in result.resources:
+            check(outcome.error, outcome.error_message, f"broker {broker}")
+
+    def unregister_broker(self, broker: int) -> None:
+        """Forget a broker that has left for good: one that is down and has no replicas.
+
+        Raises `ApiError`: INVALID_REQUEST for one that is alive or has replicas, BROKER_ID_NOT_REGISTERED.
+        """
+        result: UnregisterBrokerResult = self._asker.shell.ask(UnregisterBroker(broker_id=broker), Target.CONTROLLER)
+        check(result.error, result.error_message, f"broker {broker}")
+
     def describe_log_dirs(
         self,
         brokers: Sequence[int] | None = None,
@@ -578,6 +610,8 @@ class Admin:
     abort_transaction = _of(_transactions, TransactionAdmin.abort_transaction)
 
     describe_cluster = _of(_cluster, ClusterAdmin.describe_cluster)
+    cordon_broker = _of(_cluster, ClusterAdmin.cordon_broker)
+    unregister_broker = _of(_cluster, ClusterAdmin.unregister_broker)
     describe_log_dirs = _of(_cluster, ClusterAdmin.describe_log_dirs)
     elect_leaders = _of(_cluster, ClusterAdmin.elect_leaders)
     reassign_partitions = _of(_cluster, ClusterAdmin.reassign_partitions)

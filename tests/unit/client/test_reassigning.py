@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.app.clients.admin.reassignments import from_json, moved, planned, to_json
+from barnabas.app.clients.admin.reassignments import drained, from_json, moved, planned, to_json
 from barnabas.ports.errors import ConfigError
 from barnabas.ports.types import TopicPartition
 
@@ -75,8 +75,127 @@ def test_racks_are_spread_over() -> None:
 
 
 def test_too_few_brokers_for_the_replicas() -> None:
-    with pytest.raises(ConfigError, match="t-0 shall have 2 replicas, and 1 broker is there for them"):
+    with pytest.raises(ConfigError, match="t-0 needs 2 replicas, but only 1 broker remains; lower the repl"):
         planned(_places((1, 2)), {1: None})
+
+
+def _spread(held: tuple[int, ...], racks: dict[int, str | None]) -> int:
+    return len({racks[broker] for broker in held if broker in racks})
+
+
+@given(st.data())
+def test_plan_with_racks_keeps_spread_and_is_even_in_each_rack(data: st.DataObject) -> None:
+    racks = data.draw(st.dictionaries(st.integers(0, 8), RACKS, min_size=1, max_size=8), label="racks")
+    count = data.draw(st.integers(1, len(racks)), label="replicas")
+    held = st.lists(st.sampled_from(sorted(racks)), min_size=count, max_size=count, unique=True).map(tuple)
+    current = _places(*data.draw(st.lists(held, min_size=1, max_size=20), label="current"))
+    plan = planned(current, racks)
+    assert all(_spread(plan[place], racks) >= _spread(current[place], racks) for place in current)
+    load = Counter(dict.fromkeys(racks, 0))
+    load.update(broker for each in plan.values() for broker in each)
+    for rack in set(racks.values()):
+        loads = [load[broker] for broker in racks if racks[broker] == rack]
+        assert max(loads) - min(loads) <= 1
+
+
+@given(st.data())
+def test_plan_without_racks_makes_the_fewest_moves_for_equal_shares(data: st.DataObject) -> None:
+    brokers = range(data.draw(st.integers(1, 6), label="brokers"))
+    count = data.draw(st.integers(1, len(brokers)), label="replicas")
+    held = st.lists(st.sampled_from(brokers), min_size=count, max_size=count, unique=True).map(tuple)
+    current = _places(*data.draw(st.lists(held, min_size=1, max_size=20), label="current"))
+    plan = planned(current, dict.fromkeys(brokers))
+    load = Counter(dict.fromkeys(brokers, 0))
+    load.update(broker for each in current.values() for broker in each)
+    share, more = divmod(sum(load.values()), len(brokers))
+    wanted = [share + 1] * more + [share] * (len(brokers) - more)
+    needed = sum(max(0, has - gets) for has, gets in zip(sorted(load.values(), reverse=True), wanted, strict=True))
+    assert len(moved(current, plan)) == needed
+
+
+def test_new_broker_gets_partitions_of_all_topics() -> None:
+    current = {TopicPartition(topic, number): (number % 3 + 1,) for topic in "abcd" for number in range(3)}
+    plan = planned(current, dict.fromkeys((1, 2, 3, 4)))
+    got = [place.topic for place, broker in moved(current, plan)]
+    assert sorted(got) == sorted(set(got))
+    assert len(got) == 3
+
+
+@st.composite
+def _drains(draw: st.DrawFn) -> tuple[dict[TopicPartition, tuple[int, ...]], dict[int, str | None]]:
+    """Draw what brokers hold, and the racks of the brokers that remain when broker 0 goes. Broker 9 is down."""
+    racks = draw(st.dictionaries(st.integers(1, 8), RACKS, min_size=1, max_size=7))
+    some = st.lists(st.sampled_from([0, 9, *racks]), min_size=1, max_size=len(racks), unique=True).map(tuple)
+    return _places(*draw(st.lists(some, min_size=1, max_size=20))), racks
+
+
+@given(_drains(), st.data())
+def test_drain_moves_each_replica_of_the_broker_once_and_nothing_else(
+    drawn: tuple[dict[TopicPartition, tuple[int, ...]], dict[int, str | None]], data: st.DataObject
+) -> None:
+    current, racks = drawn
+    sizes = {place: data.draw(st.integers(0, 3)) for place in current}
+    plan = drained(current, 0, racks, sizes)
+    assert plan.keys() == {place for place, held in current.items() if 0 in held}
+    for place, held in plan.items():
+        stays = {broker for broker in current[place] if broker != 0}
+        assert len(held) == len(set(held)) == len(current[place])
+        assert stays <= set(held)
+        (target,) = set(held) - stays
+        assert target in racks
+        used = Counter(racks.get(broker) for broker in stays)
+        assert used[racks[target]] == min(used[racks[b]] for b in racks if b not in stays)  # as far apart as can be
+
+
+@given(_drains())
+def test_drain_leaves_counts_as_even_as_moves_of_its_replicas_can(
+    drawn: tuple[dict[TopicPartition, tuple[int, ...]], dict[int, str | None]],
+) -> None:
+    current, racks = drawn
+    plan = drained(current, 0, racks)
+    load = Counter(dict.fromkeys(racks, 0))
+    load.update(broker for each in {**current, **plan}.values() for broker in each)
+    for place, held in plan.items():
+        (target,) = set(held) - set(current[place])
+        used = Counter(racks.get(broker) for broker in held if broker != target)
+        for other in racks.keys() - set(held):
+            if used[racks[other]] <= used[racks[target]]:
+                assert load[target] - load[other] <= 1, (place, target, other)
+
+
+@given(_drains())
+def test_drain_shares_leaders_that_it_takes_over(
+    drawn: tuple[dict[TopicPartition, tuple[int, ...]], dict[int, str | None]],
+) -> None:
+    current, racks = drawn
+    plan = drained(current, 0, racks)
+    led = Counter(held[0] for held in {**current, **plan}.values())
+    for place, held in plan.items():
+        if current[place][0] != 0:
+            assert held[0] == current[place][0]  # the preferred leader stays
+            continue
+        assert held[0] in racks  # not a broker that is down
+        assert all(led[held[0]] - led[other] <= 1 for other in held if other in racks)
+
+
+def test_drain_shares_sizes_between_brokers_of_equal_count() -> None:
+    current = _places((0,), (0,), (0,), (0,))
+    sizes = {place: 10 ** (place.partition + 1) for place in current}
+    plan = drained(current, 0, {1: None, 2: None}, sizes)
+    assert Counter(held[0] for held in plan.values()) == {1: 2, 2: 2}
+    largest = plan[TopicPartition("t", 3)]
+    assert plan[TopicPartition("t", 2)] != largest  # the two largest are apart
+
+
+def test_drain_with_a_lower_replication_factor_copies_nothing() -> None:
+    plan = drained(_places((1, 2, 3), (3, 1)), 3, {1: None, 2: None}, replication_factor=2)
+    assert plan == _places((1, 2), (1, 2)) or plan == _places((1, 2), (2, 1))
+
+
+def test_drain_without_a_place_names_the_ways_out() -> None:
+    text = "t-0 needs 3 replicas, but only 2 brokers remain; lower the replication factor with --replication-factor 2,"
+    with pytest.raises(ConfigError, match=text):
+        drained(_places((1, 2, 3)), 3, {1: None, 2: None})
 
 
 def test_the_json_of_kafkas_tool() -> None:

@@ -74,7 +74,7 @@ class LeaderChanges:
     def __init__(self, report: Callable[[str], None]) -> None:
         self._report = report
         self._causes: dict[tuple[str, str], dict[int, None]] = {}
-        """What has happened, in singular and plural, and the brokers."""
+        """An event, in singular and plural, and the brokers that it concerns."""
         self._leaders: dict[TopicPartition, int] = {}
         self._losses: dict[str, list[TopicPartition]] = {}
 

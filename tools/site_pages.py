@@ -34,7 +34,103 @@ LESSER_PAGES = ("facts.md", "design/", "spec/")
 """Search lists these behind the pages for users."""
 KEY_CELL = re.compile(r"(<tr>\s*<td[^>]*>)<code>([a-z][\w.-]*\.[\w.*-]*)</code>")
 KEY_ROW = re.compile(r'<td id="([^"]+)"><code>.*?</code></td>\s*<td>(?:.*?)</td>\s*<td>(.*?)</td>\s*</tr>', re.DOTALL)
-FORMER_ANCHORS: Mapping[str, Mapping[str, str]] = {}
+FORMER_ANCHORS: Mapping[str, Mapping[str, str]] = {
+    "clients.md": {
+        "consume-as-a-member-of-a-group": "share-a-topic",
+        "exactly-once-transactions": "each-message-once",
+        "schemas-avro-json-schema-protobuf-and-audit": "values-with-a-schema-counted",
+        "delivery-results-and-errors": "what-became-of-a-message",
+        "asyncio-asyncproducer-asyncconsumer": "without-waiting",
+    },
+    "architecture.md": {
+        "architecture": "the-house-room-by-room",
+        "data-flows": "the-ways",
+        "packages": "the-rooms",
+        "a-produce-request": "a-produce",
+        "a-fetch-request": "a-fetch",
+        "add-a-request-type": "one-more-request",
+    },
+    "recovery.md": {
+        "recovery-at-startup": "at-a-start",
+        "scrubbing-and-repair-from-replicas": "while-it-runs",
+        "verify": "looking",
+        "repair": "mending",
+        "dump-segments-and-statistics": "reading-it-yourself",
+    },
+    "features.md": {
+        "features-and-limitations": "what-is-there-and-what-is-not-yet",
+        "clusters-replication-and-coordination": "several-brokers",
+        "consumer-groups": "groups",
+        "plug-ins-and-adapters": "extending-it",
+        "testing-kit": "tests-of-yours",
+        "apis-that-are-not-offered": "by-api-key",
+    },
+    "simulation.md": {
+        "clusters-in-simulated-time": "a-cluster-in-simulated-time",
+        "objects-of-a-world": "whom-there-is",
+        "rules-for-programs": "what-a-program-may-do",
+        "stories-of-the-project-make-sim": "what-the-project-plays-itself",
+    },
+    "security.md": {
+        "security-protocols-tls-and-sasl": "what-there-is",
+        "threats-who-can-reach-what": "who-can-reach-what",
+    },
+    "composing.md": {
+        "embed-a-broker-in-your-program": "a-broker-in-your-program",
+        "the-broker-object": "an-object",
+        "a-broker-process-of-your-own": "a-process",
+        "startup-and-shutdown": "from-start-to-stop",
+    },
+    "transactions.md": {
+        "produce-in-a-transaction": "write",
+        "consume-committed-messages": "read",
+        "consume-process-produce": "read-work-write",
+        "errors": "when-it-goes-wrong",
+        "limits-of-transaction-version-1": "what-version-1-leaves-open",
+        "inspect-and-abort-transactions": "look-and-mend",
+    },
+    "troubleshooting.md": {
+        "first-checks": "first-looks",
+        "clients-producers-and-consumers": "clients",
+        "a-running-broker": "a-broker-that-runs",
+        "report-a-problem": "if-nothing-here-helps",
+    },
+    "unit-testing.md": {
+        "a-manual-clock": "a-clock-that-stands-still",
+        "a-broker-without-threads": "a-broker-by-hand",
+        "the-log-of-one-partition": "one-log",
+        "code-that-uses-a-producer-or-a-consumer": "code-with-a-producer-or-a-consumer",
+    },
+    "cli.md": {
+        "command-line": "the-command-line",
+        "choose-a-cluster-profiles": "which-cluster",
+        "times-and-durations": "times",
+    },
+    "performance.md": {
+        "summary": "the-few-that-matter",
+    },
+    "first-hour.md": {
+        "watch-the-cluster": "a-look-at-all-of-it",
+    },
+    "operations.md": {
+        "run-one-broker": "one-broker",
+        "run-several-brokers-replication": "several-brokers",
+        "log-output": "the-log",
+    },
+    "classic.md": {
+        "the-classic-generation-kafka-07": "the-classic-generation",
+    },
+    "audit.md": {
+        "mirrors-consumers-and-loads": "the-tiers-behind",
+        "compare-tiers": "compare",
+        "the-audit-topic": "the-topic",
+    },
+    "adapters.md": {
+        "storage-contract-tests": "the-suite-of-storage",
+        "coordination-contract-tests": "the-suite-of-coordination",
+        "other-contract-tests": "other-suites",
+    },
+}
 """Page → anchor of a heading → the anchor that it had under its former name."""
 
 

@@ -9,8 +9,8 @@ from support.architecture_ways import STEP, ways_of
 
 FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 WAYS = [
-    "A produce",
-    "A fetch",
+    "A produce request",
+    "A fetch request",
     "A group join",
     "A transaction's end",
     "A follower's fetch",
@@ -62,7 +62,7 @@ def test_path_of_each_request_type_names_at_least_five_steps(page: str) -> None:
 
 def test_every_room_is_on_the_page(checkout: Path, page: str) -> None:
     """As a line of the drawing: its own folder, indented below that of its parent."""
-    drawing = page.partition("## The rooms\n")[2].partition("\n## ")[0]
+    drawing = page.partition("## Packages\n")[2].partition("\n## ")[0]
     drawn: set[str] = set()
     above: list[str] = []
     for line in drawing.splitlines():

@@ -169,3 +169,16 @@ def test_options_that_the_text_names_are_there() -> None:
         named = {flag for text in code for flag in re.findall(r"(?<![\w-])--[a-z](?:[a-z.-]*[a-z])?", text)}
         wrong += [f"{page}: {flag}" for flag in sorted(named - flags() - OTHERS)]
     assert wrong == []
+
+
+def test_code_in_documents_has_at_most_110_columns() -> None:
+    """At 1400 pixels the column of the site has room for 110 characters of code."""
+    wrong = [
+        f"{block}: {line}"
+        for block in everything()
+        if block.page.startswith("docs/")
+        and block.language not in ("console", "properties", "text")  # a terminal's lines, values in one line, messages
+        for line in block.code.splitlines()
+        if len(line) > 110 and not line.startswith("curl ")
+    ]
+    assert wrong == []

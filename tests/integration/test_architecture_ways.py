@@ -186,8 +186,8 @@ def values_of(consumer: AnySimpleConsumer) -> list[bytes | None]:
 
 
 WAYS: dict[str, Callable[[CallTracer], None]] = {
-    "A produce": produce,
-    "A fetch": fetch,
+    "A produce request": produce,
+    "A fetch request": fetch,
     "A group join": join_group,
     "A transaction's end": end_transaction,
     "A follower's fetch": follow,

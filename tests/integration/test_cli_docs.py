@@ -52,7 +52,7 @@ def test_the_commands_from_top_to_bottom(page: str, broker: TestBroker, tmp_path
 
 
 def test_times_and_bounds_are_those_of_the_code(page: str) -> None:
-    section = page.partition("## Times\n")[2].partition("\n## ")[0]
+    section = page.partition("## Times and durations\n")[2].partition("\n## ")[0]
     written = [text for line in section.splitlines() if line.startswith("| `") for text in re.findall("`(.*?)`", line)]
     assert len(written) == 9
     assert all(parse_time_ms(text, "--from") > 0 for text in written)

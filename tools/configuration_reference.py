@@ -18,8 +18,8 @@ from barnabas.app.clients.classic.producer_settings import (
     ClassicProducerSettings,
     RegistrySettings,
 )
+from barnabas.app.clients.shared.foreign_settings import OTHER_NAMES
 from barnabas.app.clients.shared.settings import (
-    OTHER_NAMES,
     CommonSettings,
     ConsumerSettings,
     FetchSettings,

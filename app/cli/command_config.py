@@ -18,6 +18,8 @@ from .client_files import read_client_file
 
 COMMAND_CONFIG_VARIABLE = "BARNABAS_COMMAND_CONFIG"
 _OPTION = "--command-config"
+_OF_CONNECTIONS = ("https.", "enable.sasl.", "proxy.", "socks5.", "client.dns.")
+"""The beginnings of settings that a command refuses, as every client does, since they concern its connections."""
 _INHERITED = ("sasl.username", "sasl.password")
 """The settings that basic.auth.credentials.source=SASL_INHERIT takes over."""
 _SECRET_ENDINGS = (".user.info", ".password", ".keystore.key")
@@ -77,21 +79,20 @@ def connection_settings() -> dict[str, Any]:
     """
     import attrs
 
-    from ..clients.shared.settings import OTHER_NAMES, CommonSettings, ConsumerSettings, ProducerSettings
+    from ..clients.shared.foreign_settings import OTHER_NAMES, REFUSED
+    from ..clients.shared.settings import CommonSettings, is_client_setting
 
-    known = {
-        field.name.replace("_", ".") for kind in (ProducerSettings, ConsumerSettings) for field in attrs.fields(kind)
-    }
     common = {field.name for field in attrs.fields(CommonSettings)}
     found = {}
     for key, value in _given.items():
         if _is_of_registry(key):
             continue
-        if is_security_key(key) or OTHER_NAMES.get(key, key.replace(".", "_")) in common:
+        is_of_connection = is_security_key(key) or (key in REFUSED and key.startswith(_OF_CONNECTIONS))
+        if is_of_connection or OTHER_NAMES.get(key, key.replace(".", "_")) in common:
             found[key] = value
         elif is_coordination_key(key):
             continue
-        elif key not in known and key not in OTHER_NAMES and key not in ("bootstrap.servers", "metadata.broker.list"):
+        elif not is_client_setting(key):
             raise ConfigError(f"{_OPTION}: unknown setting {key!r}")
     return found
 

@@ -130,7 +130,7 @@ class AsyncConsumer:
     the next call returns them. That call may wait half a second for the thread of the cancelled one.
     """
 
-    def __init__(self, bootstrap: object, **settings: Any) -> None:
+    def __init__(self, bootstrap: object = None, **settings: Any) -> None:
         self.consumer = Consumer(bootstrap, **settings)
         """The wrapped `Consumer`, for its other methods; its properties, `pause`, `resume` and `seek` never wait."""
         self._left: set[asyncio.Task[Any]] = set()

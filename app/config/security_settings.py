@@ -27,31 +27,6 @@ _PREFIXES = ("security.", "ssl.", "sasl.", "enable.ssl.")
 _TLS_PREFIXES = ("ssl", "enable_ssl")
 _OAUTH_LOGIN = "OAuthBearerLoginCallbackHandler"
 
-_JAVA_ONLY = {
-    "sasl.client.callback.handler.class": "a Java class cannot run here; the client has the mechanisms built in",
-    "sasl.login.class": "a Java class cannot run here; the client has the mechanisms built in",
-    "security.providers": "Java's security providers do not exist here; leave it out",
-    "ssl.engine.factory.class": "a Java class cannot run here; set ssl.truststore.* and ssl.keystore.*",
-    "ssl.provider": "Java's security providers do not exist here; leave it out",
-    "ssl.engine.location": "engines of OpenSSL are not supported; set ssl.keystore.location",
-    "ssl.providers": "providers of OpenSSL are not supported; leave it out",
-}
-"""Keys whose value cannot be used, with what to do."""
-_WITHOUT_EFFECT = frozenset(
-    {
-        "sasl.kerberos.kinit.cmd",
-        "sasl.kerberos.min.time.before.relogin",
-        "sasl.kerberos.ticket.renew.jitter",
-        "sasl.kerberos.ticket.renew.window.factor",
-        "sasl.login.refresh.min.period.seconds",
-        "sasl.login.refresh.window.jitter",
-        "ssl.keymanager.algorithm",
-        "ssl.secure.random.implementation",
-        "ssl.trustmanager.algorithm",
-    }
-)
-"""Keys that tune Java's or MIT's libraries; a connection does not depend on them."""
-
 
 @frozen(kw_only=True)
 class SecuritySettings:
@@ -189,15 +164,6 @@ NO_SECURITY = SecuritySettings()
 def is_security_key(key: str) -> bool:
     """Return whether a dotted key belongs to `SecuritySettings`."""
     return key.startswith(_PREFIXES)
-
-
-def usable_security_keys(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return the settings without those that have no effect. Raises `ConfigError` for those of Java alone."""
-    for key, value in settings.items():
-        why = _JAVA_ONLY.get(key)
-        if why and value not in ("", None):
-            raise ConfigError(f"{prefix}{key}: {why}")
-    return {key: value for key, value in settings.items() if key not in _WITHOUT_EFFECT and key not in _JAVA_ONLY}
 
 
 def check_security(found: SecuritySettings, names: Mapping[str, str]) -> None:

@@ -40,7 +40,6 @@ CALLED_FROM_OUTSIDE = {
             "serve_in_broker",
         ),
     },
-    "kazoo": {"serialize"},
     "urllib": {"redirect_request"},
     "pyiceberg": {"to_input_file"},
     "pytest": {"pytest_addoption", "pytest_configure"},

@@ -68,6 +68,7 @@ from ....ports.error_codes import ErrorCode
 from ....ports.errors import ConfigError
 from ....ports.types import TopicPartition
 from ....ports.values import frozen
+from ..shared.client_arguments import ClientArguments
 from ..shared.connect import first_error, open_shell
 from ..shared.process import check_process_in_methods
 from ..shared.settings import CommonSettings, read_settings
@@ -557,10 +558,14 @@ class Admin:
     A call about several things raises the first error only after all requests; the other changes take effect.
     """
 
-    def __init__(self, bootstrap: object, *, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
-        """`bootstrap`: "host:port,host:port" or a running `Broker`. Raises `ConfigError`, `TransportError`."""
-        self.settings = read_settings(CommonSettings, config, settings)
-        self._shell = open_shell(bootstrap, self.settings)
+    def __init__(self, bootstrap: object = None, *, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
+        """`bootstrap`: "host:port,host:port", a running `Broker`, or a mapping of settings with `bootstrap.servers`.
+
+        Raises `ConfigError`, `TransportError`.
+        """
+        arguments = ClientArguments(bootstrap, config, settings)
+        self.settings = read_settings(CommonSettings, arguments.config, arguments.settings)
+        self._shell = open_shell(arguments.bootstrap, self.settings)
         asker = AdminRequests(self._shell, self.settings)
         self._topics = TopicAdmin(asker)
         self._configs = ConfigAdmin(asker)

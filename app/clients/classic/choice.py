@@ -8,19 +8,30 @@ from ....ports.transport import Address
 from ....ports.values import frozen
 from ...config.listeners import parse_address
 from ...config.names import coordination_url
+from ..shared.client_arguments import ClientArguments
 
 SCHEME = "classic://"
 _PLACES = ("broker_list", "zk_connect", "etcd_connect", "coordination")
+_OWN = ("bootstrap", "config")
 _WANTED = "exactly one of broker.list, zk.connect, etcd.connect, coordination, or classic://HOST:PORT"
 
 
 def is_classic(positional: Sequence[object], named: Mapping[str, Any]) -> bool:
     """True for `classic://...`, and for arguments that only the classic generation has and no bootstrap."""
+    arguments = _arguments(positional, named)
+    if arguments.bootstrap is not None and arguments.bootstrap != "":
+        return is_classic_address(arguments.bootstrap)
+    return any(named.get(name) is not None or name.replace("_", ".") in arguments.config for name in _PLACES)
+
+
+def bootstrap_of(positional: Sequence[object], named: Mapping[str, Any]) -> Any:
+    """Return the bootstrap among the arguments of a client. Raises `ConfigError`."""
+    return _arguments(positional, named).bootstrap
+
+
+def _arguments(positional: Sequence[object], named: Mapping[str, Any]) -> ClientArguments:
     bootstrap = positional[0] if positional else named.get("bootstrap")
-    if bootstrap is not None and bootstrap != "":
-        return is_classic_address(bootstrap)
-    config = named.get("config") or {}
-    return any(named.get(name) is not None or name.replace("_", ".") in config for name in _PLACES)
+    return ClientArguments(bootstrap, named.get("config"), {k: v for k, v in named.items() if k not in _OWN})
 
 
 def is_classic_address(bootstrap: object) -> bool:

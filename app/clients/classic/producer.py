@@ -23,6 +23,7 @@ from ....ports.report import counted
 from ....ports.scheduler import Outcome
 from ....ports.values import frozen
 from ..shared.at_exit import flush_at_exit
+from ..shared.client_arguments import ClientArguments
 from ..shared.connect import plugin_host
 from ..shared.delivery import DeliveryHandle, ManyHandle
 from ..shared.encoding import by_name, check_callback, checked_headers, choose_index, encoding_of
@@ -341,6 +342,12 @@ class ClassicProducer(AnyProducer):
         config: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> None:
+        arguments = ClientArguments(bootstrap, config, settings)
+        bootstrap, config = arguments.bootstrap, arguments.config
+        encoder, key_encoder = (
+            arguments.take_object("encoder", encoder),
+            arguments.take_object("key_encoder", key_encoder),
+        )
         given = by_name(
             encoder=encoder,
             key_encoder=key_encoder,
@@ -348,9 +355,8 @@ class ClassicProducer(AnyProducer):
             event_handler=event_handler,
             callback_handler=callback_handler,
         )
-        config = dict(config or {})
         coordination = config.pop("coordination", None) if coordination is None else coordination
-        self.settings = chosen = read_settings(ClassicProducerSettings, config, {**given, **settings})
+        self.settings = chosen = read_settings(ClassicProducerSettings, config, {**given, **arguments.settings})
         host = plugin_host(plugins)
         encoding = encoding_of(host, chosen, encoder, key_encoder)
         codec = classic_codec(host, chosen.compression_codec)

@@ -19,6 +19,7 @@ from ....ports.broker_api.offsets import LATEST
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
 from ....ports.transport import TransportError
+from ..shared.client_arguments import ClientArguments
 from ..shared.connect import plugin_host
 from ..shared.process import check_process_in_methods
 from ..shared.protocols import AnySimpleConsumer
@@ -79,7 +80,7 @@ class ClassicSimpleConsumer(AnySimpleConsumer):
 
     def __init__(
         self,
-        bootstrap: object,
+        bootstrap: object = None,
         *,
         connector: Connector | None = None,
         plugins: Sequence[object] = (),
@@ -90,7 +91,9 @@ class ClassicSimpleConsumer(AnySimpleConsumer):
 
         Raises `ConfigError`.
         """
-        self.settings = read_settings(ClassicConsumerSettings, config, settings)
+        arguments = ClientArguments(bootstrap, config, settings)
+        bootstrap = arguments.bootstrap
+        self.settings = read_settings(ClassicConsumerSettings, arguments.config, arguments.settings)
         self._codecs = plugin_host(plugins).codecs()
         addresses = classic_addresses(bootstrap)
         if len(addresses) != 1:

@@ -17,6 +17,7 @@ from ....core.message.message import Message
 from ....ports.errors import BarnabasError, ClosedError, ConfigError
 from ....ports.types import TopicPartition
 from ..arrow import gather
+from ..shared.client_arguments import ClientArguments
 from ..shared.connect import open_shell, plugin_host
 from ..shared.encoding import decoders_of
 from ..shared.process import check_process_in_methods
@@ -52,11 +53,12 @@ class Consumer:
             for message in consumer.messages(stop_at_end=True):
                 print(message.value)
 
-    bootstrap:            "host:port,host:port", or a running `Broker` of this process.
+    bootstrap:            "host:port,host:port", or a running `Broker` of this process; or a mapping of settings with
+                          `bootstrap.servers`, as confluent-kafka takes it.
     decoder, key_decoder: names of plugins, objects, or functions of the bytes.
     plugins:              objects with hooks, modules or names of modules, besides the installed ones.
-    config:               dotted names, Kafka's or 0.7's; `settings` are the same in snake case and win
-                          (see `settings.ConsumerSettings`).
+    config:               names of Kafka, of its other clients or of 0.7, with dots; `settings` are the same in snake
+                          case and win (see `settings.ConsumerSettings`).
 
     One thread at a time may use the consumer; any thread may call `close`, and `commit` with given offsets. Iteration
     over the consumer itself is `messages()`. With a group, the consumer commits positions as in Kafka, unless
@@ -68,7 +70,7 @@ class Consumer:
 
     def __init__(
         self,
-        bootstrap: object,
+        bootstrap: object = None,
         *,
         decoder: str | Decoder | Callable[[bytes], Any] | None = None,
         key_decoder: str | Decoder | Callable[[bytes], Any] | None = None,
@@ -76,13 +78,18 @@ class Consumer:
         config: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> None:
+        arguments = ClientArguments(bootstrap, config, settings)
+        decoder, key_decoder = (
+            arguments.take_object("decoder", decoder),
+            arguments.take_object("key_decoder", key_decoder),
+        )
         names = {"decoder": decoder, "key_decoder": key_decoder}
         given = {name: thing for name, thing in names.items() if isinstance(thing, str)}
-        self.settings = chosen = read_settings(ConsumerSettings, config, {**given, **settings})
+        self.settings = chosen = read_settings(ConsumerSettings, arguments.config, {**given, **arguments.settings})
         host = plugin_host(plugins)
         values, keys = decoders_of(host, chosen, decoder, key_decoder)
         assignors = assignors_of(chosen, host) if chosen.group_id else []
-        self._shell = open_shell(bootstrap, chosen, allow_auto_create=chosen.allow_auto_create_topics)
+        self._shell = open_shell(arguments.bootstrap, chosen, allow_auto_create=chosen.allow_auto_create_topics)
         self._lock = self._shell.lock
         view, entropy = self._shell.view, self._shell.connector.entropy
         self._fetcher = Fetcher(view, entropy, _fetcher_settings(chosen), host.codecs(), self._shell.changed.notify_all)

@@ -14,7 +14,8 @@ from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
 from ....ports.types import TopicPartition
 from ..arrow import gather
-from ..classic.choice import is_classic_address
+from ..classic.choice import bootstrap_of, is_classic_address
+from ..shared.client_arguments import ClientArguments
 from ..shared.connect import first_error, open_shell, plugin_host
 from ..shared.process import check_process_in_methods
 from ..shared.protocols import AnySimpleConsumer
@@ -61,7 +62,7 @@ class SimpleConsumer(AnySimpleConsumer):
 
     def __new__(cls, *args: Any, **kwargs: Any) -> SimpleConsumer:
         """Return a `ClassicSimpleConsumer` for `classic://host:port`."""
-        if cls is SimpleConsumer and is_classic_address(args[0] if args else kwargs.get("bootstrap")):
+        if cls is SimpleConsumer and is_classic_address(bootstrap_of(args, kwargs)):
             from ..classic.simple_consumer import ClassicSimpleConsumer
 
             made: Any = ClassicSimpleConsumer(*args, **kwargs)
@@ -75,16 +76,20 @@ class SimpleConsumer(AnySimpleConsumer):
 
     def __init__(
         self,
-        bootstrap: object,
+        bootstrap: object = None,
         *,
         plugins: Sequence[object] = (),
         config: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> None:
-        """`bootstrap`: "host:port,host:port" or a running `Broker`. Raises `ConfigError`, `TransportError`."""
-        self.settings = read_settings(FetchSettings, config, settings)
+        """`bootstrap`: "host:port,host:port", a running `Broker`, or a mapping of settings with `bootstrap.servers`.
+
+        Raises `ConfigError`, `TransportError`.
+        """
+        arguments = ClientArguments(bootstrap, config, settings)
+        self.settings = read_settings(FetchSettings, arguments.config, arguments.settings)
         self._codecs = plugin_host(plugins).codecs()
-        self._shell = open_shell(bootstrap, self.settings)
+        self._shell = open_shell(arguments.bootstrap, self.settings)
 
     def fetch(
         self,

@@ -35,6 +35,7 @@ from ..arrow import require_arrow
 from ..classic.choice import is_classic
 from ..shared.at_exit import flush_at_exit
 from ..shared.blocking_shell import logger
+from ..shared.client_arguments import ClientArguments
 from ..shared.connect import open_shell, plugin_host, with_security
 from ..shared.delivery import DeliveryHandle, ManyHandle, all_done
 from ..shared.encoding import (
@@ -274,12 +275,13 @@ class Producer(AnyProducer):
         with Producer("localhost:9092", compression_type="zstd") as producer:
             producer.send("views", b"/index.html", key=b"user-1")
 
-    bootstrap:        "host:port,host:port", or a running `Broker` of this process.
+    bootstrap:        "host:port,host:port", or a running `Broker` of this process; or a mapping of settings with
+                      `bootstrap.servers`, as confluent-kafka takes it.
     encoder, key_encoder, partitioner, event_handler, callback_handler: names of plugins, or objects
         (encoders also functions of the value).
     plugins:          objects with hooks, modules or names of modules, besides the installed ones; or a `PluginHost`.
-    config:           dotted names, Kafka's or 0.7's; `settings` are the same in snake case and win
-                      (see `settings.ProducerSettings`).
+    config:           names of Kafka, of its other clients or of 0.7, with dots; `settings` are the same in snake case
+                      and win (see `settings.ProducerSettings`).
 
     transactional_id:
                       makes a transactional producer: it sends messages only within `transaction()`, and consumers with
@@ -322,6 +324,13 @@ class Producer(AnyProducer):
         config: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> None:
+        arguments = ClientArguments(bootstrap, config, settings)
+        bootstrap = arguments.bootstrap
+        encoder, key_encoder = (
+            arguments.take_object("encoder", encoder),
+            arguments.take_object("key_encoder", key_encoder),
+        )
+        partitioner = arguments.take_object("partitioner", partitioner)
         given = by_name(
             encoder=encoder,
             key_encoder=key_encoder,
@@ -330,13 +339,16 @@ class Producer(AnyProducer):
             callback_handler=callback_handler,
         )
         given |= {"compression_type": compression_type, "acks": acks, "linger_ms": linger_ms, "batch_size": batch_size}
-        self.settings = chosen = read_settings(ProducerSettings, config, {**given, **settings})
+        self.settings = chosen = read_settings(ProducerSettings, arguments.config, {**given, **arguments.settings})
         host = plugin_host(plugins)
         encoding = encoding_of(host, chosen, encoder, key_encoder)
         wanted = chosen.partitioner if partitioner is None else partitioner
         partitioned = host.partitioner(wanted) if isinstance(wanted, str) else wanted
         if not isinstance(partitioned, Partitioner):
-            raise ConfigError(f"partitioner: {type(partitioned).__name__} is not a Partitioner")
+            raise ConfigError(
+                f"partitioner: {type(partitioned).__name__} is not a Partitioner; give a name, or an object of a "
+                "subclass of barnabas.plugins.Partitioner"
+            )
         codec = host.codecs().by_name(chosen.compression_type)
         handlers = HookPath.handlers(host, chosen, event_handler, callback_handler)
         self.delivered = 0

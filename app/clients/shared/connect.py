@@ -55,7 +55,9 @@ def open_shell(bootstrap: object, settings: CommonSettings, *, allow_auto_create
     `TransportError`.
     """
     if bootstrap is None or bootstrap == "":
-        raise ConfigError("bootstrap: give the address of a broker, as host:port, or a running Broker")
+        raise ConfigError(
+            "bootstrap: give the address of a broker, as host:port, or bootstrap.servers, or a running Broker"
+        )
     if isinstance(bootstrap, SecuredBootstrap):
         settings, bootstrap = evolve(settings, security=bootstrap.security), bootstrap.bootstrap
     is_given = isinstance(bootstrap, MakesConnectors) or hasattr(bootstrap, "owns_thread")

@@ -94,6 +94,36 @@ class _Function:
         return None if data is None else self._function(data)
 
 
+class _ConfluentSerializer:
+    """A serializer or deserializer of confluent-kafka, which takes a context beside the value; null stays null."""
+
+    def __init__(self, function: Callable[[Any, Any], Any], *, is_key: bool) -> None:
+        from confluent_kafka.serialization import MessageField, SerializationContext
+
+        self._function = function
+        self._context: Callable[[str, Any], Any] = SerializationContext
+        self._field = MessageField.KEY if is_key else MessageField.VALUE
+
+    def encode(self, topic: str, value: Any) -> Any:
+        return None if value is None else self._function(value, self._context(topic, self._field))
+
+    def decode(self, topic: str, data: bytes | None) -> Any:
+        return None if data is None else self._function(data, self._context(topic, self._field))
+
+
+class _KafkaPythonSerializer:
+    """A serializer or deserializer of kafka-python, which takes topic, headers and the value; null stays null."""
+
+    def __init__(self, given: Any) -> None:
+        self._given = given
+
+    def encode(self, topic: str, value: Any) -> Any:
+        return None if value is None else self._given.serialize(topic, [], value)
+
+    def decode(self, topic: str, data: bytes | None) -> Any:
+        return None if data is None else self._given.deserialize(topic, [], data)
+
+
 def as_encoder(given: object, setting: str) -> Encoder:
     """Return the encoder for an object with `encode`, or for a function from a value to bytes.
 
@@ -121,6 +151,10 @@ def _serde(given: Any, method: str, setting: str) -> Any:
         raise ConfigError(f"{setting}: {given.__name__} is a class; give an object: {given.__name__}(...)")
     if callable(getattr(given, method, None)):
         return given
+    if callable(given) and any(base.__module__.startswith("confluent_kafka.") for base in type(given).__mro__):
+        return _ConfluentSerializer(given, is_key=setting.startswith("key_"))
+    if callable(getattr(given, {"encode": "serialize", "decode": "deserialize"}[method], None)):
+        return _KafkaPythonSerializer(given)
     if callable(given):
         return _Function(given)
     raise ConfigError(

@@ -1,6 +1,9 @@
 """Client settings under their dotted names: Kafka's, librdkafka's and those of 0.7 (facts A6, A8)."""
 
+import logging
+import math
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, TypeVar
 
 import attrs
@@ -16,12 +19,15 @@ from ...config.security_settings import (
     SecuritySettings,
     check_security,
     is_security_key,
-    usable_security_keys,
 )
+from .foreign_settings import BOOTSTRAP_KEYS, COUNTERPARTS, IGNORED, OTHER_NAMES, REFUSED, dotted_name, own_settings
+
+logger = logging.getLogger("barnabas.client")
 
 T = TypeVar("T")
 AttrsT = TypeVar("AttrsT", bound=attrs.AttrsInstance)
 
+RETRIES_MAX = 2_147_483_647
 IDEMPOTENT_IN_FLIGHT_MAX = 5
 """The number of batches of a producer that a broker remembers, to recognise duplicates."""
 
@@ -94,7 +100,7 @@ class ProducerSettings(CommonSettings):
     """The largest message, and how many bytes of batches one request carries, about."""
     max_in_flight_requests_per_connection: int = field(default=5, validator=ge(1))
     """The most requests that wait for a broker's response at a time."""
-    retries: int = field(default=2_147_483_647, validator=ge(0))
+    retries: int = field(default=RETRIES_MAX, validator=ge(0))
     """The most retries of a batch, within `delivery.timeout.ms`."""
     delivery_timeout_ms: float = field(default=120_000, validator=ge(1))
     """A message that is not delivered within this time after `send` has failed."""
@@ -265,8 +271,11 @@ def _cipher_suites(value: Any) -> tuple[str, ...]:
 def _reset(value: Any) -> Reset:
     known = {"earliest": Reset.EARLIEST, "smallest": Reset.EARLIEST, "beginning": Reset.EARLIEST}
     known |= {"latest": Reset.LATEST, "largest": Reset.LATEST, "end": Reset.LATEST, "none": Reset.NONE}
+    known |= {"error": Reset.NONE}  # librdkafka's
     if isinstance(value, Reset):
         return value
+    if str(value).startswith("by_duration:"):
+        raise ValueError("give the time to assign(timestamp_ms=...) or seek_to_time(), or earliest, latest or none")
     if value not in known:
         raise ValueError("expected earliest, latest or none")
     return known[value]
@@ -274,14 +283,18 @@ def _reset(value: Any) -> Reset:
 
 def _strategies(value: Any) -> tuple[Any, ...]:
     several = value.split(",") if isinstance(value, str) else value if isinstance(value, list | tuple) else [value]
-    chosen = tuple(_strategy_name(each) if isinstance(each, str) else each for each in several if each != "")
+    chosen = tuple(_strategy_of(each) for each in several if not isinstance(each, str) or each != "")
     if not chosen:
         raise ValueError("expected the name of a strategy, or several")
     return chosen
 
 
-def _strategy_name(value: str) -> str:
-    """Return the short name of an assignor; Kafka's Java classes have one too."""
+def _strategy_of(value: Any) -> Any:
+    """Return the short name of an assignor of Kafka's Java classes, kafka-python or aiokafka; others as they are."""
+    if not isinstance(value, str):
+        module = getattr(value if isinstance(value, type) else type(value), "__module__", "")
+        is_foreign = module.partition(".")[0] in ("kafka", "aiokafka") and isinstance(value.name, str)
+        return value.name if is_foreign else value
     name = value.strip()
     classes = {
         "RangeAssignor": "range",
@@ -307,13 +320,36 @@ def _encoder_name(value: Any) -> str:
         "DefaultDecoder": "bytes",
         "StringDecoder": "string",
     }
+    classes |= {
+        f"{kind}{end}": name
+        for kind, name in (("ByteArray", "bytes"), ("Bytes", "bytes"), ("String", "string"))
+        for end in ("Serializer", "Deserializer")
+    }
     name = str(value)
-    return classes.get(name.removeprefix("kafka.serializer."), name)
+    short = name.removeprefix("kafka.serializer.").removeprefix("org.apache.kafka.common.serialization.")
+    return classes.get(short, name)
 
 
 def _partitioner_name(value: Any) -> str:
-    name = str(value)
-    return "classic" if name == "kafka.producer.DefaultPartitioner" else name
+    classes = {
+        "kafka.producer.DefaultPartitioner": "classic",
+        "org.apache.kafka.clients.producer.RoundRobinPartitioner": "round_robin",
+        "org.apache.kafka.clients.producer.UniformStickyPartitioner": "sticky",
+        "org.apache.kafka.clients.producer.internals.DefaultPartitioner": "murmur2",
+    }
+    return classes.get(str(value), str(value))
+
+
+def _retries(value: Any) -> int:
+    return RETRIES_MAX if value == math.inf else _integer(value)  # kafka-python's default
+
+
+def _delivery_timeout(value: Any) -> float:
+    return float(value) or RETRIES_MAX  # 0 is librdkafka's "for ever"
+
+
+def _consumer_timeout(value: Any) -> float:
+    return -1 if float(value) == math.inf else float(value)  # kafka-python's default
 
 
 def _properties(value: Any) -> Mapping[str, object]:
@@ -362,6 +398,9 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
     "coordination_settings": dict,
     "sasl_oauth_token_provider": _token_provider,
     "acks": _acks,
+    "retries": _retries,
+    "delivery_timeout_ms": _delivery_timeout,
+    "consumer_timeout_ms": _consumer_timeout,
     "transactional_id": _id,
     "enable_idempotence": _boolean,
     "partition_assignment_strategy": _strategies,
@@ -394,51 +433,17 @@ _BY_TYPE: dict[Any, Callable[[Any], Any]] = {
     Secret[str]: _secret,
 }
 
-OTHER_NAMES = {
-    "connect.timeout.ms": "socket_connection_setup_timeout_ms",
-    "socket.timeout.ms": "request_timeout_ms",
-    "request.required.acks": "acks",
-    "compression.codec": "compression_type",
-    "queue.time": "linger_ms",
-    "queue.buffering.max.ms": "linger_ms",
-    "queue.size": "queue_buffering_max_messages",
-    "queue.enqueueTimeout.ms": "max_block_ms",
-    "queue.enqueue.timeout.ms": "max_block_ms",
-    "num.retries": "retries",
-    "message.send.max.retries": "retries",
-    "message.timeout.ms": "delivery_timeout_ms",
-    "max.message.size": "max_request_size",
-    "message.max.bytes": "max_request_size",
-    "max.in.flight": "max_in_flight_requests_per_connection",
-    "partitioner.class": "partitioner",
-    "serializer.class": "encoder",
-    "value.serializer": "encoder",
-    "key.serializer": "key_encoder",
-    "key.serializer.class": "key_encoder",
-    "value.deserializer": "decoder",
-    "key.deserializer": "key_decoder",
-    "groupid": "group_id",
-    "autocommit.enable": "enable_auto_commit",
-    "auto.commit.enable": "enable_auto_commit",
-    "autocommit.interval.ms": "auto_commit_interval_ms",
-    "autooffset.reset": "auto_offset_reset",
-    "fetch.size": "max_partition_fetch_bytes",
-    "fetch.message.max.bytes": "max_partition_fetch_bytes",
-    "fetch.wait.max.ms": "fetch_max_wait_ms",
-}
-"""Dotted name → the field that it stands for, in every kind of settings that has it."""
-
-# Keys that say what this version does not do yet, or does another way.
+_GROUPS = "only a Consumer is a member of groups"
 _REFUSED = {
     "zk.connect": "clients of the current generation are given the brokers' addresses, not ZooKeeper's",
     "broker.list": "give the brokers' addresses as the client's first argument",
-    "group.id": "only a Consumer is a member of groups",
-    "groupid": "only a Consumer is a member of groups",
+    "group.id": _GROUPS,
+    "groupid": _GROUPS,
     "transactional.id": "only producers of the current generation have transactions",
 }
+"""Keys of other generations or clients, with the reason why this one cannot have them."""
 _SECURITY, _COORDINATION = "security", "coordination_settings"  # fields
 _ONLY_FALSE = {"enable.idempotence": "only producers of the current generation are idempotent"}
-_PASSED = {"bootstrap.servers", "metadata.broker.list"}
 
 _CLASSIC_PRODUCER = {
     "producer.type", "queue.time", "queue.size", "queue.enqueueTimeout.ms", "serializer.class", "compressed.topics",
@@ -446,17 +451,24 @@ _CLASSIC_PRODUCER = {
 
 
 def read_settings(kind: type[T], config: Mapping[str, Any] | None, given: Mapping[str, Any], *, prefix: str = "") -> T:
-    """Read settings from a mapping of dotted names and from keyword arguments, which win; None counts as not given.
+    """Read settings from a mapping and from keyword arguments, which win; None counts as not given.
 
-    `batch.size` counts bytes, as in Kafka; beside a key that only 0.7 has (`queue.time`, `producer.type`, ...) it
-    counts messages, as there. A kind may have `ALIASES` of its own, dotted name → field. Raises `ConfigError` naming
-    the key, with `prefix` before it as the user writes it, and the nearest known one if it is unknown.
+    Names are those of Kafka and of its other clients (see `foreign_settings`), with dots or underscores; one warning
+    lists those without effect. A mapping may be shared by a producer, a consumer and an admin client: each of them
+    leaves out the settings of the others. `batch.size` counts bytes, as in Kafka; beside a key that only 0.7 has
+    (`queue.time`, `producer.type`, ...) it counts messages, as there. A kind may have `ALIASES` of its own, dotted name
+    → field. Raises `ConfigError` naming the key, with `prefix` before it as the user writes it, and the nearest known
+    one if it is unknown.
     """
     fields = {attribute.name: attribute for attribute in attrs.fields(kind)}  # type: ignore[arg-type]  # an attrs class
-    known = {name.replace("_", "."): name for name in fields}
-    known |= {alias: name for alias, name in OTHER_NAMES.items() if name in fields}
-    known |= getattr(kind, "ALIASES", {})
-    config = {key: value for key, value in (config or {}).items() if key not in _PASSED}
+    known = _known_keys(kind)
+
+    def is_own(key: str) -> bool:
+        return key in known
+
+    config, notes = own_settings(config or {}, is_own, prefix=prefix)
+    given, more_notes = own_settings(given, is_own, separator="_")
+    config = {key: value for key, value in config.items() if dotted_name(key) not in BOOTSTRAP_KEYS}
     if _SECURITY in fields:
         config, given = _with_security(config, given, prefix)
     if _COORDINATION in fields:
@@ -465,29 +477,76 @@ def read_settings(kind: type[T], config: Mapping[str, Any] | None, given: Mappin
         config["batch.num.messages"] = config.pop("batch.size")
     found: dict[str, Any] = {}
     names: dict[str, str] = {}
+    strays: list[str] = []
     for key, value in config.items():
         named = f"{prefix}{key}"
-        if (why := _REFUSED.get(key)) and key not in known:
-            raise ConfigError(f"{named}: {why}")
-        if key in _ONLY_FALSE and key not in known:
-            if _boolean(value):
-                raise ConfigError(f"{named}: {_ONLY_FALSE[key]}")
-            continue
         if key not in known:
-            raise ConfigError(f"unknown setting {named!r}{_hint(key, known, prefix)}")
+            if kind in _SHARING and not prefix and _owner(key):
+                strays.append(key)
+            else:
+                _refuse(kind, key, value, named, _hint(key, known, prefix))
+            continue
         found[known[key]] = _parse(named, fields[known[key]], value)
         names[known[key]] = named
     for name, value in given.items():
-        if value is None:
-            continue
-        key = name.replace("_", ".")
-        if (why := _REFUSED.get(key)) and key not in known:
-            raise ConfigError(f"{name}: {why}")
-        field_name = name if name in fields else known.get(key)
+        field_name = name if name in fields else known.get(dotted_name(name))
         if field_name is None:
-            raise ConfigError(f"unknown setting {name!r}{_hint(name, fields)}")
+            _refuse(kind, dotted_name(name), value, name, _hint(name, fields))
+            continue
         found[field_name] = _parse(name, fields[field_name], value)
-    return _make(kind, found, names)
+    settings = _make(kind, found, names)
+    if strays:
+        notes = [*notes, f"{', '.join(strays)} (other clients have {'it' if len(strays) == 1 else 'them'})"]
+    if notes or more_notes:
+        logger.warning(
+            "settings without effect in %s: %s", _CLIENTS.get(kind, "a client"), "; ".join(notes + more_notes)
+        )
+    return settings
+
+
+_CLIENTS: Mapping[type, str] = {
+    ProducerSettings: "a Producer",
+    FetchSettings: "a SimpleConsumer",
+    ConsumerSettings: "a Consumer",
+    CommonSettings: "an Admin",
+}
+_SHARING = (ProducerSettings, ConsumerSettings, CommonSettings)
+"""The kinds whose mappings may have settings of the other ones."""
+
+
+def _known_keys(kind: type) -> dict[str, str]:
+    """Return the keys of a kind of settings, dotted name → field."""
+    names = [attribute.name for attribute in attrs.fields(kind)]
+    known = {name.replace("_", "."): name for name in names}
+    known |= {alias: name for alias, name in OTHER_NAMES.items() if name in names}
+    known |= getattr(kind, "ALIASES", {})
+    return known
+
+
+@cache
+def _owner(key: str) -> str:
+    """Return whose setting a dotted key is, for errors; empty if no client has it."""
+    if key in _known_keys(ProducerSettings):
+        return "consumers and producers" if key in _known_keys(ConsumerSettings) else "producers"
+    return "consumers" if key in _known_keys(ConsumerSettings) else ""
+
+
+def is_client_setting(key: str) -> bool:
+    """Return whether any client of the current generation, or a library that it replaces, has this dotted key."""
+    return bool(_owner(key)) or key in {*BOOTSTRAP_KEYS, *COUNTERPARTS, *IGNORED, *REFUSED}
+
+
+def _refuse(kind: type, key: str, value: Any, named: str, hint: str) -> None:
+    """Raise `ConfigError` for a setting that this kind does not have, unless the value switches it off."""
+    if why := _REFUSED.get(key):
+        raise ConfigError(f"{named}: {why}")
+    if key in _ONLY_FALSE:
+        if _boolean(value):
+            raise ConfigError(f"{named}: {_ONLY_FALSE[key]}")
+        return
+    if (owner := _owner(key)) and kind in _CLIENTS:
+        raise ConfigError(f"{named}: a setting of {owner}; {_CLIENTS[kind]} does not have it, leave it out")
+    raise ConfigError(f"unknown setting {named!r}{hint}")
 
 
 def _with_security(
@@ -524,13 +583,11 @@ def read_security(
     config: Mapping[str, Any], given: Mapping[str, Any] | None = None, *, prefix: str = ""
 ) -> SecuritySettings:
     """Read and check the settings of security as `read_settings` does; those that have no effect are logged."""
-    given = {name.replace("_", "."): value for name, value in (given or {}).items() if value is not None}
+    given = {dotted_name(name): value for name, value in (given or {}).items() if value is not None}
     every = {**config, **given}
-    usable = usable_security_keys(every, prefix)
-    found = read_settings(SecuritySettings, usable, {}, prefix=prefix)
-    fields = {name.replace("_", "."): name for name in attrs.fields_dict(SecuritySettings)}
-    fields |= SecuritySettings.ALIASES
-    check_security(found, {fields[key]: f"{prefix}{key}" for key in usable})
+    found = read_settings(SecuritySettings, every, {}, prefix=prefix)
+    fields = _known_keys(SecuritySettings)
+    check_security(found, {fields[key]: f"{prefix}{key}" for key in map(dotted_name, every) if key in fields})
     return found
 
 

@@ -146,9 +146,10 @@ def test_settings_that_the_protocol_does_not_use_are_logged(caplog: pytest.LogCa
     ]
 
 
-def test_settings_that_tune_other_libraries_are_accepted(caplog: pytest.LogCaptureFixture) -> None:
+def test_settings_that_tune_other_libraries_are_accepted_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     security({"ssl.keymanager.algorithm": "SunX509", "sasl.kerberos.ticket.renew.jitter": "0.05"})
-    assert not caplog.messages
+    (warning,) = caplog.messages
+    assert "ssl.keymanager.algorithm (it tunes Java's TLS" in warning
 
 
 def test_classic_clients_have_tls_and_no_sasl() -> None:

@@ -103,10 +103,11 @@ def test_a_producer_is_idempotent_where_it_can_be(config: dict[str, object], ide
     assert read_settings(ProducerSettings, config, {}).idempotent is idempotent
 
 
-def test_consumers_are_not_asked_for_idempotence() -> None:
-    read_settings(ConsumerSettings, {"enable.idempotence": False}, {})
-    with pytest.raises(ConfigError, match="only producers"):
-        read_settings(ConsumerSettings, {"enable.idempotence": True}, {})
+def test_readers_are_not_asked_for_idempotence() -> None:
+    for kind in (FetchSettings, ConsumerSettings):
+        read_settings(kind, {"enable.idempotence": False}, {})
+        with pytest.raises(ConfigError, match="only producers"):
+            read_settings(kind, {}, {"enable_idempotence": True})
 
 
 def test_only_consumers_have_groups() -> None:
@@ -114,7 +115,23 @@ def test_only_consumers_have_groups() -> None:
     with pytest.raises(ConfigError, match="only a Consumer"):
         read_settings(FetchSettings, None, {"group_id": "g"})
     with pytest.raises(ConfigError, match="only a Consumer"):
-        read_settings(ProducerSettings, {"group.id": "g"}, {})
+        read_settings(FetchSettings, {"group.id": "g"}, {})
+    with pytest.raises(ConfigError, match="only a Consumer"):
+        read_settings(ProducerSettings, {}, {"group_id": "g"})
+
+
+def test_a_mapping_may_be_shared_by_producer_consumer_and_admin(caplog: pytest.LogCaptureFixture) -> None:
+    shared = {"group.id": "g", "acks": "all", "client.id": "app", "enable.idempotence": "true"}
+    assert read_settings(ProducerSettings, shared, {}).acks == -1
+    assert read_settings(ConsumerSettings, shared, {}).group_id == "g"
+    assert read_settings(CommonSettings, shared, {}).client_id == "app"
+    assert caplog.messages == [
+        "settings without effect in a Producer: group.id (other clients have it)",
+        "settings without effect in a Consumer: acks, enable.idempotence (other clients have them)",
+        "settings without effect in an Admin: group.id, acks, enable.idempotence (other clients have them)",
+    ]
+    with pytest.raises(ConfigError, match="acks: a setting of producers; a Consumer does not have it, leave it out"):
+        read_settings(ConsumerSettings, {}, {"acks": "all"})
 
 
 def test_strategies_by_name_and_as_objects() -> None:

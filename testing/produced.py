@@ -15,9 +15,8 @@ from ..ports.error_codes import ErrorCode
 from ..ports.errors import ApiError, ConfigError
 from ..ports.report import counted
 from ..ports.values import frozen
-from .running import RunningBroker, running_broker
+from .running import RunningBroker, patience_s, running_broker
 
-_PATIENCE_S = 60.0
 _POLL_S = 0.05
 _SETTINGS: Mapping[str, Any] = {
     "retry_backoff_ms": 5,
@@ -191,7 +190,8 @@ class Expectation:
             if near is None:
                 break
             differences = expected.differences(near)
-            if len(differences) == len(expected.parts) and not any("[" in each.split(":")[0] for each in differences):
+            says_more = "value" not in expected.parts or any("[" in each.split(":")[0] for each in differences)
+            if len(differences) == len(expected.parts) and not says_more:
                 continue  # nothing of it is as expected: both lines say that already
             others.remove(near)
             lines += [f"? {near.partition}-{near.offset}: {each}" for each in differences[:_HINTS_MAX]]
@@ -345,7 +345,7 @@ def assert_produced(
     where: Callable[[Message], bool] | None = None,
     partition: int | None = None,
     committed: bool = False,
-    timeout: float = _PATIENCE_S,
+    timeout: float | None = None,
     broker: RunningBroker | str | None = None,
 ) -> list[Message]:
     """Wait until a topic holds what is expected; returns its messages. Raises `AssertionError` with the difference:
@@ -359,12 +359,13 @@ def assert_produced(
     where:        look only at the messages for which this is true.
     partition:    look only at this partition.
     committed:    leave out what belongs to transactions that are open or were aborted.
-    timeout:      seconds to wait.
+    timeout:      seconds to wait; None: 10, or `barnabas_timeout` in the ini file of pytest.
     broker:       a `TestBroker`, a `TestCluster`, or the address of any Kafka broker; None: the one of them that runs.
 
     Reads from the beginning, past the faults that a test broker has been given.
     """
     __tracebackhide__ = True
+    timeout = patience_s() if timeout is None else timeout
     expected = {"values": values, "keys": keys, "headers": headers, "count": count, "where": where}
     expectation, chosen, why = _wait(
         _source(broker), topic, partition, timeout, mode=mode, committed=committed, **expected

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -38,12 +39,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="a setting of the test broker and of test clusters; may be given several times",
     )
     parser.addini("barnabas_config", _INI_HELP, type="linelist", default=[])
+    parser.addini("barnabas_timeout", "Seconds that `assert_produced` waits for messages (10).", default="")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let the marker be known."""
+    """Let the markers be known, and the time that a test waits for messages."""
     config.addinivalue_line("markers", _MARKER)
     config.addinivalue_line("markers", _CLUSTER_MARKER)
+    given = config.getini("barnabas_timeout")
+    if given:
+        from .running import set_patience_s
+
+        try:
+            before = set_patience_s(float(given))
+        except ValueError:
+            raise pytest.UsageError(f"barnabas_timeout={given!r} is not a number of seconds") from None
+        config.add_cleanup(partial(_set_patience_back, before))
+
+
+def _set_patience_back(seconds: float) -> None:
+    from .running import set_patience_s
+
+    set_patience_s(seconds)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -15,6 +15,19 @@ class RunningBroker(Protocol):
 
 
 _running: list[RunningBroker] = []
+_patience_s = 10.0
+
+
+def patience_s() -> float:
+    """How many seconds `assert_produced` waits where its caller does not say."""
+    return _patience_s
+
+
+def set_patience_s(seconds: float) -> float:
+    """Set how many seconds `assert_produced` waits from now on; return what it was."""
+    global _patience_s  # one for the process, as the running brokers are
+    before, _patience_s = _patience_s, seconds
+    return before
 
 
 def started(broker: RunningBroker) -> None:

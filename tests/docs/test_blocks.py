@@ -56,7 +56,7 @@ RUN = {
     "docs/spark.md": {"test_spark_docs": 5},
     "docs/streams.md": {"test_streams_docs": 6},
     "docs/tables.md": {"test_table_docs_load": 5, "test_table_docs": 6},
-    "docs/testing.md": {"test_testing_docs": 11},
+    "docs/testing.md": {"test_testing_docs": 12},
     "docs/transactions.md": {"test_transactions_docs": 3},
     "docs/troubleshooting.md": {"test_troubleshooting_docs": 1},
     "docs/unit-testing.md": {"test_unit_testing_docs": 7},

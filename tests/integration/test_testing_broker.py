@@ -14,7 +14,7 @@ from support.waiting import PATIENCE_S, wait_for
 from barnabas import Consumer, DeliveryFailed, Producer
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
-from barnabas.testing import Message, TestBroker, assert_produced, own_clients
+from barnabas.testing import Message, TestBroker, assert_produced, own_clients, produced
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -191,15 +191,21 @@ def test_assert_produced_failure_lists_actual_messages(broker: TestBroker) -> No
         broker.assert_produced(topic, count=2, timeout=60)
 
 
-def test_assert_produced_fails_at_once_when_no_message_can_help(broker: TestBroker) -> None:
+def test_assert_produced_fails_at_once_when_no_message_can_help(
+    broker: TestBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first red test is explained by one look at the topic."""
     topic = broker.create_topic()
     broker.produce(topic, ["a", "b"])
+    waits: list[float] = []
+    monkeypatch.setattr(produced._Reader, "more", lambda _reader, timeout: waits.append(timeout))
     begun = time.monotonic()
     with pytest.raises(AssertionError, match="1 of 2 expected messages are missing"):
         broker.assert_produced(topic, ["a", "c"], timeout=1000)
     with pytest.raises(AssertionError, match="no further message can change that"):
         broker.assert_produced(topic, ["b", "c"], mode="any_order", timeout=1000)
     assert time.monotonic() - begun < 500
+    assert waits == []
 
 
 def test_assert_produced_checks_order_per_partition(broker: TestBroker) -> None:

@@ -31,7 +31,7 @@ def test_the_examples_with_pytest(blocks: list[str], checkout: Path, pytester: p
     examples = [block for block in shown if "def test_" in block and "unittest" not in block]
     for number, block in enumerate(examples):
         (pytester.path / f"test_example_{number}.py").write_text(block, encoding="utf-8")
-    done = pytester.runpytest_inprocess("-p", "no:cacheprovider", "--strict-markers")
+    done = pytester.runpytest_subprocess("-p", "no:cacheprovider", "--strict-markers")
     done.assert_outcomes(passed=len(examples))
     assert len(examples) >= 6
 

@@ -11,7 +11,7 @@ from barnabas.testing import running
 
 pytest_plugins = "pytester"
 
-PLAIN = ("-p", "no:randomly", "-p", "no:cacheprovider")
+PLAIN = ("-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:asyncio")
 TESTS = """
     import pytest
     from barnabas.testing import TestBroker, assert_produced
@@ -143,6 +143,23 @@ def test_a_failure_shows_the_difference_and_no_frames_of_ours(pytester: pytest.P
         ]
     )
     done.stdout.no_fnmatch_line("*produced.py*")
+
+
+def test_ini_file_sets_how_long_assert_produced_waits(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        def test_message_is_missing(barnabas_broker, barnabas_topic):
+            barnabas_broker.assert_produced(barnabas_topic, ["one"])
+        """
+    )
+    before = running.patience_s()
+    pytester.makeini("[pytest]\nbarnabas_timeout = 0.02")
+    done = pytester.runpytest_inprocess(*PLAIN)
+    done.stdout.fnmatch_lines(["*1 of 1 expected message is missing (waited 0.02 s)"])
+    assert running.patience_s() == before, "the next run has its own"
+    pytester.makeini("[pytest]\nbarnabas_timeout = soon")
+    done = pytester.runpytest_inprocess(*PLAIN)
+    done.stderr.fnmatch_lines(["*barnabas_timeout='soon' is not a number of seconds"])
 
 
 def test_a_run_that_does_not_use_it_does_not_load_it(pytester: pytest.Pytester) -> None:

@@ -161,3 +161,9 @@ def test_difference_names_the_parts_that_differ() -> None:
 
 def test_bytes_that_are_no_text_are_shown_as_bytes() -> None:
     assert expect(["x"]).difference(messages(b"\xff"))[0] == "+ 0-0: value=b'\\xff'"
+
+
+def test_key_that_alone_differs_is_named() -> None:
+    there = messages(b"a")
+    assert expect(keys=["bob"]).difference(there)[-1] == "? 0-0: key: expected 'bob', found None"
+    assert expect(["a"], keys=["bob"]).difference(there)[-1] == "? 0-0: key: expected 'bob', found None"

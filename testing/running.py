@@ -19,12 +19,12 @@ _patience_s = 10.0
 
 
 def patience_s() -> float:
-    """How many seconds `assert_produced` waits where its caller does not say."""
+    """Return the seconds that `assert_produced` waits by default."""
     return _patience_s
 
 
 def set_patience_s(seconds: float) -> float:
-    """Set how many seconds `assert_produced` waits from now on; return what it was."""
+    """Set the seconds that `assert_produced` waits by default; return the previous number."""
     global _patience_s  # one for the process, as the running brokers are
     before, _patience_s = _patience_s, seconds
     return before

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from attrs import asdict
 
-from ..app.cli.options import AsJson, print_json, print_table, progress
+from ..app.cli.options import AsJson, Execute, print_json, print_table, progress
 from ..app.cli.times import age_text, parse_time_ms
 from ..app.extras import require
 from ..ports.report import counted
@@ -131,25 +131,26 @@ def vacuum(
     before: Annotated[
         str, typer.Option(metavar="TIME", help="Versions that were replaced before then go: a time, or an age.")
     ] = "7d",
-    run: Annotated[bool, typer.Option("--run", help="Remove them; without it they are only shown.")] = False,
+    execute: Execute = False,
     as_json: AsJson = False,
+    run: Annotated[bool, typer.Option("--run", hidden=True, help="The earlier name of --execute.")] = False,
 ) -> None:
-    """Remove the files that no version of the table since a time needs. Shows them, unless --run is given.
+    """Remove the files that no version of the table since a time needs. Shows them, unless --execute is given.
 
     Who reads an older version, or began to read before that time, finds its files gone.
     """
-    before_ms = parse_time_ms(before, "--before")
+    before_ms, execute = parse_time_ms(before, "--before"), execute or run
     with _changed(folder) as store:
         store.finish_commit()
         sizes = {name: _size(folder / name) for name in store.vacuum(before_ms, dry_run=True)}
-        names = store.vacuum(before_ms, dry_run=False) if run else list(sizes)
+        names = store.vacuum(before_ms, dry_run=False) if execute else list(sizes)
     in_all = sum(sizes.get(name, 0) for name in names)
     if as_json:
-        print_json({"before_ms": before_ms, "removed": run, "files": list(names), "bytes": in_all})
+        print_json({"before_ms": before_ms, "removed": execute, "files": list(names), "bytes": in_all})
         return
     for name in names:
         typer.echo(name)
-    what = "removed" if run else "to remove; give --run to do it"
+    what = "removed" if execute else "to remove; add --execute to do it"
     typer.echo(f"{counted(len(names), 'file')}, {in_all} bytes {what}", err=True)
 
 

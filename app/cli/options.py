@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
@@ -53,7 +53,8 @@ Coordination = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
-Execute = Annotated[bool, typer.Option("--execute", help="Really do it; without it, show what would change.")]
+Execute = Annotated[bool, typer.Option("--execute", help="Really do it; without it, only show what would change.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask. Without a terminal there is no question.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the changes, and make none.")]
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A configuration key; may be repeated.")
@@ -152,6 +153,21 @@ def check_known(wanted: Iterable[str], known: Iterable[str], otherwise: str) -> 
     """Raise `ConfigError` with the text and the names that are unknown, if there are some."""
     if missing := sorted(set(wanted) - set(known)):
         raise ConfigError(f"{otherwise} {', '.join(missing)}")
+
+
+def asks(*, yes: bool) -> bool:
+    """Return True if a command asks before it deletes: on a terminal, without --yes. Scripts are not asked."""
+    return not yes and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def confirm(question: str, *, yes: bool, answers: Collection[str] = ("y", "Y", "yes", "Yes")) -> None:
+    """Ask, if the command `asks`, and end it with 1 unless the answer is one of `answers`."""
+    if not asks(yes=yes):
+        return
+    answer: str = typer.prompt(question, default="", show_default=False, err=True)
+    if answer.strip() not in answers:
+        typer.echo("barnabas: nothing was deleted", err=True)
+        raise typer.Exit(1)
 
 
 class Advance(Protocol):

@@ -1,7 +1,6 @@
 """Configs while the broker runs: their description and their changes (IncrementalAlterConfigs), as pure functions."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 
 from attrs import evolve
 
@@ -9,12 +8,12 @@ from ...core.cluster.topics import CORDONED_KEY
 from ...ports.broker_api.configs import ConfigAlteration, ConfigEntry, ConfigOp, ConfigSource, ConfigSynonym, ConfigType
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, ConfigError
-from .broker_config import KEYS, BrokerConfig
+from .broker_config import KEYS, SYNONYMS, BrokerConfig
 from .keys import ConfigKey
 from .listener_names import is_of_listener, name_of_scope, scoped_key
 from .names import nearest
 from .tls_keys import RELOADABLE_KEYS
-from .topic_config import TOPIC_KEYS, BrokerLayers, broker_key, classic_values, inherited, layers_of, topic_key
+from .topic_config import TOPIC_KEYS, BrokerLayers, broker_key, classic_values, inherited, layers_of, scaled, topic_key
 
 
 def alter_topic_configs(
@@ -51,10 +50,15 @@ def alter_broker_configs(
     alterations = [
         evolve(each, name=name_of_scope(each.name)) if is_of_listener(each.name) else each for each in alterations
     ]
-    return _altered(stored, alterations, partial(_dynamic_key, everywhere=everywhere), from_above)
+    values = {each.name: each.value for each in alterations}
+
+    def key_of(name: str) -> ConfigKey:
+        return _dynamic_key(name, values[name], everywhere=everywhere)
+
+    return _altered(stored, alterations, key_of, from_above)
 
 
-def _dynamic_key(name: str, *, everywhere: bool) -> ConfigKey:
+def _dynamic_key(name: str, value: str | None, *, everywhere: bool) -> ConfigKey:
     if is_of_listener(name):
         _, _, base = scoped_key(name, KEYS)
         if everywhere and base.name in RELOADABLE_KEYS:
@@ -70,9 +74,21 @@ def _dynamic_key(name: str, *, everywhere: bool) -> ConfigKey:
     if key is None:
         raise ConfigError(f"there is no configuration key {name[:200]!r}{nearest(name, list(KEYS))}")
     if not key.dynamic:
-        text = f"{name} cannot change while the broker runs; set it in its configuration and restart"
+        cure = _dynamic_synonym(name, value) or "set it in its configuration and restart"
+        text = f"{name} cannot change while the broker runs; {cure}"
         raise ApiError(ErrorCode.INVALID_REQUEST, text)
     return key
+
+
+def _dynamic_synonym(name: str, value: str | None) -> str:
+    """Return what to set instead of a key of another unit, such as log.retention.hours; empty: there is nothing."""
+    for other, synonyms in SYNONYMS.items():
+        factors = {key: factor for key, factor in synonyms if key == name}
+        if factors and KEYS[other].dynamic:
+            is_number = value is not None and value.strip().lstrip("-").isdecimal()
+            instead = scaled(int(str(value)), factors[name]) if is_number else "..."
+            return f"{other} can: set {other}={instead}"
+    return ""
 
 
 def _altered(

@@ -1,5 +1,6 @@
 """What a person does every day: look at a cluster, name it, drop records, stop a command, complete a word."""
 
+import io
 import json
 import os
 import signal
@@ -45,6 +46,52 @@ def test_the_overview_of_a_cluster(broker: TestBroker) -> None:
     assert [each["topic"] for each in found["topics"]] == [topic]
     assert [each["leader"] for each in found["topics"][0]["partitions"]] == [found["brokers"][0]["id"]] * 2
     assert "Usage" in barnabas_here("cluster", expect=2).stdout.decode()
+
+
+class Terminal(io.StringIO):
+    """Standard input as a person types it."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("answer", "words", "is_deleted"),
+    [("{topic}\n", [], True), ("", ["--yes"], True), ("\n", [], False), ("y\n", [], False), ("{TOPIC}\n", [], False)],
+    ids=["name", "yes", "nothing", "y", "upper"],
+)
+def test_topic_is_deleted_on_terminal_only_after_its_name(
+    broker: TestBroker,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    answer: str,
+    words: list[str],
+    is_deleted: bool,
+) -> None:
+    topic = broker.create_topic(partitions=2)
+    broker.produce(topic, ["a"])
+    run = Command(capsys, "--bootstrap", broker.bootstrap)
+    monkeypatch.setattr("sys.stdin", Terminal(answer.format(topic=topic, TOPIC=topic.upper())))
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    done = run("topics", "delete", topic, *words, expect=0 if is_deleted else 1)
+    assert (f"topic {topic} has 2 partitions and" in done.out + done.err) is not bool(words)
+    with Admin(broker.bootstrap) as admin:
+        assert (topic not in admin.list_topics()) is is_deleted
+    assert is_deleted or "nothing was deleted" in done.err
+
+
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_group_is_deleted_on_terminal_after_yes(
+    broker: TestBroker, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    topic, group = broker.create_topic(), f"asked-{answer}"
+    with Admin(broker.bootstrap) as admin:
+        admin.alter_group_offsets(group, {(topic, 0): 0})
+        run = Command(capsys, "--bootstrap", broker.bootstrap)
+        monkeypatch.setattr("sys.stdin", Terminal(f"{answer}\n"))
+        monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+        run("groups", "delete", group, expect=0 if answer == "y" else 1)
+        assert (group in {each.group_id for each in admin.list_groups()}) is (answer == "n")
 
 
 def test_records_are_dropped_up_to_a_time_or_an_offset(broker: TestBroker, capsys: pytest.CaptureFixture[str]) -> None:

@@ -83,7 +83,7 @@ def test_repair_reports_damage_in_dry_run_then_repairs_and_serves_rest(data: Pat
     would = repair(data, expect=1)
     assert contents(data) == before
     assert not would["applied"]
-    done = repair(data, "--apply", expect=0)
+    done = repair(data, "--execute", expect=0)
     assert done["mended"] == would["mended"]
     (lost,) = [each["lost"] for each in done["mended"] if "lost" in each]
     assert (lost["first_offset"], lost["last_offset"], lost["messages"]) == (first, first, 1)
@@ -103,7 +103,7 @@ def test_words_for_a_person(data: Path) -> None:
     assert out.splitlines()[-1].endswith("1 problem")
     done = barnabas_here("log", "repair", data, expect=1)
     assert b"lost: the offsets 0 to 0, at most 1 message," in done.stdout
-    assert b"--apply" in done.stderr
+    assert b"--execute" in done.stderr
 
 
 def test_a_folder_in_use_is_looked_at_and_not_mended(data: Path) -> None:

@@ -9,7 +9,7 @@ import typer
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, ConfigError
 from ....ports.types import TopicPartition
-from ..options import AsJson, Bootstrap, open_admin, print_json, print_table
+from ..options import AsJson, Bootstrap, Execute, Yes, confirm, open_admin, print_json, print_table
 from ..times import parse_duration_ms, parse_time_ms
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def reset_offsets(
     shift_by: Annotated[
         int | None, typer.Option(metavar="N", help="Offsets to move forward; negative: backward.")
     ] = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Execute; the default only shows the plan.")] = False,
+    execute: Execute = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the new committed offsets of a group without members; with --execute commit them.
@@ -185,12 +185,15 @@ def describe_group(
 
 @groups.command()
 def delete(
-    bootstrap: Bootstrap, names: Annotated[list[str], typer.Argument(metavar="GROUP...", show_default=False)]
+    bootstrap: Bootstrap,
+    names: Annotated[list[str], typer.Argument(metavar="GROUP...", show_default=False)],
+    yes: Yes = False,
 ) -> None:
-    """Delete groups without members, with their committed offsets."""
+    """Delete groups without members, with their committed offsets. On a terminal it asks first."""
     with open_admin(bootstrap) as admin:
         for name in names:
             _existing(admin, name)
+            confirm(f"Delete group {name} with its committed offsets? [y/N]", yes=yes)
             admin.delete_groups([name])
             typer.echo(f"deleted {name}")
 

@@ -46,7 +46,7 @@ from ....ports.report import counted
 from ....ports.storage import FolderLocked
 from ....ports.types import Buffer
 from ..message_format import message_fields
-from ..options import AsJson, print_json, progress
+from ..options import AsJson, Execute, print_json, progress
 from .stats import stats
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def verify(
 
 def repair(
     paths: Folders,
-    apply: Annotated[bool, typer.Option("--apply", help="Repair; the default only shows the plan.")] = False,
+    execute: Execute = False,
     alone: Annotated[
         bool | None,
         typer.Option(
@@ -119,8 +119,9 @@ def repair(
         ),
     ] = None,
     as_json: AsJson = False,
+    apply: Annotated[bool, typer.Option("--apply", hidden=True, help="The earlier name of --execute.")] = False,
 ) -> None:
-    """Show how to repair the files of a stopped broker, and what is lost; with --apply do it.
+    """Show how to repair the files of a stopped broker, and what is lost; with --execute do it.
 
     No message is deleted: what is cut out of a segment goes to a file *.aside. Ends with 1 while problems remain.
     """
@@ -128,23 +129,24 @@ def repair(
     from ....core.logtools.verify.repair import repair as mend
     from ...compose.log_files import log_places, opened_place
 
+    execute = execute or apply
     places = log_places(paths)
     rows: list[dict[str, object]] = []
     failed = False
     for place in places:
         if place.in_use:
             raise FolderLocked(f"a broker has {place.path} open; stop it, then repair")
-        with opened_place(place, to_write=apply) as opened:
-            tree, of_tree = _repaired_tree(place, applied=apply)
+        with opened_place(place, to_write=execute) as opened:
+            tree, of_tree = _repaired_tree(place, applied=execute)
             context = _context(places, place, tree, alone=alone, in_use=False)
-            log_dir: LogDir = opened if apply else OverlayLogDir(opened)
+            log_dir: LogDir = opened if execute else OverlayLogDir(opened)
             found = mend(log_dir, partial(_findings, place, context))
         left = [*(tree.findings if tree is not None else ()), *found.left]
         found = evolve(found, mended=[*of_tree, *found.mended], left=left)
-        failed = failed or bool(found.left) or (bool(found.mended) and not apply)
-        rows.append(_repaired_row(place, found, applied=apply))
+        failed = failed or bool(found.left) or (bool(found.mended) and not execute)
+        rows.append(_repaired_row(place, found, applied=execute))
         if not as_json:
-            _print_repair(place, found, context, applied=apply)
+            _print_repair(place, found, context, applied=execute)
     if as_json:
         print_json(rows[0] if len(rows) == 1 else rows)
     if failed:
@@ -275,7 +277,7 @@ def _print_repair(place: "LogPlace", found: "RepairResult", known: "CheckContext
     mended = counted(len(found.mended), "problem")
     typer.echo(f"{mended} {what}, {len(found.left)} left; {_sum_in_words(found.mended)}")
     if not applied and found.mended:
-        typer.echo("nothing was changed; the same with --apply does it", err=True)
+        typer.echo("nothing was changed; the same with --execute does it", err=True)
 
 
 def _loss_in_words(finding: "Finding") -> str:

@@ -22,8 +22,12 @@ from ..options import (
     Bootstrap,
     Coordination,
     EtcdConnect,
+    Execute,
     Settings,
+    Yes,
     ZkConnect,
+    asks,
+    confirm,
     describe,
     open_admin,
     parse_settings,
@@ -55,7 +59,7 @@ def recover(
     ] = None,
     config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Configuration (TOML).")] = None,
     settings: Settings = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Execute; the default only shows the plan.")] = False,
+    execute: Execute = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the topics in the folders of a stopped broker that its coordination tree lacks; with --execute create them
@@ -139,7 +143,7 @@ def delete_records(
     partition: Annotated[
         list[int] | None, typer.Option("--partition", "-p", help="Only this one; may be repeated.")
     ] = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Execute; the default only shows the plan.")] = False,
+    execute: Execute = False,
     as_json: AsJson = False,
 ) -> None:
     """Delete the records of partitions up to an offset or a time, irrevocably. A dry run without --execute.
@@ -381,10 +385,13 @@ def delete(
     bootstrap: Bootstrap,
     name: Name,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="A missing topic is no error.")] = False,
+    yes: Yes = False,
 ) -> None:
-    """Delete a topic with all its messages."""
+    """Delete a topic with all its messages. On a terminal it asks first: type the name of the topic."""
     with open_admin(bootstrap) as admin:
         try:
+            if asks(yes=yes):
+                confirm(f"{_described_size(admin, name)}. Type its name to delete it", yes=yes, answers=[name])
             admin.delete_topics([name])
         except ApiError as error:
             if not if_exists or error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -392,6 +399,17 @@ def delete(
             typer.echo(f"{name} does not exist")
             return
     typer.echo(f"deleted {name}")
+
+
+def _described_size(admin: Admin, name: str) -> str:
+    """Return how large a topic is, for a question. Raises `ApiError` if it does not exist."""
+    (topic,) = admin.describe_topics([name])
+    numbers = [each.partition for each in topic.partitions]
+    sizes: dict[int, int] = {}
+    for folders in admin.describe_log_dirs(topics={name: numbers}).values():
+        for replica in (replica for folder in folders for replica in folder.replicas):
+            sizes[replica.partition] = max(sizes.get(replica.partition, 0), replica.size_bytes)
+    return f"topic {name} has {counted(len(numbers), 'partition')} and {size_text(sum(sizes.values()))} of messages"
 
 
 def _cluster(

@@ -259,6 +259,22 @@ def test_keys_that_need_a_restart(name: str) -> None:
     assert error.value.code == ErrorCode.INVALID_REQUEST
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "instead"),
+    [
+        ("log.retention.hours", "24", "log.retention.ms=86400000"),
+        ("log.retention.minutes", "-1", "log.retention.ms=-1"),
+        ("log.roll.hours", "1", "log.roll.ms=3600000"),
+        ("log.retention.hours", "a day", "log.retention.ms=..."),
+    ],
+)
+def test_key_that_needs_restart_names_the_one_that_can_change(name: str, value: str, instead: str) -> None:
+    with pytest.raises(ApiError) as error:
+        alter_broker_configs({}, [change(name, value)], BrokerConfig(), everywhere=True)
+    key = instead.partition("=")[0]
+    assert error.value.message == f"{name} cannot change while the broker runs; {key} can: set {instead}"
+
+
 def test_keys_of_certificates_change_for_one_listener_of_one_broker_only() -> None:
     name = "ssl.keystore.location"
     with pytest.raises(ApiError, match=r"listener\.name\.NAME\.ssl\.keystore\.location") as error:

@@ -153,6 +153,8 @@ def test_table_commands_print_results(tmp_path: Path, named: str, capsys: pytest
     assert "40 rows from before 2024-01-02T00:00:05Z deleted" in _run(
         capsys, "delete-before", folder, "2024-01-02T00:00:05", "--topics", "a"
     )
+    for word in ("--execute", "--run"):  # the second is the earlier name
+        assert json.loads(_run(capsys, "vacuum", folder, word, "--json"))["removed"] is True
     assert json.loads(_run(capsys, "vacuum", folder, "--json"))["files"] == []
     assert "compact" in _run(capsys, "history", folder)
     assert (

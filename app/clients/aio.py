@@ -13,6 +13,7 @@ from ...ports.types import TopicPartition
 from .consumer.consumer import Consumer
 from .consumer.partition_finder import Place
 from .producer.producer import Producer
+from .shared.foreign_methods import ASYNC_CONSUMER, PRODUCER, explain_foreign_names
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -26,6 +27,7 @@ _WAIT_S = 0.5
 _ResultT = TypeVar("_ResultT")
 
 
+@explain_foreign_names(PRODUCER)
 class AsyncProducer:
     """A `Producer` that never blocks the event loop; takes the same arguments.
 
@@ -117,6 +119,7 @@ async def _to_the_end(work: Callable[[], object], undo: Callable[[], object] | N
         raise
 
 
+@explain_foreign_names(ASYNC_CONSUMER)
 class AsyncConsumer:
     """A `Consumer` that never blocks the event loop; takes the same arguments. One task at a time.
 

@@ -70,6 +70,7 @@ from ....ports.types import TopicPartition
 from ....ports.values import frozen
 from ..shared.client_arguments import ClientArguments
 from ..shared.connect import first_error, open_shell
+from ..shared.foreign_methods import ADMIN, explain_foreign_names
 from ..shared.process import check_process_in_methods
 from ..shared.settings import CommonSettings, read_settings
 from .asker import AdminRequests, Place, check, passing
@@ -548,6 +549,7 @@ def _quotas(admin: Admin) -> QuotaAdmin:
     return admin._quotas
 
 
+@explain_foreign_names(ADMIN)
 @check_process_in_methods("_shell")
 class Admin:
     """The admin client. Every call waits for its answer, up to `default.api.timeout.ms`; callable from any thread.

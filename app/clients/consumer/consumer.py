@@ -20,6 +20,7 @@ from ..arrow import gather
 from ..shared.client_arguments import ClientArguments
 from ..shared.connect import open_shell, plugin_host
 from ..shared.encoding import decoders_of
+from ..shared.foreign_methods import CONSUMER, KEYWORDS, explain_foreign_names
 from ..shared.process import check_process_in_methods
 from ..shared.settings import ConsumerSettings, copy_settings, read_settings
 from .fetch_buffer import FetchBuffer
@@ -39,6 +40,7 @@ CLOSE_S = 5.0
 """The default timeout of `close` and `unsubscribe`, in seconds, for the group coordinator."""
 
 
+@explain_foreign_names(CONSUMER, KEYWORDS)
 @check_process_in_methods("_shell")
 class Consumer:
     """Reads messages of assigned partitions, or of its share as a member of a group; it fetches ahead of its user.

@@ -57,6 +57,8 @@ def subscription_of(
     if not several or not all(isinstance(topic, str) and topic for topic in several):
         raise ConfigError("subscribe to at least one topic, by its name")
     for topic in several:
+        if topic.startswith("^"):
+            raise ConfigError(f"subscribe to the pattern {topic!r} by pattern=, not as the name of a topic")
         check_topic(topic)
     return several
 

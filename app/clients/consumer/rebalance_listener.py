@@ -64,15 +64,17 @@ def listener_of(
     revoked: PartitionsCallback | None,
     lost: PartitionsCallback | None,
 ) -> RebalanceListener:
-    """Return the listener: the given object, or one of the functions.
+    """Return the listener: the given object, or one of the functions or of another library's methods.
 
     Raises `ConfigError` if both are given, or if the object lacks a method of `RebalanceListener`.
     """
-    functions = CallableListener(assigned, revoked, lost)
     if listener is None:
-        return functions
+        return CallableListener(assigned, revoked, lost)
     if assigned or revoked or lost:
         raise ConfigError("give a listener, or on_assigned, on_revoked and on_lost, not both")
+    if callable(getattr(listener, "on_partitions_assigned", None)):  # kafka-python's and aiokafka's names
+        lost_too = getattr(listener, "on_partitions_lost", None)
+        return CallableListener(listener.on_partitions_assigned, listener.on_partitions_revoked, lost_too)
     missing = [name for name in ("on_assigned", "on_revoked", "on_lost") if not callable(getattr(listener, name, None))]
     if missing:
         raise ConfigError(f"the listener has no {missing[0]}: derive it from RebalanceListener")

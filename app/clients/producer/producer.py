@@ -46,6 +46,7 @@ from ..shared.encoding import (
     checked_timestamp,
     encoding_of,
 )
+from ..shared.foreign_methods import PRODUCER, explain_foreign_names
 from ..shared.hooks import HookOwner, HookPath, QueueLimits, still_wait
 from ..shared.locked import Locked, LockedSender
 from ..shared.process import check_process_in_methods
@@ -268,6 +269,7 @@ class BatchHooks:
                 self._report("callback handler: close failed", error)
 
 
+@explain_foreign_names(PRODUCER)
 @check_process_in_methods("_shell", but=("send",))
 class Producer(AnyProducer):
     """Sends messages to topics. All methods may be called from any thread.

@@ -121,6 +121,16 @@ class Connection(Protocol):
         """Bytes given to `send` that are not sent yet."""
         ...
 
+    @property
+    def bytes_received(self) -> int:
+        """Bytes received so far: frames with their lengths, without the overhead of TLS."""
+        ...
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes sent so far; see `bytes_received`."""
+        ...
+
     def send(self, pieces: Sequence[Piece]) -> None:
         """Queue one frame, made of the pieces one after the other; the length before it is written by the transport.
 

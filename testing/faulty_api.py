@@ -1,11 +1,11 @@
 """Fault injection between a broker and its clients."""
 
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from ..app.broker.state.dependencies import MakeServer, Server
+from ..app.broker.state.dependencies import MakeServer, Server, ServerConnection
 from ..core.security.quotas.request_quotas import RequestQuotas
 from ..core.security.sasl.server_authenticator import SaslListener
 from ..core.traffic.socket_server_metrics import SocketServerMetrics
@@ -60,7 +60,7 @@ class FaultyServer:
         return self._server.accept(connection)
 
     @property
-    def connections(self) -> Sized:
+    def connections(self) -> Mapping[int, ServerConnection]:
         """See `Server`."""
         return self._server.connections
 

@@ -80,6 +80,7 @@ class MemoryConnection:
         self.peer = peer
         self.is_encrypted = False
         self.peer_subject: str | None = None
+        self.bytes_received = self.bytes_sent = 0
         self.other: MemoryConnection | None = None
         self.closed = False
         self._network = network
@@ -126,6 +127,7 @@ class MemoryConnection:
             self._fail(error)
             return
         self._used = True
+        self.bytes_sent += len(content) + 4
         self._out.add(content, region_bytes, regions)
         self._count_memory()
         self._network.carry(self, self._arrive)
@@ -230,6 +232,7 @@ class MemoryConnection:
     def _deliver(self, handler: ConnectionHandler, content: bytearray) -> None:
         self._used = True
         size = len(content)
+        self.bytes_received += size + 4
         if not 0 < size <= self._frame_bytes_max:
             self._fail(TransportError(f"a frame of {size} bytes is not allowed (1 to {self._frame_bytes_max})"))
             return

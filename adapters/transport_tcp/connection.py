@@ -104,6 +104,8 @@ class TcpConnection:
         "_slices",
         "_sock",
         "_tls",
+        "bytes_received",
+        "bytes_sent",
         "is_encrypted",
         "peer",
         "peer_subject",
@@ -123,6 +125,8 @@ class TcpConnection:
         self._tls = None if isinstance(sock, socket.socket) else sock
         self.is_encrypted = self._tls is not None
         self.peer_subject = None if self._tls is None else self._tls.peer_subject
+        self.bytes_received = 0
+        self.bytes_sent = 0
         self._shared = shared
         self._reactor = shared.reactor
         self._sock = sock
@@ -284,6 +288,7 @@ class TcpConnection:
             self.abort(self._error("the peer closed it in the middle of a frame") if cut else None)
             return
         self._last_active = self._reactor.turn_time
+        self.bytes_received += got
         self._deliver()
         if self._tls is not None:
             self._receive_pending_later(self._tls)
@@ -354,7 +359,9 @@ class TcpConnection:
         except BarnabasError as error:
             self._fail(error)
             return
-        if self._outbound.unsent_bytes != before:
+        sent = before - self._outbound.unsent_bytes
+        if sent:
+            self.bytes_sent += sent
             self._last_active = self._reactor.turn_time
         if done and self._held & _CLOSING:
             self._close_in_order()

@@ -6,7 +6,9 @@ from typing import Any, cast
 
 from ...core.traffic.request_log import CompletedRequest, RequestLog
 from ...ports.broker_api.classic import ClassicFetch, ClassicFetchResult, ClassicOffsetsResult, ClassicProduceResult
+from ...ports.broker_api.cluster import ConnectionDescription
 from ...ports.broker_api.envelope import ANONYMOUS, BrokerApi, Caller, Principal, Request
+from ...ports.clock import Clock
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import BarnabasError, Malformed
 from ...ports.transport import Connection, ConnectionHandler, Piece, TransportError
@@ -14,8 +16,8 @@ from . import answers
 from .fields import DECODE_ERRORS, ENCODE_ERRORS, MULTI_FETCH, NAMES, OFFSETS, one_line
 from .requests import read_request
 
-_numbers = count(1)
-"""The numbers of connections, for `Caller.connection`."""
+_numbers = count(2, 2)
+"""The numbers of connections, for `Caller.connection`: even ones; the Kafka protocol has the odd ones."""
 
 
 class ClassicServer:
@@ -28,6 +30,7 @@ class ClassicServer:
     gone:     gets the number (`Caller.connection`) of each connection that has closed.
     watch:    looks at how long requests take; None costs nothing.
     principal_of: the principal of a connection by its client certificate; without it, ANONYMOUS.
+    clock:    the time at which a connection was accepted; None: it is unknown (-1).
     """
 
     def __init__(
@@ -40,14 +43,17 @@ class ClassicServer:
         gone: Callable[[int], None] | None = None,
         watch: RequestLog | None = None,
         principal_of: Callable[[Connection], Principal] | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self.api = api
+        self.clock = clock
         self.principal_of = principal_of
         self.listener = listener
         self.report = report
         self.gone = gone
         self.watch = watch
-        self.connections: dict[_ServerConnection, None] = {}  # a set, in the order of their making
+        self.connections: dict[int, _ServerConnection] = {}
+        """The open connections by `Caller.connection`, the oldest first."""
 
     def accept(self, connection: Connection) -> ConnectionHandler:
         """The handler of a new connection, for `Transport.listen`."""
@@ -55,7 +61,7 @@ class ClassicServer:
 
     def close(self, reason: str) -> int:
         """Close every connection once what was answered has gone out; returns how many have not gone yet."""
-        for connection in tuple(self.connections):
+        for connection in tuple(self.connections.values()):
             connection.close(reason)
         return len(self.connections)
 
@@ -76,11 +82,37 @@ class _ServerConnection:
             principal=ANONYMOUS if server.principal_of is None else server.principal_of(connection),
             is_encrypted=connection.is_encrypted,
         )
-        server.connections[self] = None
+        self._connected_at_ms = -1 if server.clock is None else server.clock.now_ms()
+        self._requests = 0
+        server.connections[self._caller.connection] = self
+
+    software = ("", "")
+    """The classic protocol has no place for the name of a client's software."""
+
+    def describe(self) -> ConnectionDescription:
+        """Describe the connection for operators."""
+        caller, connection = self._caller, self._connection
+        return ConnectionDescription(
+            connection_id=caller.connection,
+            listener=caller.listener,
+            host=connection.peer[0],
+            port=connection.peer[1],
+            principal=str(caller.principal),
+            is_encrypted=caller.is_encrypted,
+            client_id=None,
+            software_name="",
+            software_version="",
+            connected_at_ms=self._connected_at_ms,
+            requests=self._requests,
+            in_flight=int(self._waiting is not None),
+            bytes_in=connection.bytes_received,
+            bytes_out=connection.bytes_sent,
+        )
 
     def on_frame(self, content: memoryview) -> None:
         if not self._open:
             return
+        self._requests += 1
         try:
             request_id, request = read_request(content)
         except (Malformed, *DECODE_ERRORS) as error:
@@ -97,7 +129,7 @@ class _ServerConnection:
     def on_closed(self, error: TransportError | None) -> None:  # noqa: ARG002
         self._open = False
         self._waiting = None
-        self._server.connections.pop(self, None)
+        self._server.connections.pop(self._caller.connection, None)
         if self._server.gone is not None:
             self._server.gone(self._caller.connection)
 

@@ -31,6 +31,7 @@ class Api:
     by_id:           the request with the ids of its topics, as a client sends it in these versions, and how the answer
                      becomes its result.
     named:           the request with the names of the topics that it identifies by id only.
+    is_own:          Kafka does not have this API; only our own clients find it in ApiVersions.
     completed:       the result as a client gets it, for (request, result as read): what is not in the answer because
                      the request said it. May raise `Malformed`.
     """
@@ -46,6 +47,7 @@ class Api:
     most_version: Callable[[Any], int] | None = None
     version_limit: Callable[[Any, Ranges], int] | None = None
     by_partition: bool = False
+    is_own: bool = False
     long_answers: bool = False
     result_of: Callable[[Any, int], FieldCodec[Any]] | None = None
     ids_since: int = NEWEST + 1

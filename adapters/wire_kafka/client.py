@@ -38,7 +38,6 @@ ITEMS_MAX = 10_000_000
 """Elements of all arrays of one answer together."""
 FIRST_API_VERSIONS = 3
 """The version of ApiVersions that is tried first: what brokers of 2.4 and later know."""
-SOFTWARE = "barnabas"
 TICKS = 8
 """A request timeout is noticed after at most 1 / TICKS more than it says."""
 
@@ -304,7 +303,7 @@ class KafkaLink:
         self._correlation_id += 1
         header = self._header(versions.KEY, version, self._correlation_id, self._client_id)
         tags = b"\x00" if version >= versions.FLEXIBLE else b""
-        body = versions.request_body(version, SOFTWARE, self._software_version)
+        body = versions.request_body(version, versions.SOFTWARE, self._software_version)
         self._connection.send([header + tags + body])
 
     def _negotiated(self, content: memoryview) -> None:

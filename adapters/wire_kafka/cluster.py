@@ -1,11 +1,15 @@
 """The cluster, its replicas and data folders: OffsetForLeaderEpoch (23), DescribeLogDirs (35), ElectLeaders (43),
-AlterPartitionReassignments (45), ListPartitionReassignments (46), DescribeCluster (60), UnregisterBroker (64).
+AlterPartitionReassignments (45), ListPartitionReassignments (46), DescribeCluster (60), UnregisterBroker (64),
+and our own DescribeConnections (30000).
 """
 
 from ...ports.broker_api.cluster import (
     BrokerNode,
+    ConnectionDescription,
     DescribeCluster,
     DescribeClusterResult,
+    DescribeConnections,
+    DescribeConnectionsResult,
     DescribeLogDirs,
     DescribeLogDirsResult,
     LogDirDescription,
@@ -138,6 +142,45 @@ DESCRIBE_LOG_DIRS = Api(
     long_answers=True,
 )
 
+DESCRIBE_CONNECTIONS = Api(
+    key=30_000,  # Kafka counts from 0, and Confluent's server from 10,000
+    versions=(0, 0),
+    flexible_from=0,
+    request_type=DescribeConnections,
+    request=Struct(DescribeConnections, Field("after", I64), Field("limit", I32)),
+    result=Struct(
+        DescribeConnectionsResult,
+        Field("throttle_ms", I32),
+        Field("error", ERROR),
+        Field("error_message", ERROR_TEXT),
+        Field("total", I32),
+        Field(
+            "connections",
+            Array(
+                Struct(
+                    ConnectionDescription,
+                    Field("connection_id", I64),
+                    Field("listener", TEXT),
+                    Field("host", TEXT),
+                    Field("port", I32),
+                    Field("principal", TEXT),
+                    Field("is_encrypted", BOOL),
+                    Field("client_id", NULLABLE_TEXT),
+                    Field("software_name", TEXT),
+                    Field("software_version", TEXT),
+                    Field("connected_at_ms", I64),
+                    Field("requests", I64),
+                    Field("in_flight", I32),
+                    Field("bytes_in", I64),
+                    Field("bytes_out", I64),
+                )
+            ),
+        ),
+    ),
+    is_own=True,
+    long_answers=True,
+)
+
 
 _TOPICS = Pairs(TEXT, Array(I32), Missing.NULL)
 _CHANGES = ByTopic(PartitionChange, Field("partition", I32), Field("error", ERROR), Field("error_message", ERROR_TEXT))
@@ -247,6 +290,7 @@ LIST_PARTITION_REASSIGNMENTS = Api(
 APIS = (
     DESCRIBE_CLUSTER,
     DESCRIBE_LOG_DIRS,
+    DESCRIBE_CONNECTIONS,
     OFFSET_FOR_LEADER_EPOCH,
     ELECT_LEADERS,
     ALTER_PARTITION_REASSIGNMENTS,

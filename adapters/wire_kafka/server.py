@@ -14,9 +14,11 @@ from ...core.security.sasl.exchange import AuthenticatedClient
 from ...core.traffic.request_log import CompletedRequest, RequestLog, client_wait_ms
 from ...core.traffic.socket_server_metrics import SocketServerMetrics
 from ...core.traffic.steps import StepRunner, Steps
+from ...ports.broker_api.cluster import ConnectionDescription
 from ...ports.broker_api.envelope import ANONYMOUS, BrokerApi, Caller, Principal
 from ...ports.broker_api.fetch import FetchResult
 from ...ports.broker_api.produce import Produce, ProduceResult
+from ...ports.clock import Clock
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import BarnabasError, Malformed
 from ...ports.scheduler import Outcome, Scheduler, Timer
@@ -36,6 +38,9 @@ IN_FLIGHT_MAX = 64
 ITEMS_MAX = 100_000
 """Elements of all arrays of one request together; a request for more than that many partitions is refused."""
 
+SOFTWARE_MAX = 100
+"""The longest name and version of a client's software that are kept."""
+
 _HEADER = Struct(">hhih")
 _HEADER_BYTES = _HEADER.size
 _VERSIONS = "ApiVersions"
@@ -45,8 +50,8 @@ _DECODED = 8
 _NOTED_MAX = 4_096
 _SMALL_BYTES = 256
 """Requests up to this size are not counted while they wait: their number is bounded."""
-_numbers = count(1)
-"""The numbers of connections, for `Caller.connection`."""
+_numbers = count(1, 2)
+"""The numbers of connections, for `Caller.connection`: odd ones; the classic protocol has the even ones."""
 
 
 class KafkaServer:
@@ -67,6 +72,7 @@ class KafkaServer:
               delay in the answer, as with Kafka (KIP-219). Needs the `scheduler`.
     principal_of: the principal of a connection without SASL, by its client certificate; without it, ANONYMOUS.
     metrics:  counts connections and logins; None: they are not counted.
+    clock:    the time at which a connection was accepted; None: it is unknown (-1).
     """
 
     def __init__(
@@ -87,6 +93,7 @@ class KafkaServer:
         quotas: RequestQuotas | None = None,
         scheduler: Scheduler | None = None,
         metrics: SocketServerMetrics | None = None,
+        clock: Clock | None = None,
     ) -> None:
         if max_in_flight < 1:
             raise ValueError("max_in_flight must be at least 1")
@@ -105,7 +112,9 @@ class KafkaServer:
         self.quotas = None if scheduler is None else quotas
         self.scheduler = scheduler
         self.metrics = metrics
-        self.connections: set[_ServerConnection] = set()
+        self.clock = clock
+        self.connections: dict[int, _ServerConnection] = {}
+        """The open connections by `Caller.connection`, the oldest first."""
 
     def accept(self, connection: Connection) -> ConnectionHandler:
         """The handler of a new connection, for `Transport.listen`."""
@@ -118,7 +127,7 @@ class KafkaServer:
 
     def close(self, reason: str) -> int:
         """Close every connection once what was answered has gone out; returns how many have not gone yet."""
-        for connection in tuple(self.connections):
+        for connection in tuple(self.connections.values()):
             connection.close(reason)
         return len(self.connections)
 
@@ -131,17 +140,17 @@ class KafkaServer:
             return ErrorCode.INVALID_REQUEST
         return ErrorCode.NONE if (cluster_id, node_id) == self.identity else ErrorCode.REBOOTSTRAP_REQUIRED
 
-    def api_versions(self, version: int) -> bytes:
-        """The body of the answer to ApiVersions."""
-        return _api_versions(version)
+    def api_versions(self, version: int, *, to_own_client: bool = False) -> bytes:
+        """The body of the answer to ApiVersions; our own clients get our own APIs, too."""
+        return _api_versions(version, to_own_client)
 
 
 @cache
-def _api_versions(version: int) -> bytes:
+def _api_versions(version: int, to_own_client: bool) -> bytes:
     low, high = versions.VERSIONS
     if not low <= version <= high:
         return versions.unknown_version_body()
-    ranges = [(api.key, *api.advertised) for api in BY_KEY.values()]
+    ranges = [(api.key, *api.advertised) for api in BY_KEY.values() if to_own_client or not api.is_own]
     ranges += [(key, *each.versions) for key, each in REFUSED.items() if each.advertised]
     ranges += [(api.key, *api.versions) for api in SASL_BY_KEY.values()]
     return versions.response_body(version, [*ranges, (versions.KEY, *versions.VERSIONS)])
@@ -181,11 +190,41 @@ class _ServerConnection:
             self._authentication = ConnectionAuthentication(
                 self, server.authentication, server.listener, server.metrics
             )
-        server.connections.add(self)
+        self._software: tuple[str, str] = ("", "")
+        """Name and version of the client's software (KIP-511)."""
+        self._connected_at_ms = -1 if server.clock is None else server.clock.now_ms()
+        self._requests = 0
+        server.connections[self._caller.connection] = self
+
+    def describe(self) -> ConnectionDescription:
+        """Describe the connection for operators."""
+        caller, connection = self._caller, self._connection
+        return ConnectionDescription(
+            connection_id=caller.connection,
+            listener=caller.listener,
+            host=connection.peer[0],
+            port=connection.peer[1],
+            principal=str(caller.principal),
+            is_encrypted=caller.is_encrypted,
+            client_id=caller.client_id,
+            software_name=self._software[0],
+            software_version=self._software[1],
+            connected_at_ms=self._connected_at_ms,
+            requests=self._requests,
+            in_flight=len(self._in_flight),
+            bytes_in=connection.bytes_received,
+            bytes_out=connection.bytes_sent,
+        )
+
+    @property
+    def software(self) -> tuple[str, str]:
+        """Name and version of the client's software; empty if it does not say them."""
+        return self._software
 
     def on_frame(self, content: memoryview) -> None:
         if not self._open:
             return
+        self._requests += 1
         try:
             if self._authentication is not None and self._authentication.on_frame(content):
                 return
@@ -237,7 +276,7 @@ class _ServerConnection:
         if self._authentication is not None:
             self._authentication.close()
         self._in_flight.clear()
-        self._server.connections.discard(self)
+        self._server.connections.pop(self._caller.connection, None)
         if self._server.metrics is not None:
             self._server.metrics.connections_closed.add()
         if self._server.gone is not None:
@@ -308,11 +347,19 @@ class _ServerConnection:
             if version >= versions.FLEXIBLE:
                 reader = CompactReader(content, body, ITEMS_MAX)
                 reader.skip_tags()
-                error = self._server.misrouted(*versions.read_request(reader, version))
+                error = self._introduced(versions.read_request(reader, version))
         slot = _InFlight(self, None, version, correlation_id)
-        answer = versions.refusal_body(error) if error else self._server.api_versions(version)
+        is_own = self._software[0] == versions.SOFTWARE
+        answer = versions.refusal_body(error) if error else self._server.api_versions(version, to_own_client=is_own)
         slot.pieces = [wire.I32.pack(correlation_id) + answer]
         return slot
+
+    def _introduced(self, request: versions.ApiVersionsRequest) -> ErrorCode:
+        """Note the client's software; return the error for a client that is wrong here, or names it illegally."""
+        if not request.is_valid:
+            return ErrorCode.INVALID_REQUEST
+        self._software = (request.software_name[:SOFTWARE_MAX], request.software_version[:SOFTWARE_MAX])
+        return self._server.misrouted(request.cluster_id, request.node_id)
 
     def _refuse_sasl(self, content: memoryview, api: Api, version: int, correlation_id: int, size: int) -> "_InFlight":
         """The place of a request to authenticate where none is due: answered with ILLEGAL_SASL_STATE, as by Kafka."""

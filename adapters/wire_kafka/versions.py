@@ -1,9 +1,11 @@
 """ApiVersions (18): how both ends agree on versions (facts C2). Its response header is always the old one."""
 
+import re
 from collections.abc import Iterable
 
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import Malformed
+from ...ports.values import frozen
 from . import wire
 from .wire import DECODE_ERRORS, CompactReader, CompactWriter, Reader, Writer
 
@@ -13,21 +15,38 @@ FLEXIBLE = 3
 WITH_NODE_ID = 5
 """The version in which a client may say which broker it means to talk to (KIP-1242)."""
 NO_NODE = -1
+SOFTWARE = "barnabas"
+"""The name by which our clients introduce themselves."""
+_SOFTWARE = re.compile("[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 Ranges = dict[int, tuple[int, int]]
 """API key → lowest and highest version."""
 
 
-def read_request(reader: CompactReader, version: int) -> tuple[str | None, int]:
-    """The cluster and the broker that a client means, None and NO_NODE where it does not say, of a flexible request;
-    which software it is, is passed over. Raises as readers do."""
-    reader.text()
-    reader.text()
+@frozen
+class ApiVersionsRequest:
+    """A flexible request: the client's software (KIP-511), and the cluster and broker that it means (KIP-1242), None
+    and NO_NODE if it does not name them."""
+
+    software_name: str
+    software_version: str
+    cluster_id: str | None = None
+    node_id: int = NO_NODE
+
+    @property
+    def is_valid(self) -> bool:
+        """Return True if name and version have the form that KIP-511 demands."""
+        return all(_SOFTWARE.fullmatch(text) for text in (self.software_name, self.software_version))
+
+
+def read_request(reader: CompactReader, version: int) -> ApiVersionsRequest:
+    """Read a flexible request. Raises as readers do."""
+    software, software_version = reader.text(), reader.text()
     cluster_id, node_id = None, NO_NODE
     if version >= WITH_NODE_ID:
         cluster_id, (node_id,) = reader.nullable_text(), reader.unpack(wire.I32)
     reader.skip_tags()
-    return cluster_id, node_id
+    return ApiVersionsRequest(software, software_version, cluster_id, node_id)
 
 
 def request_body(version: int, software: str, software_version: str) -> bytes:

@@ -6,7 +6,7 @@ from typing import Any
 from ...core.replica.leader.replica_selector import ReplicaSelector
 from ...ports.broker_api.acls import CreateAcls, DeleteAcls, DescribeAcls, ResourceType
 from ...ports.broker_api.classic import ClassicFetch, ClassicOffsets, ClassicProduce
-from ...ports.broker_api.cluster import DescribeCluster, DescribeLogDirs, UnregisterBroker
+from ...ports.broker_api.cluster import DescribeCluster, DescribeConnections, DescribeLogDirs, UnregisterBroker
 from ...ports.broker_api.configs import AlterConfigs, DescribeConfigs, IncrementalAlterConfigs
 from ...ports.broker_api.envelope import Caller, Reply, Request, ResultT
 from ...ports.broker_api.epochs import OffsetForLeaderEpoch
@@ -33,7 +33,7 @@ from ...ports.errors import ApiError, broker_failed
 from ...ports.transport import TransportError
 from .handlers.authorization import authorize
 from .handlers.classic import ClassicService
-from .handlers.cluster import ClusterService, LogDirService, UnregisterService
+from .handlers.cluster import ClusterService, ConnectionService, LogDirService, UnregisterService
 from .handlers.configs import ConfigService, QuotaService
 from .handlers.fetch import FetchService
 from .handlers.find_coordinator import CoordinatorService
@@ -76,6 +76,7 @@ class BrokerService:
         producer_ids = ProducerIds(state)
         quotas = self.quotas = QuotaService(state)
         replicas = ReplicaService(state, topics)
+        self.connections = ConnectionService(state)
         self.transactions = TransactionService(state, internal, producer_ids, state.replicas.markers.write)
         verify = self.transactions.verifier.verify
         self.verified_appends = state.replicas.verified_appends(verify)
@@ -107,6 +108,7 @@ class BrokerService:
             DescribeCluster: ClusterService(state).describe,
             DescribeLogDirs: LogDirService(state).describe,
             UnregisterBroker: UnregisterService(state, topics).unregister,
+            DescribeConnections: self.connections.describe,
             InitProducerId: producers.init,
             DescribeProducers: producers.describe,
             WriteTxnMarkers: MarkerService(state).write,

@@ -1,20 +1,25 @@
-"""`barnabas brokers`: list and describe the brokers of a cluster; move everything off one, and forget one that left."""
+"""`barnabas brokers`: list and describe the brokers of a cluster and their connections; move everything off one, and
+forget one that left."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...ports.broker_api.cluster import BrokerNode, LogDirDescription
+from ...ports.broker_api.cluster import BrokerNode, ConnectionDescription, LogDirDescription
 from ...ports.broker_api.configs import ConfigSource, ResourceKind
 from ...ports.errors import BarnabasError, ConfigError
 from ...ports.report import counted
+from ...ports.transport import TransportError
 from .options import AsJson, Bootstrap, Execute, open_admin, print_json, print_table, progress
-from .tables import Section, list_text, show, size_text
+from .tables import Section, clean, list_text, show, size_text
+from .times import age_text
 
 if TYPE_CHECKING:
     from ..clients.admin.draining import BrokerDrain, DrainPlan, DrainProgress
@@ -224,6 +229,93 @@ def _say_progress(left: DrainProgress, plan: DrainPlan) -> None:
 
 def _copied(left: DrainProgress, plan: DrainPlan) -> str:
     return f"{size_text(left.copied_bytes)} of {size_text(max(plan.copy_bytes, left.copied_bytes))}"
+
+
+class ConnectionOrder(StrEnum):
+    """The orders of `brokers connections`."""
+
+    AGE = "age"
+    REQUESTS = "requests"
+    BYTES = "bytes"
+    CLIENT = "client"
+
+
+_ORDERS: dict[ConnectionOrder, Callable[[dict[str, Any]], Any]] = {
+    ConnectionOrder.AGE: lambda row: row["connected_at_ms"],
+    ConnectionOrder.REQUESTS: lambda row: -row["requests"],
+    ConnectionOrder.BYTES: lambda row: -(row["bytes_in"] + row["bytes_out"]),
+    ConnectionOrder.CLIENT: lambda row: (row["client_id"] or "", row["connected_at_ms"]),
+}
+CONNECTIONS_MAX = 10_000
+"""The most connections that the command asks each broker for."""
+CONNECTION_COLUMNS = (
+    *("broker", "client_id", "software", "address", "principal", "listener"),
+    *("age", "requests", "in", "out"),
+)
+
+
+@brokers.command("connections")
+def list_connections(
+    bootstrap: Bootstrap,
+    broker: Annotated[int | None, typer.Option("--broker", metavar="ID", help="Only those of this broker.")] = None,
+    sort: Annotated[ConnectionOrder, typer.Option("--sort", help="The first ones shown.")] = ConnectionOrder.AGE,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Most connections to show.")] = 100,
+    as_json: AsJson = False,
+) -> None:
+    """List the connections to the brokers: client id, software, address, principal, listener, age, requests and bytes.
+
+    Brokers of Kafka cannot answer this. Client id and software are what the client says of itself.
+    """
+    rows, silent = list[dict[str, Any]](), list[int]()
+    now_ms = time.time_ns() // 1_000_000
+    with open_admin(bootstrap) as admin:
+        ids = [broker] if broker is not None else sorted(each.node_id for each in admin.describe_cluster().brokers)
+        for node in ids:
+            try:
+                found = admin.describe_connections([node], limit=CONNECTIONS_MAX)[node]
+            except TransportError as error:
+                typer.echo(f"broker {node} does not answer: {error}", err=True)
+                silent.append(node)
+                continue
+            rows += [connection_fields(node, connection) for connection in found]
+    rows.sort(key=_ORDERS[sort])
+    if len(rows) > limit:
+        typer.echo(f"showing {limit} of {counted(len(rows), 'connection')}; --limit {len(rows)} shows all", err=True)
+    if as_json:
+        print_json(rows[:limit])
+    else:
+        print_table(CONNECTION_COLUMNS, [connection_cells(row, now_ms) for row in rows[:limit]])
+    if silent:
+        raise typer.Exit(1)
+
+
+def connection_fields(broker: int, connection: ConnectionDescription) -> dict[str, Any]:
+    """Return a connection as a JSON object."""
+    return {
+        "broker": broker,
+        "connection": connection.connection_id,
+        "client_id": connection.client_id,
+        "software_name": connection.software_name or None,
+        "software_version": connection.software_version or None,
+        "address": f"[{host}]:{connection.port}" if ":" in (host := connection.host) else f"{host}:{connection.port}",
+        "principal": connection.principal,
+        "listener": connection.listener,
+        "encrypted": connection.is_encrypted,
+        "connected_at_ms": connection.connected_at_ms,
+        "requests": connection.requests,
+        "in_flight": connection.in_flight,
+        "bytes_in": connection.bytes_in,
+        "bytes_out": connection.bytes_out,
+    }
+
+
+def connection_cells(row: dict[str, Any], now_ms: int) -> list[object]:
+    """Return the cells of `CONNECTION_COLUMNS`. Clients choose their ids, so control characters are escaped."""
+    software = " ".join(filter(None, (row["software_name"], row["software_version"])))
+    age = "-" if row["connected_at_ms"] < 0 else age_text(now_ms - row["connected_at_ms"]).replace(" ", "")
+    names = [clean(text) if text else "-" for text in (row["client_id"], software)]
+    place = (row["address"], clean(row["principal"]), row["listener"])
+    return [row["broker"], *names, *place, age, row["requests"], *map(size_text, (row["bytes_in"], row["bytes_out"]))]
 
 
 def _node(node: BrokerNode, controller: int) -> dict[str, Any]:

@@ -73,3 +73,10 @@ def size_text(size: int | None) -> str:
 def list_text(items: Sequence[object]) -> str:
     """Join items without spaces, for `awk`; a dash for nothing."""
     return ",".join(map(str, items)) or "-"
+
+
+def clean(text: str) -> str:
+    """Remove control characters, since clients may write them to topics and names."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)

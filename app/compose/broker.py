@@ -219,7 +219,7 @@ def _servers(watching: Watching, scheduler: Scheduler, clock: Clock) -> dict[str
         from ...adapters.wire_classic.server import ClassicServer
 
         report, watch = watching.report("adapters.wire_classic"), watching.requests()
-        return ClassicServer(api, report=report, watch=watch, **given)
+        return ClassicServer(api, report=report, watch=watch, clock=clock, **given)
 
     def kafka(api: BrokerApi, *, sasl: SaslListener | None, **given: Any) -> Server:
         from ...adapters.wire_kafka.authentication import ServerAuthentication
@@ -229,7 +229,8 @@ def _servers(watching: Watching, scheduler: Scheduler, clock: Clock) -> dict[str
         authentication = None
         if sasl is not None:
             authentication = ServerAuthentication(listener=sasl, scheduler=scheduler, clock=clock)
-        return KafkaServer(api, report=report, watch=watch, authentication=authentication, scheduler=scheduler, **given)
+        made = partial(KafkaServer, report=report, watch=watch, authentication=authentication)
+        return made(api, scheduler=scheduler, clock=clock, **given)
 
     return {"kafka": kafka, "classic": classic}
 

@@ -1,4 +1,6 @@
-"""DescribeCluster (60), DescribeLogDirs (35) and UnregisterBroker (64)."""
+"""DescribeCluster (60), DescribeLogDirs (35), UnregisterBroker (64), and DescribeConnections (30000), which Kafka does
+not have.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -98,4 +100,52 @@ class LogDirDescription:
 class DescribeLogDirsResult:
     log_dirs: Sequence[LogDirDescription]
     error: ErrorCode = ErrorCode.NONE
+    throttle_ms: int = 0
+
+
+@frozen(kw_only=True)
+class DescribeConnections(Request["DescribeConnectionsResult"]):
+    """Ask one broker for its connections in the order of their ids: those above `after`, at most `limit` of them."""
+
+    after: int = 0
+    limit: int = 1000
+
+    def failed(self, error: ApiError) -> "DescribeConnectionsResult":
+        return DescribeConnectionsResult(connections=(), error=error.code, error_message=error.message)
+
+
+@frozen(kw_only=True)
+class ConnectionDescription:
+    """One connection of a client or of another broker.
+
+    `client_id`, `software_name` and `software_version` are what the client says of itself (KIP-511); the last two are
+    empty for clients that do not say it. Bytes are those of frames with their lengths, before TLS.
+    """
+
+    connection_id: int
+    """The number of the connection on this broker; later connections have higher ones."""
+    listener: str
+    host: str
+    port: int
+    principal: str
+    is_encrypted: bool
+    client_id: str | None
+    software_name: str
+    software_version: str
+    connected_at_ms: int
+    requests: int
+    in_flight: int
+    """The number of requests without an answer."""
+    bytes_in: int
+    bytes_out: int
+
+
+@frozen(kw_only=True)
+class DescribeConnectionsResult:
+    """`total`: the number of all connections of the broker; -1 on error."""
+
+    connections: Sequence[ConnectionDescription]
+    total: int = -1
+    error: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
     throttle_ms: int = 0

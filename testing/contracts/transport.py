@@ -206,6 +206,17 @@ class TransportContract:
         assert server.frames == sent
         assert client.frames == sent
 
+    def test_bytes_received_and_sent_count_frames_with_their_lengths(self, harness: TransportHarness) -> None:
+        client, server = pair(harness, echo)
+        assert (server.connection.bytes_received, server.connection.bytes_sent) == (0, 0)
+        sizes = [1, 300, 70_000, 400_000]
+        for size in sizes:
+            client.connection.send([bytes(size)])
+        harness.run_until(lambda: len(client.frames) == len(sizes))
+        total = sum(sizes) + 4 * len(sizes)
+        for end in (client.connection, server.connection):
+            assert (end.bytes_received, end.bytes_sent) == (total, total)
+
     @pytest.mark.parametrize("size", [65_530, 65_536, 262_139, 262_140, 262_141, 1_048_576, 5_000_003])
     def test_large_frames_arrive_whole(self, harness: TransportHarness, size: int) -> None:
         client, server = pair(harness, echo)

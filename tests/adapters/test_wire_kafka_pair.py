@@ -19,7 +19,7 @@ class _CappedServer(KafkaServer):
     def cap(self, key: int, version: int) -> None:
         self._body = versions.response_body(3, [(key, version, version)])
 
-    def api_versions(self, version: int) -> bytes:
+    def api_versions(self, version: int, *, to_own_client: bool = False) -> bytes:
         return self._body
 
 

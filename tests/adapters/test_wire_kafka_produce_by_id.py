@@ -21,7 +21,7 @@ class Capped(KafkaServer):
     most = 13
     most_end_txn = 4
 
-    def api_versions(self, version: int) -> bytes:
+    def api_versions(self, version: int, *, to_own_client: bool = False) -> bytes:
         return versions.response_body(3, [(PRODUCE, 0, self.most), (END_TXN, 0, self.most_end_txn)])
 
 

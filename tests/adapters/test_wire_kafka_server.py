@@ -384,3 +384,48 @@ def test_records_are_writable_memory_of_the_frame() -> None:
     handler = KafkaServer(Broker(), listener="x", report=print).accept(end.connection)
     handler.on_frame(memoryview(bytearray(request_frame(PRODUCE, 11, 1, SAMPLES[PRODUCE].request))))
     assert seen == [True, True]
+
+
+def _introduce(software: bytes, version: bytes) -> bytes:
+    """A request for ApiVersions 3 that names the client's software."""
+    names = b"".join(bytes([len(text) + 1]) + text for text in (software, version))
+    return header(18, 3, 7) + b"\x00" + names + b"\x00"
+
+
+def test_software_of_a_client_is_described_with_its_connection() -> None:
+    end = ServerEnd(clock=ManualClock())
+    (connection,) = end.server.connections.values()
+    assert connection.software == ("", "")
+    end.send(_introduce(b"librdkafka", b"2.14.0"))
+    end.send(request_frame(METADATA, 12, 1, SAMPLES[METADATA].request, "app"))
+    found = connection.describe()
+    assert (found.software_name, found.software_version, found.client_id) == ("librdkafka", "2.14.0", "app")
+    assert (found.host, found.port, found.principal) == ("198.51.100.7", 4321, "User:ANONYMOUS")
+    assert (found.requests, found.in_flight, found.connected_at_ms) == (2, 1, ManualClock().now_ms())
+
+
+@pytest.mark.parametrize(
+    ("software", "version"), [(b"-x", b"1"), (b"x", b"1."), (b"a b", b"1"), (b"", b"1"), (b"a\x1b", b"1")]
+)
+def test_software_name_that_kip_511_forbids_is_an_invalid_request(software: bytes, version: bytes) -> None:
+    end = ServerEnd()
+    end.send(_introduce(software, version))
+    assert end.answers == [bytes.fromhex("00000007 002a 01 00000000 00")]
+    assert [each.software for each in end.server.connections.values()] == [("", "")]
+    end.send(_introduce(b"x", b"1"))
+    assert end.answers[1][4:6] == b"\x00\x00", "the connection goes on"
+
+
+def test_only_our_own_clients_find_our_own_api_in_api_versions() -> None:
+    own = (30_000).to_bytes(2, "big")
+    for software, is_offered in ((b"barnabas", True), (b"apache-kafka-java", False)):
+        end = ServerEnd()
+        end.send(_introduce(software, b"1"))
+        assert (own in end.answers[0]) is is_offered
+
+
+def test_long_software_names_are_cut() -> None:
+    end = ServerEnd()
+    end.send(_introduce(b"x" * 120, b"1"))
+    (connection,) = end.server.connections.values()
+    assert connection.software == ("x" * 100, "1")

@@ -20,7 +20,7 @@ class Capped(KafkaServer):
 
     most = 10
 
-    def api_versions(self, version: int) -> bytes:
+    def api_versions(self, version: int, *, to_own_client: bool = False) -> bytes:
         return versions.response_body(3, [(OFFSET_COMMIT, 2, self.most)])
 
 

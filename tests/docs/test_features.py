@@ -9,7 +9,7 @@ from barnabas.app.compose.broker import kafka_apis
 
 def test_features_page_lists_every_api() -> None:
     page = read("docs/features.md")
-    offered = set(kafka_apis())
+    offered = {key for key in kafka_apis() if key < 30_000}  # the others are our own
     assert f"({len(offered)} APIs)" in page
     section = page.partition("## APIs that are not offered")[2]
     refused: set[int] = set()

@@ -11,13 +11,14 @@ from support.raw_groups import RawMember, wait_for_groups
 
 from barnabas import Admin, Broker
 from barnabas.adapters.wire_kafka.table import BY_REQUEST
-from barnabas.ports.broker_api.cluster import DescribeLogDirs
+from barnabas.ports.broker_api.cluster import DescribeConnections, DescribeLogDirs
 from barnabas.ports.broker_api.groups import ListGroups, OffsetFetch
 from barnabas.ports.broker_api.replicas import ListPartitionReassignments
 from barnabas.ports.broker_api.transactions import ListTransactions
 from barnabas.ports.error_codes import ErrorCode
 
 WITHOUT_ERRORS = {
+    DescribeConnections,
     DescribeLogDirs,
     ListGroups,
     ListPartitionReassignments,

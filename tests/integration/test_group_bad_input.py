@@ -246,7 +246,7 @@ def _connections(broker: Broker) -> list[Any]:
     assert broker._node is not None
     (server,) = broker._node._servers
     assert isinstance(server, KafkaServer)
-    return [each._connection for each in tuple(server.connections)]
+    return [each._connection for each in tuple(server.connections.values())]
 
 
 def test_who_goes_while_waiting_stays_a_member_until_its_session_is_over(

@@ -20,7 +20,7 @@ from barnabas.ports.broker_api.classic import (
     ClassicProduce,
     ClassicProducePartition,
 )
-from barnabas.ports.broker_api.cluster import DescribeLogDirs, UnregisterBroker
+from barnabas.ports.broker_api.cluster import DescribeConnections, DescribeLogDirs, UnregisterBroker
 from barnabas.ports.broker_api.configs import (
     AlterConfigs,
     ConfigAlteration,
@@ -223,6 +223,7 @@ def _cases() -> Iterator[Case]:
         yield case(AlterConfigs(resources=[ConfigReplacement(resource=resource, configs={})]), altering)
         yield case(IncrementalAlterConfigs(resources=[resource], alterations=[changed]), altering)
     yield case(DescribeLogDirs(), {cluster(Op.DESCRIBE): CLUSTER_31})
+    yield case(DescribeConnections(), {cluster(Op.DESCRIBE): CLUSTER_31})
     yield case(CreatePartitions(topics=[NewPartitions(topic="t", count=2)]), {topic(Op.ALTER): TOPIC_29})
     yield case(DeleteGroups(group_ids=["g"]), {group(Op.DELETE): GROUP_30})
     yield case(ElectLeaders(topics=None), {cluster(Op.ALTER): CLUSTER_31})

@@ -137,6 +137,7 @@ class PairConnection:
         self.frame_bytes_max: int | None = None
         self.is_encrypted = False
         self.peer_subject: str | None = None
+        self.bytes_received = self.bytes_sent = 0
 
     @property
     def unsent_bytes(self) -> int:

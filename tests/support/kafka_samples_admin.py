@@ -4,8 +4,11 @@ from support.kafka_sample import ID_A, ID_B, NO_ID, Sample
 
 from barnabas.ports.broker_api.cluster import (
     BrokerNode,
+    ConnectionDescription,
     DescribeCluster,
     DescribeClusterResult,
+    DescribeConnections,
+    DescribeConnectionsResult,
     DescribeLogDirs,
     DescribeLogDirsResult,
     LogDirDescription,
@@ -316,6 +319,36 @@ ALTER_CONFIGS = Sample(
             {"error_code": 40, "error_message": "no such key", "resource_type": 4, "resource_name": "1"},
         ],
     },
+)
+
+DESCRIBE_CONNECTIONS = Sample(
+    DescribeConnections(after=70, limit=71),
+    {},  # kio knows Kafka's APIs only
+    DescribeConnectionsResult(
+        connections=[
+            ConnectionDescription(
+                connection_id=72,
+                listener="SASL_SSL",
+                host="10.0.0.1",
+                port=73,
+                principal="User:alice",
+                is_encrypted=True,
+                client_id=None,
+                software_name="librdkafka",
+                software_version="2.14.0",
+                connected_at_ms=74,
+                requests=75,
+                in_flight=76,
+                bytes_in=77,
+                bytes_out=78,
+            )
+        ],
+        total=79,
+        error=ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        error_message="no",
+        throttle_ms=80,
+    ),
+    {},
 )
 
 DESCRIBE_LOG_DIRS = Sample(

@@ -21,7 +21,13 @@ from ....ports.broker_api.classic import (
     ClassicProduceResult,
     ClassicProduceResultPartition,
 )
-from ....ports.broker_api.cluster import DescribeCluster, DescribeClusterResult, DescribeLogDirs, UnregisterBroker
+from ....ports.broker_api.cluster import (
+    DescribeCluster,
+    DescribeClusterResult,
+    DescribeConnections,
+    DescribeLogDirs,
+    UnregisterBroker,
+)
 from ....ports.broker_api.configs import (
     AlterConfigs,
     ConfigResource,
@@ -777,6 +783,7 @@ STEPS: Mapping[type[Request[Any]], Sequence[Step]] = {
     IncrementalAlterConfigs: (Configs(ALTER_CONFIGS),),
     DescribeLogDirs: (_cluster(DESCRIBE),),
     UnregisterBroker: (_cluster(ALTER),),
+    DescribeConnections: (_cluster(DESCRIBE),),
     CreatePartitions: (Items(ALTER, TOPIC, "topics", "topics"),),
     CreateDelegationToken: (),  # `TokenService` asks for CREATE_TOKENS after its other checks
     RenewDelegationToken: (),

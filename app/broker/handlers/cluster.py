@@ -1,7 +1,12 @@
-"""DescribeCluster, UnregisterBroker, and DescribeLogDirs: the replicas and the space of the data folders (facts C6)."""
+"""DescribeCluster (facts C6), UnregisterBroker, DescribeLogDirs (replicas and space of the data folders), and
+DescribeConnections.
+"""
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 
 from attrs import evolve
 
@@ -14,6 +19,8 @@ from ....core.traffic.steps import Steps
 from ....ports.broker_api.cluster import (
     DescribeCluster,
     DescribeClusterResult,
+    DescribeConnections,
+    DescribeConnectionsResult,
     DescribeLogDirs,
     DescribeLogDirsResult,
     LogDirDescription,
@@ -29,10 +36,15 @@ from ....ports.errors import ApiError
 from ....ports.report import counted
 from ....ports.storage import StorageError
 from ..state.broker_state import BrokerState
+from ..state.dependencies import Server
 from .topics import ATTEMPTS, TopicService
 
 _BROKERS = 1
 _NAMED_MAX = 5
+CONNECTIONS_MAX = 1000
+"""The most connections in one answer."""
+SOFTWARES_MAX = 100
+"""The most names and versions of clients' software in the metrics of a listener, as in Kafka."""
 
 
 class ClusterService:
@@ -165,3 +177,38 @@ class LogDirService:
         return LogDirDescription(
             path=path, replicas=replicas, total_bytes=total, usable_bytes=usable, is_cordoned=is_cordoned
         )
+
+
+class ConnectionService:
+    """Describes the connections of the broker's listeners."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+        self._servers: Sequence[Server] = ()
+
+    def serve(self, servers: Sequence[Server]) -> None:
+        """Describe the connections of these servers from now on."""
+        self._servers = servers
+
+    def describe(self, request: DescribeConnections, caller: Caller, reply: Reply[DescribeConnectionsResult]) -> None:
+        self._state.answer_in_steps("DescribeConnections", self._describe_some(request), caller, reply)
+
+    def _describe_some(self, request: DescribeConnections) -> Steps[DescribeConnectionsResult]:
+        limit = max(0, min(request.limit, CONNECTIONS_MAX))
+        later = [
+            item
+            for server in self._servers
+            for item in islice((item for item in server.connections.items() if item[0] > request.after), limit)
+        ]
+        total = sum(len(server.connections) for server in self._servers)
+        found = []
+        for _, connection in sorted(later, key=lambda item: item[0])[:limit]:
+            found.append(connection.describe())
+            yield None
+        return DescribeConnectionsResult(connections=found, total=total)
+
+
+def count_software(server: Server) -> Iterable[tuple[Sequence[str], float]]:
+    """Return the number of connections of each client software as (name, version), the most frequent ones."""
+    counts = Counter(connection.software for connection in tuple(server.connections.values()))
+    return [((name, version), float(number)) for (name, version), number in counts.most_common(SOFTWARES_MAX) if name]

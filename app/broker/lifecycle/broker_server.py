@@ -40,7 +40,7 @@ from ....core.security.scram_users import decode_credential
 from ....core.traffic.socket_server_metrics import SocketServerMetrics
 from ....core.tree.service_url import redact_url
 from ....plugins.host import PluginHost
-from ....ports.broker_api.envelope import BrokerApi, Caller, Origin, Reply
+from ....ports.broker_api.envelope import Caller, Origin, Reply
 from ....ports.broker_api.groups import OffsetFetch, OffsetFetchGroup, OffsetFetchResult
 from ....ports.coordination import Coordination
 from ....ports.error_codes import ErrorCode
@@ -53,6 +53,7 @@ from ....ports.types import TopicPartition
 from ....ports.values import Secret
 from ...config import BrokerConfig, ListenAddress
 from ...config.classic import CLASSIC, FORMAT_KEY
+from ..handlers.cluster import count_software
 from ..handlers.internal_topics import OFFSETS_TOPIC
 from ..handlers.topics import TopicService
 from ..service import BrokerService
@@ -689,7 +690,7 @@ class BrokerServer:
         else:
             self.stop(lambda: None)
 
-    def _serve(self, state: BrokerState, api: BrokerApi) -> None:
+    def _serve(self, state: BrokerState, api: BrokerService) -> None:
         authentication = Authentication(self._config, self.plugins, self._outside, self._pretended)
         clock = self._outside.clock
         credentials = Credentials(
@@ -708,7 +709,7 @@ class BrokerServer:
                     api if listener.protocol == KAFKA else classic_access(self._config, listener, api),
                     listener=str(listener),
                     max_in_flight=self._config.max_in_flight_requests_per_connection,
-                    # No request of a classic connection waits, and its number may be that of a Kafka connection, too.
+                    # No request of a classic connection waits.
                     gone=state.gone if listener.protocol == KAFKA else _ignore,
                     steps=state.steps,
                     topic_name=state.topic_name,
@@ -727,6 +728,17 @@ class BrokerServer:
             ("listener",),
             lambda: [((listener,), float(len(server.connections))) for listener, server in served],
         )
+        self._outside.metrics.gauges(
+            "kafka_server_socketservermetrics_connections",
+            "Connections by the software that clients say they use (KIP-511).",
+            ("listener", "clientSoftwareName", "clientSoftwareVersion"),
+            lambda: [
+                ((listener, *software), number)
+                for listener, server in served
+                for software, number in count_software(server)
+            ],
+        )
+        api.connections.serve(self._servers)
 
     def stop(self, stopped: Callable[[], None]) -> None:
         """Answer waiting requests, send the responses, make the logs durable, close; then call `stopped`.

@@ -1,6 +1,6 @@
 """The dependencies of a broker: its ports, and the servers of its protocols."""
 
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from ....core.client.network.connection import Connect
@@ -11,6 +11,7 @@ from ....core.security.sasl.server_authenticator import SaslListener
 from ....core.traffic.socket_server_metrics import SocketServerMetrics
 from ....core.traffic.steps import StepRunner
 from ....plugins.host import PluginHost
+from ....ports.broker_api.cluster import ConnectionDescription
 from ....ports.broker_api.envelope import BrokerApi, Principal
 from ....ports.clock import Clock
 from ....ports.coordination import Coordination
@@ -24,6 +25,19 @@ from ....ports.values import frozen
 from ...config import BrokerConfig, ListenAddress
 
 
+class ServerConnection(Protocol):
+    """One connection of a server."""
+
+    @property
+    def software(self) -> tuple[str, str]:
+        """Name and version of the client's software; empty if it does not say them."""
+        ...
+
+    def describe(self) -> ConnectionDescription:
+        """Describe the connection for operators."""
+        ...
+
+
 class Server(Protocol):
     """The protocol of one listener."""
 
@@ -32,8 +46,8 @@ class Server(Protocol):
         ...
 
     @property
-    def connections(self) -> Sized:
-        """The open connections."""
+    def connections(self) -> Mapping[int, ServerConnection]:
+        """The open connections by `Caller.connection`, in this order."""
         ...
 
     def close(self, reason: str) -> int:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from ....ports.report import counted
 from ....ports.values import frozen
 from ..cluster.status import DOWN, NO_NODE
-from ..tables import size_text
+from ..tables import clean, size_text
 from .state import Rate, TailedMessage, TopState, index_of
 
 _TABLE_KEYS = "b brokers  t topics  g groups   ↑↓ j k move  enter open  / filter  p pause  esc back  q quit"
@@ -214,10 +214,3 @@ def time_text(timestamp_ms: int | None) -> str | None:
     except (OverflowError, ValueError, OSError):  # producers may send any number
         return f"@{timestamp_ms}"
     return moment.strftime("%Y-%m-%dT%H:%M:%S")
-
-
-def clean(text: str) -> str:
-    """Remove control characters, since anyone may write them to a topic."""
-    if text.isprintable():
-        return text
-    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)

@@ -20,8 +20,11 @@ from ....ports.broker_api.acls import (
     DescribeAclsResult,
 )
 from ....ports.broker_api.cluster import (
+    ConnectionDescription,
     DescribeCluster,
     DescribeClusterResult,
+    DescribeConnections,
+    DescribeConnectionsResult,
     DescribeLogDirs,
     LogDirDescription,
     UnregisterBroker,
@@ -82,6 +85,8 @@ from .users import UserAdmin
 if TYPE_CHECKING:
     from types import TracebackType
 
+_CONNECTIONS_PAGE = 500
+"""The number of connections that one request asks for."""
 P = ParamSpec("P")
 ResultT = TypeVar("ResultT")
 PartT = TypeVar("PartT")
@@ -442,6 +447,34 @@ class ClusterAdmin:
             described[node] = result.log_dirs
         return described
 
+    def describe_connections(
+        self, brokers: Sequence[int] | None = None, *, limit: int | None = None
+    ) -> dict[int, list[ConnectionDescription]]:
+        """Return broker id → its connections, the oldest first: client id, software, address, principal, requests,
+        bytes (None: all brokers). `limit`: the most connections of each broker, the newest ones are left out.
+
+        Only brokers of Barnabas know this; those of Kafka do not. Raises `ApiError` (UNSUPPORTED_VERSION there,
+        CLUSTER_AUTHORIZATION_FAILED without the right to describe the cluster), `ConfigError` for a broker that does
+        not exist.
+        """
+        ids = [broker.node_id for broker in self._asker.brokers()] if brokers is None else brokers
+        return {node: self._connections_of(node, limit) for node in ids}
+
+    def _connections_of(self, node: int, limit: int | None) -> list[ConnectionDescription]:
+        self._asker.know(node)
+        found: list[ConnectionDescription] = []
+        while limit is None or len(found) < limit:
+            after = found[-1].connection_id if found else 0
+            asked = _CONNECTIONS_PAGE if limit is None else min(_CONNECTIONS_PAGE, limit - len(found))
+            result: DescribeConnectionsResult = self._asker.shell.ask(
+                DescribeConnections(after=after, limit=asked), node
+            )
+            check(result.error, result.error_message, f"broker {node}")
+            found += result.connections
+            if len(result.connections) < asked:
+                break
+        return found
+
     def elect_leaders(
         self, places: Iterable[Place] | None = None, kind: ElectionType = ElectionType.PREFERRED
     ) -> list[TopicPartition]:
@@ -620,6 +653,7 @@ class Admin:
     cordon_broker = _of(_cluster, ClusterAdmin.cordon_broker)
     unregister_broker = _of(_cluster, ClusterAdmin.unregister_broker)
     describe_log_dirs = _of(_cluster, ClusterAdmin.describe_log_dirs)
+    describe_connections = _of(_cluster, ClusterAdmin.describe_connections)
     elect_leaders = _of(_cluster, ClusterAdmin.elect_leaders)
     reassign_partitions = _of(_cluster, ClusterAdmin.reassign_partitions)
     list_reassignments = _of(_cluster, ClusterAdmin.list_reassignments)

@@ -8,10 +8,11 @@ import attrs
 import pytest
 
 from barnabas.app.cli.cluster.status import ClusterAnswers, status_of
+from barnabas.app.cli.tables import clean
 from barnabas.app.cli.top.live import TEXT_MAX, KeyReader, drawn, first_shown, to_tailed
 from barnabas.app.cli.top.look import GROUPS_MAX, GroupFigures, Look, Looker, TopicFigures, figures_of, lag_of
 from barnabas.app.cli.top.state import FILTER_MAX, Tailed, TailedMessage, TopState, arrived, failed, looked, pressed
-from barnabas.app.cli.top.view import clean, found_in, number_text, time_text, view_of
+from barnabas.app.cli.top.view import found_in, number_text, time_text, view_of
 from barnabas.app.clients.admin.admin import Admin
 from barnabas.app.clients.admin.groups import GroupDetails
 from barnabas.core.message.message import Message

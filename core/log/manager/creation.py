@@ -152,7 +152,7 @@ class LogCreation:
                 if is_new:
                     self._new_folders[opening.partition] = opening
                 if topic_id is not None:
-                    _write_unflushed(folder, PARTITION_METADATA, format_partition_metadata(topic_id))
+                    write_unflushed_metadata(folder, topic_id)
             except BarnabasError as error:
                 self._failed(opening.partition, error)
 
@@ -169,12 +169,12 @@ class LogCreation:
                 opening.report(f"{opening.home.log_dir.path}/{partition} could not be removed: {left}")
 
 
-def _write_unflushed(folder: Folder, name: str, content: bytes) -> None:
-    """Write a small file that need not be durable. Raises `StorageError`."""
-    file = folder.open(name)
+def write_unflushed_metadata(folder: Folder, topic_id: bytes, incomplete_until: int | None = None) -> None:
+    """Write the partition.metadata of a new folder, which a power cut may lose. Raises `StorageError`."""
+    file = folder.open(PARTITION_METADATA)
     try:
         file.truncate(0)
-        file.append(content)
+        file.append(format_partition_metadata(topic_id, incomplete_until))
     finally:
         file.close()
 

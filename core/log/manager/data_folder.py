@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
+from types import MappingProxyType
 
 from attrs import evolve
 
@@ -71,6 +72,8 @@ class DataFolder:
         self._finished = False
         self.incomplete = False
         """True if a log could not be opened: the next start must not treat it as cleanly closed."""
+        self.has_obsolete_lines = False
+        """True if a checkpoint has lines of partitions that were forgotten since it was read."""
 
     def load_checkpoints(self) -> tuple[list[TopicPartition], list[str]]:
         """Read the checkpoints and delete the clean-shutdown marker; return (partitions here, folders to be removed).
@@ -139,8 +142,35 @@ class DataFolder:
     def forget(self, partition: TopicPartition) -> None:
         """Drop the checkpoint entries of a deleted partition, which do not apply to another one of its name."""
         offsets = (self._recovery_points, self._log_starts, self.high_watermarks, self.cleaned_to)
+        self.has_obsolete_lines |= any(partition in noted for noted in (*offsets, self._sealed))
         for noted in (*offsets, self._sealed, self._sealed_lines, self.new_topic_ids):
             noted.pop(partition, None)
+
+    def write_loaded_checkpoints(self) -> None:
+        """Write the checkpoints after a start has opened the logs, without lines of partitions that were forgotten.
+
+        Otherwise, after a kill, another partition of that name would begin with the old recovery point and high
+        watermark. Lines of partitions whose folder is missing stay: their logs count as lost until they have a
+        partition.metadata that says so. Raises `StorageError`.
+        """
+        missing = {key: point for key, point in self._recovery_points.items() if key not in self.present}
+        self.write({**self.checkpoint_contents(missing), HIGH_WATERMARK: format_offsets(self.high_watermarks)})
+        self.has_obsolete_lines = False
+
+    def write_checkpoints_later(
+        self,
+        scheduler: Scheduler,
+        high_watermarks: Callable[[], Mapping[str, bytes]],
+        then: Callable[[], None] | None = None,
+    ) -> None:
+        """Write all checkpoints in the background, those of high watermarks (the content of which that returns) last,
+        and call `then`, unless the folder is closed meanwhile, which writes them, too."""
+
+        def write_high_watermarks() -> None:
+            if not self._finished:
+                self.write_files_later(scheduler, HIGH_WATERMARK, high_watermarks, then)
+
+        self.write_files_later(scheduler, "offsets", self.checkpoint_contents, write_high_watermarks)
 
     def remove_later(
         self, scheduler: Scheduler, name: str, high_watermarks: Callable[[], Mapping[str, bytes]] | None
@@ -170,13 +200,7 @@ class DataFolder:
         if high_watermarks is None:
             begin()
             return
-        marks = high_watermarks
-
-        def write_high_watermarks() -> None:
-            if not self._finished:  # else the last checkpoints are written
-                self.write_files_later(scheduler, HIGH_WATERMARK, marks, begin)
-
-        self.write_files_later(scheduler, "offsets", self.checkpoint_contents, write_high_watermarks)
+        self.write_checkpoints_later(scheduler, high_watermarks, begin)
 
     def recovery_point(self, partition: TopicPartition) -> int:
         return self._recovery_points.get(partition, 0)
@@ -208,8 +232,9 @@ class DataFolder:
         points = self._recovery_points if self.clean else {}
         return {partition: point for partition, point in points.items() if point and partition not in self.present}
 
-    def checkpoint_contents(self) -> dict[str, bytes]:
-        """Return the current content of the offset checkpoints by file name; any thread may write it.
+    def checkpoint_contents(self, missing: Mapping[TopicPartition, int] = MappingProxyType({})) -> dict[str, bytes]:
+        """Return the current content of the offset checkpoints by file name; any thread may write it. `missing`: the
+        recovery points of partitions without a folder.
 
         The log start offsets come first: a recovery point may equal a log start below which nothing was flushed, and
         would look like a loss without it.
@@ -223,7 +248,7 @@ class DataFolder:
         logs, known = self.logs, self.cleaned_to
         cleaned = {key: min(end, log.replacer.truncated_to) for key, log in logs.items() if (end := known.get(key))}
         self._has_cleaned = self._has_cleaned or bool(self.cleaned_to)
-        points = {partition: log.recovery_point for partition, log in self.logs.items()}
+        points = {**missing, **{partition: log.recovery_point for partition, log in self.logs.items()}}
         return {
             LOG_START: format_offsets(starts),
             RECOVERY_POINT: format_offsets(points),

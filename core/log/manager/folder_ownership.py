@@ -10,7 +10,7 @@ from ....ports.values import frozen
 from ..checkpoints import PARTITION_METADATA
 from ..formats.registry import CLASSIC, detect_format
 from ..names import DELETE_FOLDER_SUFFIX, SEGMENT_FILE, STRAY_FOLDER_SUFFIX, transient_folder_name
-from .creation import read_partition_metadata, write_partition_metadata
+from .creation import read_partition_metadata, write_partition_metadata, write_unflushed_metadata
 from .data_folder import DataFolder
 
 _LABELS_AT_A_TIME = 50
@@ -148,12 +148,30 @@ class FolderOwnership:
 
     def note_created_log(self, home: DataFolder, partition: TopicPartition, incomplete_until: int | None) -> None:
         """Handle a new folder in place of a missing one: it gets a partition.metadata if the topic is known.
-        `incomplete_until`: the last broker epoch in which it may have existed; None: the partition is new."""
+        `incomplete_until`: the last broker epoch in which it may have existed; None: the partition is new.
+
+        """
         known = None if self._topic_id_of is None else self._topic_id_of(partition)
-        if known is not None:
-            self._without_metadata[partition] = home, known
         if incomplete_until is not None:
             self.incomplete_until[partition] = incomplete_until
+        if known is not None:
+            self._without_metadata[partition] = home, known
+            self._write_unflushed(home, partition, known)
+
+    def write_unflushed_metadata(self) -> None:
+        """Write the missing partition.metadata files now, before they are made durable in the background.
+
+        After a kill in between, the next start would not know whose logs these are.
+        """
+        for partition, (home, topic_id) in self._without_metadata.items():
+            self._write_unflushed(home, partition, topic_id)
+
+    def _write_unflushed(self, home: DataFolder, partition: TopicPartition, topic_id: bytes) -> None:
+        try:
+            folder = home.log_dir.folder(str(partition))
+            write_unflushed_metadata(folder, topic_id, self.incomplete_until.get(partition))
+        except StorageError as error:  # `write_missing_metadata` tries again
+            self._report(f"partition.metadata of {partition} could not be written: {error}")
 
     def forget(self, partition: TopicPartition) -> None:
         """Drop what is known of a closed log, so that it does not apply to another one of its name, which may be in

@@ -303,8 +303,8 @@ class LogManager:
                 self._unopened[partition] = folder
                 folder.incomplete = True
                 self._report(f"{folder.log_dir.path}: {partition} cannot be opened: {error}")
-        if not folder.clean and (partitions or removable):
-            folder.write(folder.checkpoint_contents())
+        if folder.has_obsolete_lines or (not folder.clean and (partitions or removable)):
+            folder.write_loaded_checkpoints()
         if not folder.clean and partitions:
             self._report(info(f"{folder.log_dir.path}: {counted(len(folder.logs), 'log is', 'logs are')} recovered"))
         for home, name in (*((folder, name) for name in removable), *self._ownership.removable):
@@ -341,6 +341,7 @@ class LogManager:
 
     def start(self) -> None:
         """Start the periodic work."""
+        self._ownership.write_unflushed_metadata()
         self._ownership.write_missing_metadata(self._is_in_use)
         for number in range(len(self._periods)):
             self._repeat(number)
@@ -493,6 +494,7 @@ class LogManager:
     def _report_stray(self, partition: TopicPartition, moved: tuple[DataFolder, str] | None, cause: str) -> None:
         if moved is not None:
             folder, name = moved
+            folder.write_checkpoints_later(self._scheduler, partial(self._high_watermarks, folder))
             path = folder.log_dir.path
             self._report(
                 f"found stray log dir {path}/{partition}: {cause}; marked stray and renamed to {path}/{name}, which"

@@ -637,6 +637,7 @@ class Admin:
     delete_groups = _of(_groups, GroupAdmin.delete_groups)
     group_offsets = _of(_groups, GroupAdmin.group_offsets)
     group_lag = _of(_groups, GroupAdmin.group_lag)
+    list_group_lags = _of(_groups, GroupAdmin.list_group_lags)
     alter_group_offsets = _of(_groups, GroupAdmin.alter_group_offsets)
     reset_group_offsets = _of(_groups, GroupAdmin.reset_group_offsets)
     delete_group_offsets = _of(_groups, GroupAdmin.delete_group_offsets)

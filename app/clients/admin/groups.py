@@ -36,6 +36,7 @@ from ....ports.errors import ApiError, ConfigError
 from ....ports.types import TopicPartition
 from ....ports.values import frozen
 from .asker import AdminRequests, Place, check, passing
+from .consumer_lag import GroupSummary, LagReader
 from .topics import TopicAdmin
 
 # The descriptions of consumer groups that `Admin` returns.
@@ -88,12 +89,14 @@ class GroupLag:
     """The lag of a group in one partition.
 
     `committed` is None without a committed offset, `end` if the partition does not exist, `member` if none reads it.
+    `unread_since_ms`: the timestamp of the oldest unread message; None unless requested, and if it is unknown.
     """
 
     committed: int | None
     end: int | None
     member: MemberDetails | None = None
     metadata: str = ""
+    unread_since_ms: int | None = None
 
     @property
     def lag(self) -> int | None:
@@ -238,6 +241,7 @@ class GroupAdmin:
     def __init__(self, asker: AdminRequests, topics: TopicAdmin) -> None:
         self._asker = asker
         self._topics = topics
+        self._lags = LagReader(asker)
 
     # --- groups
 
@@ -247,12 +251,29 @@ class GroupAdmin:
         Filters need brokers of Kafka 2.6 (states) and 3.8 (types) or later; UNSUPPORTED_VERSION otherwise. Raises
         `ApiError`.
         """
-        found: dict[str, ListedGroup] = {}
-        request = ListGroups(states=states, types=types)
-        for node, result in self._asker.ask_brokers(request):
-            check(result.error, None, f"the groups of broker {node}")
-            found.update((group.group_id, group) for group in result.groups)
+        found = {group.group_id: group for groups in self._listed(states, types).values() for group in groups}
         return [found[name] for name in sorted(found)]
+
+    def list_group_lags(
+        self, *, states: Sequence[str] = (), types: Sequence[str] = (), times: bool = True
+    ) -> list[GroupSummary]:
+        """Return the groups with their members and their lag in all partitions together, sorted by name.
+
+        times:  read also the timestamp of the oldest unread message, where the caller may read the topics
+
+        The requests are few: two for each 100 groups of a broker, one to each leader for the ends, and for timestamps
+        one to each leader for 256 partitions with unread messages, at most 40 times. Filters are those of
+        `list_groups`. Raises `ApiError`.
+        """
+        return self._lags.summarize(self._listed(states, types), times=times)
+
+    def _listed(self, states: Sequence[str], types: Sequence[str]) -> dict[int, Sequence[ListedGroup]]:
+        """Return the groups of each broker."""
+        found: dict[int, Sequence[ListedGroup]] = {}
+        for node, result in self._asker.ask_brokers(ListGroups(states=states, types=types)):
+            check(result.error, None, f"the groups of broker {node}")
+            found[node] = result.groups
+        return found
 
     def coordinator(self, group_id: str) -> Coordinator:
         """Return the broker that coordinates a group. Raises `ApiError`."""
@@ -326,10 +347,11 @@ class GroupAdmin:
             if found.offset >= 0
         }
 
-    def group_lag(self, group_id: str) -> dict[TopicPartition, GroupLag]:
+    def group_lag(self, group_id: str, *, times: bool = False) -> dict[TopicPartition, GroupLag]:
         """Return the lag of a group in every partition with a committed offset or a member that reads it.
 
-        Raises `ApiError`.
+        With `times` also the timestamps of the oldest unread messages, where the caller may read the topics. Raises
+        `ApiError`.
         """
         committed = self.group_offsets(group_id)
         (details,) = self.describe_groups([group_id])
@@ -337,12 +359,17 @@ class GroupAdmin:
         places = sorted({*committed, *readers})
         there = self._existing({place.topic for place in places})
         ends = self._topics.list_offsets({place: "latest" for place in places if place in there})
+        unread = {
+            (place, each.offset) for place, each in committed.items() if each.offset < ends.get(place, each.offset)
+        }
+        since = self._lags.timestamps(unread) if times else {}
         return {
             place: GroupLag(
                 committed=committed[place].offset if place in committed else None,
                 end=ends.get(place),
                 member=readers.get(place),
                 metadata=(committed[place].metadata or "") if place in committed else "",
+                unread_since_ms=since.get((place, committed[place].offset)) if place in committed else None,
             )
             for place in places
         }

@@ -1,0 +1,276 @@
+"""`Admin`: the lag of all consumer groups, in messages and in time, with a bounded number of requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ....core.message.batch_header import HEADER_SIZE, parse_header
+from ....core.message.batch_reader import decode_batch
+from ....ports.broker_api.fetch import Fetch, FetchPartition, FetchResult
+from ....ports.broker_api.groups import (
+    DescribeGroups,
+    DescribeGroupsResult,
+    GroupDescription,
+    ListedGroup,
+    OffsetFetch,
+    OffsetFetchGroup,
+    OffsetFetchResult,
+)
+from ....ports.broker_api.metadata import Metadata, MetadataResult
+from ....ports.broker_api.offsets import EARLIEST, LATEST
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError, BarnabasError
+from ....ports.storage import Region
+from ....ports.types import Buffer, TopicPartition
+from ....ports.values import frozen
+from ..shared.list_offsets import list_offsets
+
+if TYPE_CHECKING:
+    from ....core.message.codec import Codecs
+    from .asker import AdminRequests
+
+GROUPS_PER_REQUEST = 100
+"""The number of groups in one request to a coordinator."""
+PARTITIONS_PER_ROUND = 256
+"""The number of partitions whose oldest unread record is read at a time."""
+ROUNDS_MAX = 40
+"""The most rounds of such reads; later partitions have no known time."""
+RECORD_BYTES = 16_384
+"""The bytes that are read of each partition; of a larger batch only its header is used."""
+
+T = TypeVar("T")
+Offsets = Mapping[TopicPartition, int]
+
+
+@frozen(kw_only=True)
+class GroupSummary:
+    """One group with its lag in all partitions together.
+
+    `members`, `topics` and `lag` (messages, about) are None and empty if the group's coordinator does not return them,
+    `lag` also without a committed offset.
+    """
+
+    group_id: str
+    state: str
+    protocol_type: str
+    coordinator: int
+    """The broker that coordinates the group."""
+    protocol: str = ""
+    """The assignor; empty unless the group is stable."""
+    members: int | None = None
+    topics: Sequence[str] = ()
+    lag: int | None = None
+    unread_since_ms: int | None = None
+    """The timestamp of the oldest message that the group has not read; None: it has read all, or it is unknown."""
+
+
+def _chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Yield the items in lists of at most `size`."""
+    rest = iter(items)
+    while chunk := list(islice(rest, size)):
+        yield chunk
+
+
+class LagReader:
+    """Reads committed offsets, ends and timestamps of many partitions at a time."""
+
+    def __init__(self, asker: AdminRequests) -> None:
+        self._asker = asker
+
+    def summarize(self, groups: Mapping[int, Sequence[ListedGroup]], *, times: bool) -> list[GroupSummary]:
+        """Return the groups, given by coordinator, with their lags, sorted by name. With `times` also the timestamps.
+
+        A group whose coordinator has an error for it has no lag. Raises `BarnabasError` if the cluster does not answer.
+        """
+        described: dict[str, GroupDescription] = {}
+        committed: dict[str, dict[TopicPartition, int]] = {}
+        for node, listed in groups.items():
+            for chunk in _chunks((group.group_id for group in listed), GROUPS_PER_REQUEST):
+                described.update(self._describe(node, chunk))
+                committed.update(self._committed(node, chunk))
+        ends = self.ends({tp for offsets in committed.values() for tp in offsets})
+        since: dict[tuple[TopicPartition, int], int] = {}
+        if times:
+            unread = {
+                (tp, offset)
+                for offsets in committed.values()
+                for tp, offset in offsets.items()
+                if offset < ends.get(tp, offset)
+            }
+            since = self.timestamps(unread)
+        found = [
+            _summary(group, node, described.get(group.group_id), committed.get(group.group_id), ends, since)
+            for node, listed in groups.items()
+            for group in listed
+        ]
+        return sorted(found, key=lambda each: each.group_id)
+
+    def _describe(self, node: int, group_ids: Sequence[str]) -> dict[str, GroupDescription]:
+        try:
+            result: DescribeGroupsResult = self._asker.shell.ask(DescribeGroups(group_ids=group_ids), node)
+        except ApiError:
+            return {}
+        return {group.group_id: group for group in result.groups if group.error is ErrorCode.NONE}
+
+    def _committed(self, node: int, group_ids: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
+        asked = [OffsetFetchGroup(group_id=group_id) for group_id in group_ids]
+        try:
+            result: OffsetFetchResult = self._asker.shell.ask(OffsetFetch(groups=asked), node)
+        except ApiError as error:
+            if error.code is not ErrorCode.UNSUPPORTED_VERSION or len(group_ids) == 1:
+                return {}
+            # Brokers before Kafka 3.0 take one group in a request.
+            return {name: found for each in group_ids for name, found in self._committed(node, [each]).items()}
+        return {
+            group.group_id: {
+                TopicPartition(found.topic, found.partition): found.offset
+                for found in group.partitions
+                if found.offset >= 0 and found.error is ErrorCode.NONE
+            }
+            for group in result.groups
+            if group.error is ErrorCode.NONE
+        }
+
+    def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the end offsets of partitions; those that do not exist or have no leader are left out."""
+        return self._list_offsets(partitions, LATEST)
+
+    def _list_offsets(self, partitions: Iterable[TopicPartition], time: int) -> dict[TopicPartition, int]:
+        there = self._led(partitions)
+        answers = list_offsets(self._asker.shell, [(tp, time) for tp in there])
+        return {tp: a.offset for tp, a in zip(there, answers, strict=True) if not isinstance(a, BarnabasError)}
+
+    def _led(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Return the partitions that exist and have a leader: requests for others would wait for one."""
+        wanted = sorted(partitions)
+        if not wanted:
+            return []
+        names = sorted({tp.topic for tp in wanted})
+        result: MetadataResult = self._asker.shell.ask(Metadata(topics=names, allow_auto_topic_creation=False))
+        led = {
+            TopicPartition(str(topic.name), p.partition)
+            for topic in result.topics
+            for p in topic.partitions
+            if p.leader >= 0
+        }
+        return [tp for tp in wanted if tp in led]
+
+    def timestamps(self, places: Iterable[tuple[TopicPartition, int]]) -> dict[tuple[TopicPartition, int], int]:
+        """Return (partition, offset) → the timestamp of the first record from the offset on.
+
+        One batch of each partition is read, of at most `RECORD_BYTES`; of a larger one its first timestamp counts.
+        What cannot be read is left out: without the right to read a topic, or beyond `ROUNDS_MAX` rounds.
+        """
+        waiting: dict[TopicPartition, list[int]] = {}
+        for tp, offset in sorted(places, reverse=True):
+            waiting.setdefault(tp, []).append(offset)  # the oldest is the last
+        found: dict[tuple[TopicPartition, int], int] = {}
+        deleted: list[tuple[TopicPartition, int]] = []
+        tried: set[tuple[TopicPartition, int]] = set()
+        for _ in range(ROUNDS_MAX):
+            asked = [(tp, waiting[tp][-1]) for tp in list(waiting)[:PARTITIONS_PER_ROUND]]
+            if not asked:
+                break
+            for place, answer in self._read(asked):
+                tp = place[0]
+                if answer is None and place not in tried:  # the answer may have had no room for it
+                    tried.add(place)
+                    waiting[tp] = waiting.pop(tp)
+                    continue
+                waiting[tp].pop()
+                if not waiting[tp]:
+                    del waiting[tp]
+                if isinstance(answer, int):
+                    found[place] = answer
+                elif answer is not None and answer.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                    deleted.append(place)
+        return {**found, **self._first_timestamps(deleted)} if deleted else found
+
+    def _first_timestamps(self, places: Sequence[tuple[TopicPartition, int]]) -> dict[tuple[TopicPartition, int], int]:
+        """Return the timestamps of the first records of partitions, whose retention has deleted these offsets."""
+        starts = self._list_offsets({tp for tp, _ in places}, EARLIEST)
+        first = {
+            place[0]: answer
+            for chunk in _chunks(starts.items(), PARTITIONS_PER_ROUND)
+            for place, answer in self._read(chunk)
+            if isinstance(answer, int)
+        }
+        return {(tp, offset): first[tp] for tp, offset in places if tp in first}
+
+    def _read(
+        self, places: Sequence[tuple[TopicPartition, int]]
+    ) -> Iterator[tuple[tuple[TopicPartition, int], int | ApiError | None]]:
+        """Yield each place with a timestamp, an error, or None if the answer had no records for it."""
+        from ....plugins.builtin.codecs import builtin_codecs
+
+        def build(chunk: Sequence[tuple[TopicPartition, int]]) -> Fetch:
+            return Fetch(
+                partitions=[FetchPartition(tp.topic, tp.partition, offset, RECORD_BYTES) for tp, offset in chunk],
+                max_wait_ms=0,
+                min_bytes=0,
+                max_bytes=RECORD_BYTES * len(chunk),
+            )
+
+        def outcomes(result: FetchResult) -> list[tuple[ErrorCode, Any]]:
+            return [(partition.error, partition) for partition in result.partitions]
+
+        answers = self._asker.shell.ask_leaders(places, lambda place: place[0], build, outcomes, retries_max=2)
+        codecs = builtin_codecs()
+        for place, answer in zip(places, answers, strict=True):
+            if isinstance(answer, BarnabasError):
+                unknown = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(answer))
+                yield place, answer if isinstance(answer, ApiError) else unknown
+                continue
+            try:
+                yield place, first_timestamp(answer.records, place[1], codecs)
+            except ApiError as error:
+                yield place, error
+
+
+def first_timestamp(records: Buffer | Region, offset: int, codecs: Codecs) -> int | None:
+    """Return the timestamp of the first record from `offset` on; None without a batch header of it.
+
+    Of a truncated batch the first timestamp counts. Raises the errors of `decode_batch`.
+    """
+    view = memoryview(records if isinstance(records, bytes | bytearray | memoryview) else records.read())
+    position = 0
+    while position + HEADER_SIZE <= len(view):
+        header = parse_header(view, position)
+        batch = view[position : position + header.size]
+        position += header.size
+        if header.next_offset <= offset:
+            continue
+        if header.log_append_time:
+            return header.max_timestamp
+        if header.base_offset < offset and len(batch) == header.size:
+            messages = decode_batch(batch, codecs, from_offset=offset, header=header)
+            if messages:
+                return messages[0].timestamp_ms
+            continue
+        return header.base_timestamp
+    return None
+
+
+def _summary(
+    group: ListedGroup,
+    node: int,
+    described: GroupDescription | None,
+    committed: Offsets | None,
+    ends: Offsets,
+    since: Mapping[tuple[TopicPartition, int], int],
+) -> GroupSummary:
+    known = {tp: offset for tp, offset in (committed or {}).items() if tp in ends}
+    times = [since[tp, offset] for tp, offset in known.items() if (tp, offset) in since and since[tp, offset] >= 0]
+    return GroupSummary(
+        group_id=group.group_id,
+        state=(described.state if described is not None else group.state) or group.state,
+        protocol_type=group.protocol_type,
+        coordinator=node,
+        protocol=described.protocol if described is not None else "",
+        members=len(described.members) if described is not None else None,
+        topics=sorted({tp.topic for tp in committed or ()}),
+        lag=sum(max(0, ends[tp] - offset) for tp, offset in known.items()) if known else None,
+        unread_since_ms=min(times, default=None),
+    )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..app.cli.command_config import registry_settings, secured_by_command_config
-from ..app.cli.options import AsJson, Settings, SkipDamaged, client_settings, progress
+from ..app.cli.options import AsJson, Settings, SkipDamaged, client_settings
 from ..app.cli.reaching import check_reachable
 from ..app.cli.times import parse_period_ms, parse_time_ms
 from ..app.extras import require
@@ -206,16 +206,27 @@ def report(
             help="A cluster whose audit says how complete topics are; again for more.",
         ),
     ] = None,
+    event_time: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIELD",
+            help="Show rows by the time in this field of JSON values (ISO 8601, or s, ms, us, ns since 1970), not by "
+            "that of the record.",
+        ),
+    ] = None,
+    quiet: Quiet = False,
 ) -> None:
     """Turn a loaded table into one HTML page: an index of its topics, and of each volume, sizes, keys, fields, newest
     values and how fresh it is; access logs and metrics with charts of their own."""
     require("a report", REPORT_PACKAGES, "spark")
+    from .progress_output import progress_output
     from .report import report as run
 
     page = out or table.resolve().with_name(table.resolve().name + ".html")
-    with on_command_line(), progress("report", None):
-        done = run(table, page, topic=topic, audit=audit or [])
-    typer.echo(f"{counted(done.lines, 'line')}, {done.parsed} parsed, {done.malformed} malformed")
+    with on_command_line(), progress_output(quiet=quiet) as output:
+        done = run(table, page, topic=topic, audit=audit or [], event_time=event_time, progress=output.step)
+    unit = "line" if set(done.kinds.values()) == {"access log"} else "row"
+    typer.echo(f"{counted(done.lines, unit)}, {done.parsed} parsed, {done.malformed} malformed")
     for damaged in done.damaged:
         typer.echo(f"not in the table, since it is damaged: {damaged}", err=True)
     typer.echo(str(done.page.resolve()))

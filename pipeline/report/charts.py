@@ -9,12 +9,20 @@ from attrs import frozen
 from .markup import Markup, escape
 
 HEIGHT = 240
-_LEFT, _RIGHT, _TOP, _BOTTOM = 68, 8, 10, 24
+_LEFT, _RIGHT, _TOP, _BOTTOM = 68, 40, 10, 24
 _CHARACTER = 7
 """The approximate width of a character."""
 BUCKETS_MAX = 1500
 _BUCKETS_S = (60, 600, 3600, 86400, 7 * 86400, 30 * 86400, 365 * 86400, 3650 * 86400)
 _BUCKET_NAMES = ("minute", "10 minutes", "hour", "day", "week", "30 days", "year", "decade")
+_DAY_S = 86400
+_TICKS_S = (
+    *(60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200),
+    *(_DAY_S * days for days in (1, 2, 7, 14, 28, 56, 112, 224, 448)),
+)
+"""The distances of labels on an axis of time whose buckets are shorter than a day: midnight is always among them."""
+_STEPS_MAX = 5
+"""The most steps of a value axis."""
 
 
 @frozen
@@ -45,7 +53,7 @@ class _Canvas:
         return self.width - _RIGHT
 
 
-_CANVASES = (_Canvas("on-wide", 960, 7, 400), _Canvas("on-narrow", 340, 3, 120))
+_CANVASES = (_Canvas("on-wide", 960, 10, 400), _Canvas("on-narrow", 340, 3, 120))
 
 
 def bucket_for(span_s: float, count: int = 240) -> int:
@@ -81,10 +89,18 @@ def stacked(series: TimeSeries, *, unit: str = "", title: str = "") -> Markup:
     if not series.starts:
         return Markup('<p class="none">nothing to show</p>')
     totals = [sum(values) for values in zip(*series.values.values(), strict=True)]
-    top = nice_ceiling(max(totals), unit)
+    if len(series.starts) == 1:
+        values_text = ", ".join(f"{name}: {_exact(values[0], unit)}" for name, values in series.values.items())
+        moment = _moment_text(series.starts[0], series.bucket_s)
+        return Markup('<p class="single">all within {}: {} UTC · {}</p>').format(
+            _within(series.bucket_s), moment, values_text
+        )
+    step = axis_step(max(totals), unit, whole=all(total == int(total) for total in totals))
+    top = max(1, ceil(max(totals) / step - 1e-9)) * step
+    ticks = [step * number for number in range(round(top / step) + 1)]
 
     def draw(canvas: _Canvas) -> list[str]:
-        parts = [_frame(canvas, top, unit), _time_axis(canvas, series)]
+        parts = [_frame(canvas, ticks, 0.0, top, unit), _time_axis(canvas, series)]
         below = [0.0] * len(totals)
         shape = _bars if len(totals) <= canvas.bars_max else _area
         for index, values in enumerate(series.values.values()):
@@ -117,6 +133,8 @@ def line(
     top = largest + margin
     first, span = times[0], (times[-1] - times[0]) or 1.0
     scale = HEIGHT - _TOP - _BOTTOM
+    step = axis_step(top - bottom, whole=False)
+    ticks = [step * number for number in range(ceil(bottom / step - 1e-9), floor(top / step + 1e-9) + 1)]
 
     def draw(canvas: _Canvas) -> list[str]:
         def place(time: float) -> float:
@@ -126,7 +144,7 @@ def line(
             ys = [_TOP + scale * (top - value) / (top - bottom) for value in values]
             return [f"{place(time):.1f},{y:.1f}" for time, y in zip(times, ys, strict=True)]
 
-        parts = [_frame(canvas, top, "", bottom)]
+        parts = [_frame(canvas, ticks, bottom, top, "")]
         parts += [
             f'<rect class="span" x="{place(start):.1f}" y="{_TOP}" width="{max(2.0, place(end) - place(start)):.1f}" '
             f'height="{scale}"/>'
@@ -142,13 +160,42 @@ def line(
     return _drawn(draw, "")
 
 
-def nice_ceiling(value: float, unit: str = "") -> float:
-    """The next of 1, 2, 2.5, 5, 10 times a power of ten; of bytes, times a power of 1024 besides."""
-    if value <= 0:
+def axis_step(span: float, unit: str = "", *, whole: bool) -> float:
+    """Return the distance of two labels of an axis: 1, 2 or 5 times a power of ten, of bytes also of 1024, so that at
+    most five of them cover the span. `whole`: at least 1, for what is counted.
+    """
+    if span <= 0:
         return 1.0
-    scale = 1024.0 ** floor(log(value, 1024)) if unit == "B" and value >= 1024 else 1.0
-    power = 10.0 ** floor(log10(value / scale))
-    return scale * next(step * power for step in (1, 2, 2.5, 5, 10) if step * power * scale >= value * 0.999999)
+    scale = 1024.0 ** floor(log(span, 1024)) if unit == "B" and span >= 1024 else 1.0
+    least = span / scale / _STEPS_MAX
+    power = 10.0 ** floor(log10(least))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least * 0.999999)
+    return scale * step if scale > 1 or not whole else max(1.0, step)
+
+
+def span_text(series: TimeSeries) -> str:
+    """Return the time that the buckets cover: "17 May 2015 10:00 to 20 May 2015 22:00 UTC"; "" without buckets."""
+    if not series.starts:
+        return ""
+    first, last = (_moment_text(start, series.bucket_s) for start in (series.starts[0], series.starts[-1]))
+    if first == last:
+        return f"{first} UTC"
+    day, _, hour = last.rpartition(" ")
+    return f"{first} to {hour if series.bucket_s < _DAY_S and first.startswith(day) else last} UTC"
+
+
+def _moment_text(seconds: float, bucket_s: int) -> str:
+    moment = _utc(seconds)
+    return f"{moment.day} {moment:%b %Y %H:%M}" if bucket_s < _DAY_S else f"{moment.day} {moment:%b %Y}"
+
+
+def _exact(value: float, unit: str) -> str:
+    return f"{value:,.0f}" if not unit and value == int(value) else compact(value, unit)
+
+
+def _within(bucket_s: int) -> str:
+    name = bucket_name(bucket_s)
+    return name if name[0].isdigit() else f"1 {name}"
 
 
 def compact(value: float, unit: str = "") -> str:
@@ -174,30 +221,44 @@ def _drawn(draw: Callable[[_Canvas], Sequence[str]], title: str) -> Markup:
     return Markup("".join(drawings))
 
 
-def _frame(canvas: _Canvas, top: float, unit: str, bottom: float = 0.0) -> str:
+def _frame(canvas: _Canvas, ticks: Sequence[float], bottom: float, top: float, unit: str) -> str:
     lines = []
-    for step in range(5):
-        y = _TOP + (HEIGHT - _TOP - _BOTTOM) * (4 - step) / 4
-        value = bottom + (top - bottom) * step / 4
+    for value in ticks:
+        y = _TOP + (HEIGHT - _TOP - _BOTTOM) * (top - value) / (top - bottom)
+        text = escape(compact(value, unit).replace(".0 ", " "))
         lines.append(f'<line class="grid" x1="{_LEFT}" x2="{canvas.right}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        lines.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{escape(compact(value, unit))}</text>')
+        lines.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{text}</text>')
     return "".join(lines)
 
 
 def _time_axis(canvas: _Canvas, series: TimeSeries) -> str:
+    """Labels at even distances, each below the middle of its bar."""
     count = len(series.starts)
-    step = max(1, ceil(count / canvas.times_max))
-    pattern = "%d %b %H:%M" if series.bucket_s < 86400 else "%Y-%m-%d"
-    marks, free_from = [], 0.0
-    for index in range(0, count, step):
+    marks = []
+    for index in time_ticks(series, canvas.times_max):
         x = _LEFT + canvas.plot * (index + 0.5) / count
-        text = f"{_utc(series.starts[index]):{pattern}}"
-        width = _CHARACTER * len(text)
-        anchor, left = ("start", x) if index == 0 else ("middle", x - width / 2)
-        if left >= free_from and left + width <= canvas.width:
-            marks.append(f'<text x="{x:.1f}" y="{HEIGHT - 6}" text-anchor="{anchor}">{text}</text>')
-            free_from = left + width + _CHARACTER
+        text = _tick_text(series, series.starts[index])
+        marks.append(f'<text x="{x:.1f}" y="{HEIGHT - 6}" text-anchor="middle">{text}</text>')
     return "".join(marks)
+
+
+def time_ticks(series: TimeSeries, most: int) -> list[int]:
+    """Return the indexes of the buckets that get a label: at even distances, of buckets below a day at round times."""
+    starts, size = series.starts, series.bucket_s
+    if size >= _DAY_S:
+        return [*range(0, len(starts), ceil(len(starts) / most))]
+    span = starts[-1] - starts[0]
+    fitting = (step for step in _TICKS_S if step % size == 0 and span // step < most)
+    step = next(fitting, _TICKS_S[-1])
+    return [index for index, start in enumerate(starts) if start % step == 0]
+
+
+def _tick_text(series: TimeSeries, start: int) -> str:
+    moment = _utc(start)
+    if series.bucket_s < _DAY_S:
+        return f"{moment:%H:%M}" if start % _DAY_S else f"{moment.day} {moment:%b}"
+    one_year = _utc(series.starts[0]).year == _utc(series.starts[-1]).year
+    return f"{moment.day} {moment:%b}" if one_year else f"{moment.day} {moment:%b %Y}"
 
 
 def _y(value: float, top: float) -> float:

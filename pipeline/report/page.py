@@ -3,13 +3,13 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from ...app.cli.times import age_text
 from ...app.extras import require
@@ -25,6 +25,7 @@ from . import charts
 from .charts import bucket_for
 from .panels import write_whole
 from .rendering import render_template
+from .sql import access_queries, event_expression, field_expression, identifier, metric_queries, record_queries
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -40,7 +41,7 @@ class ReportResult:
 
     page: Path
     kinds: Mapping[str, str]
-    """The kind of each topic: "access log", "metrics" or "lines"."""
+    """The kind of each topic: "access log", "metrics" or "lines", which is any other."""
     lines: int
     parsed: int
     malformed: int
@@ -54,14 +55,18 @@ def report(
     *,
     topic: str | None = None,
     audit: Sequence[str] = (),
+    event_time: str | None = None,
     spark: "SparkSession | None" = None,
     log_file: Path | None = None,
+    progress: Callable[[str], object] = lambda _step: None,
 ) -> ReportResult:
     """Write the page about the table in `folder` to the file `out`: about one topic, or about all of them.
 
-    `audit`: clusters whose audit topics say how complete the topics are. `spark` None = a local session for this
-    report; its Java's messages go to `log_file`. Raises `TableError` when `folder` is not a table, `ConfigError` for a
-    topic that is not in it.
+    `audit`: clusters whose audit topics say how complete the topics are. `event_time`: a field of JSON values (`a.b` is
+    a field of a field) with a time in ISO 8601, or in seconds, milliseconds, microseconds or nanoseconds since 1970;
+    rows are shown by it, in topics that have it, and not by the time of the record. `spark` None = a local session for
+    this report; its Java's messages go to `log_file`. `progress` is called with each step. Raises `TableError` when
+    `folder` is not a table, `ConfigError` for a topic that is not in it and for a field that no topic has.
     """
     require("a report", REPORT_PACKAGES, "spark")
     path = Path(out)
@@ -74,12 +79,21 @@ def report(
         from .completeness import audited
 
         audits = audited(audit, chosen)
+    if spark is None:
+        progress("starting Spark")
     with (
         local_session(log_file=log_file) if spark is None else nullcontext(spark) as session,
         plain_spark_errors(),
         session_settings(session, {"spark.sql.session.timeZone": "UTC"}),
     ):
-        sections = [section_of(name, read_table(session, folder, topics=[name])) for name in chosen]
+        sections = []
+        for number, name in enumerate(chosen, start=1):
+            progress(f"reading {name}, {described[name].rows:,} rows ({number} of {len(chosen)} topics)")
+            rows = read_table(session, folder, topics=[name])
+            sections.append(section_of(name, rows, event_time, identifier(Path(folder).resolve().name)))
+    if event_time is not None:
+        _check_event_times(event_time, sections)
+    progress(f"writing {path}")
     damaged = [each for each in _damaged(Path(folder)) if each.topic in chosen]
     for section in sections:
         name = section["topic"]
@@ -92,25 +106,50 @@ def report(
         page=path,
         kinds={section["topic"]: section["kind"] for section in sections},
         lines=sum(section["figures"].lines for section in sections),
-        parsed=sum(getattr(section["figures"], "parsed", section["figures"].lines) for section in sections),
-        malformed=sum(getattr(section["figures"], "malformed", 0) for section in sections),
+        parsed=sum(section["figures"].parsed for section in sections),
+        malformed=sum(section["figures"].malformed for section in sections),
         damaged=damaged,
     )
+
+
+def _check_event_times(name: str, sections: Sequence[Mapping[str, Any]]) -> None:
+    found: list[RecordFigures] = [section["records"]["figures"] for section in sections]
+    if any(each.event_time for each in found):
+        return
+    with_field = [section["topic"] for section, each in zip(sections, found, strict=True) if each.event_values]
+    if with_field:
+        raise ConfigError(
+            f"event time {name!r}: the values of this field in {', '.join(with_field)} are no times: give a field with "
+            "ISO 8601 (2026-01-31T12:00:00Z), or with seconds, ms, us or ns since 1970"
+        )
+    topics = ", ".join(section["topic"] for section in sections)
+    fields = [each.path for figures in found for each in figures.fields]
+    there = f"fields: {', '.join(dict.fromkeys(fields[:30]))}" if fields else "they are not JSON objects"
+    raise ConfigError(f"event time {name!r}: no value in {topics} has this field; {there}")
 
 
 def render(folder: Path, sections: Sequence[Mapping[str, Any]], now: datetime) -> str:
     """The page as text: of one topic under its name, of several with an index. Everything from the data is escaped."""
     now_ms = int(now.timestamp() * 1000)
     title = sections[0]["topic"] if len(sections) == 1 else folder.name
-    defaults: dict[str, Any] = {"damaged": [], "audit": None, "about": None, "records": None}
+    defaults: dict[str, Any] = {"damaged": [], "audit": None, "about": None, "records": None, "queries": {}}
     return render_template(
         "page.html.j2",
         title=title,
         folder=folder.name,
-        sections=[{**defaults, **section, "anchor": f"t{n}"} for n, section in enumerate(sections)],
+        sections=[
+            {**defaults, **section, "anchor": f"t{n}", "label": _label(section)} for n, section in enumerate(sections)
+        ],
         made=f"{now:%Y-%m-%d %H:%M} UTC",
         age=lambda ms: age_text(now_ms - ms),
     )
+
+
+def _label(section: Mapping[str, Any]) -> str:
+    """Return the kind of a topic for people."""
+    if section["kind"] != "lines":
+        return str(section["kind"])
+    return "JSON" if section["figures"].fields else "records"
 
 
 # An access log (combined or common log format) as figures: who asked for what, when, and how it ended.
@@ -306,8 +345,8 @@ def _sum_up(
     )
 
 
-def access_section(topic: str, found: AccessFigures) -> dict[str, Any]:
-    """Return the template's values for an access log."""
+def access_section(topic: str, found: AccessFigures, source: str = "topic") -> dict[str, Any]:
+    """Return the template's values for an access log. `source` is its name in a query."""
     traffic = charts.per_bucket({"views": found.views_per_hour, "crawlers": found.crawler_per_hour})
     size = charts.per_bucket({"bytes": found.bytes_per_hour})
     return {
@@ -315,6 +354,8 @@ def access_section(topic: str, found: AccessFigures) -> dict[str, Any]:
         "topic": topic,
         "figures": found,
         "bucket": charts.bucket_name(traffic.bucket_s),
+        "span": charts.span_text(traffic),
+        "queries": access_queries(source, charts.bucket_name(traffic.bucket_s), CRAWLER, ASSET),
         "views_chart": charts.stacked(traffic, title="views and crawler requests over time"),
         "bytes_chart": charts.stacked(size, unit="B", title="traffic over time"),
     }
@@ -325,8 +366,8 @@ SERIES_MAX = 24
 SAMPLES = 10
 _SECONDS = (-62_135_596_800, 253_402_300_799)
 """The years 1 to 9999."""
-_MILLISECONDS_FROM = 1e11
-"""A `ts` from here on is in milliseconds (as seconds it would be the year 5138)."""
+_UNITS_FROM = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))
+"""(from which number on a time is in smaller units than seconds, units per second): 1e11 s would be the year 5138."""
 
 
 @frozen(kw_only=True)
@@ -422,13 +463,19 @@ def _parse(lines: "DataFrame") -> "DataFrame":
 
 
 def _seconds(ts: "Column") -> "Column":
-    """Seconds since 1970 of a number of seconds, a number of milliseconds, or an ISO time."""
+    """Seconds since 1970 of a number of seconds, milliseconds, microseconds or nanoseconds, or of an ISO time."""
     from pyspark.sql import functions as f
 
     number = ts.try_cast("double")
-    seconds = f.when(f.abs(number) >= _MILLISECONDS_FROM, number / 1000).otherwise(number)
+    seconds = number
+    for least, per_second in reversed(_UNITS_FROM):
+        seconds = f.when(f.abs(number) >= least, number / per_second).otherwise(seconds)
     found = f.coalesce(seconds, f.unix_micros(f.try_to_timestamp(ts)) / 1e6)
     return f.when(found.between(*_SECONDS), found)
+
+
+def _per_second(number: float) -> float:
+    return next((per_second for least, per_second in _UNITS_FROM if abs(number) >= least), 1.0)
 
 
 def _series(cells: Sequence[Mapping[str, Any]]) -> list[Series]:
@@ -448,10 +495,11 @@ def _series(cells: Sequence[Mapping[str, Any]]) -> list[Series]:
     ]
 
 
-def metrics_section(topic: str, found: MetricFigures) -> dict[str, Any]:
-    """Return the template's values for metrics."""
+def metrics_section(topic: str, found: MetricFigures, source: str = "topic") -> dict[str, Any]:
+    """Return the template's values for metrics. `source` is the topic's name in a query."""
     lines = [(each, charts.line(each.times, each.means, each.lows, each.highs)) for each in found.series]
-    return {"kind": "metrics", "topic": topic, "figures": found, "lines": lines}
+    queries = metric_queries(source, [each.name for each in found.series])
+    return {"kind": "metrics", "topic": topic, "figures": found, "lines": lines, "queries": queries}
 
 
 KEYS = 15
@@ -505,20 +553,77 @@ class RecordFigures:
     fields: Sequence[FieldFigures] = ()
     field_rows: int = 0
     """Rows that were looked at for fields, and were JSON objects."""
+    malformed: int = 0
+    """Rows whose value is no JSON, of a topic of JSON objects."""
+    malformed_samples: Sequence[str] = ()
+    event_time: str = ""
+    """The field whose time counts; "" for the time of the record."""
+    event_values: int = 0
+    """Rows that have this field."""
+    untimed: int = 0
+    """Rows without a time in this field: they are not in the buckets."""
+    event_per_second: float = 0.0
+    """The number of units of the field in a second; 0 where it has texts."""
+
+    @property
+    def parsed(self) -> int:
+        return self.lines - self.malformed
 
 
-def record_figures(rows: "DataFrame", some_values: Sequence[bytes]) -> RecordFigures:
-    """Figures of the rows of one topic of a table. `some_values`: in which fields are looked for."""
+def record_figures(rows: "DataFrame", some_values: Sequence[bytes], event_time: str | None = None) -> RecordFigures:
+    """Figures of the rows of one topic of a table. `some_values`: in which fields are looked for. `event_time`: a field
+    of JSON values by whose time the rows are shown, if it has one in some row.
+    """
+    fields, objects = json_fields(some_values)
+    if event_time is not None:
+        return _figures_by_event_time(rows, fields, objects, event_time)
+    return _figures_of(rows, fields, objects)
+
+
+def _figures_by_event_time(rows: "DataFrame", fields: Sequence[FieldFigures], objects: int, name: str) -> RecordFigures:
+    """Return the figures by the time in a field; by that of the record, with the count of the field, if none is one."""
+    from pyspark.sql import functions as f
+
+    text = _text(f.col("value"))
+    steps = "".join(f"['{part}']" for part in name.split("."))
+    field = f.coalesce(f.get_json_object(text, f"$['{name}']"), f.get_json_object(text, f"${steps}"))
+    moment = f.timestamp_micros((_seconds(field) * 1e6).cast("bigint"))
+    timed = rows.withColumn("_field", field).withColumn("_event", moment)
+    counts = timed.agg(
+        f.count("_field").alias("values"),
+        f.count("_event").alias("times"),
+        f.count(f.col("_field").try_cast("double")).alias("numbers"),
+        f.max(f.abs(f.col("_field").try_cast("double"))).alias("largest"),
+    ).first()
+    assert counts is not None
+    if not counts["times"]:
+        return evolve(_figures_of(rows, fields, objects), event_values=counts["values"])
+    found = _figures_of(timed, fields, objects, "_event")
+    return evolve(
+        found,
+        event_time=name,
+        event_values=counts["values"],
+        untimed=found.lines - counts["times"],
+        event_per_second=_per_second(counts["largest"]) if counts["numbers"] * 2 > counts["values"] else 0.0,
+    )
+
+
+def _figures_of(
+    rows: "DataFrame", fields: Sequence[FieldFigures], objects: int, moment_column: str = ""
+) -> RecordFigures:
     from pyspark.sql import functions as f
 
     there = set(rows.columns)
     moment = f.coalesce(f.col("timestamp"), f.to_timestamp("day")) if "day" in there else f.col("timestamp")
+    if moment_column:
+        moment = f.col(moment_column)
     broker = f.col("broker") if "broker" in there else f.lit(NO_BROKER)
     seconds, size = f.unix_timestamp(moment), f.length("value")
     rows = rows.select(
         *("key", "value", "partition", "offset", "timestamp"),
         f.coalesce(broker, f.lit(NO_BROKER)).alias("broker"),
         seconds.alias("seconds"),
+        f.unix_timestamp("timestamp").alias("record_seconds"),
         size.alias("size"),
     )
     found = rows.agg(
@@ -544,7 +649,8 @@ def record_figures(rows: "DataFrame", some_values: Sequence[bytes]) -> RecordFig
         if cell.bucket is not None:
             per_bucket[cell.bucket] += cell["count"]
             bytes_per_bucket[cell.bucket] += cell.bytes or 0
-    fields, objects = json_fields(some_values)
+    malformed, samples = _malformed(rows) if fields else (0, [])
+    newest = rows.orderBy(f.desc("record_seconds"), f.desc("offset")).limit(NEWEST).collect()
     return RecordFigures(
         lines=found["lines"],
         size_bytes=found["bytes"] or 0,
@@ -558,10 +664,22 @@ def record_figures(rows: "DataFrame", some_values: Sequence[bytes]) -> RecordFig
         keyed=found["keyed"],
         distinct_keys=min(found["keys"], found["keyed"]),
         key_counts=_top_keys(rows) if found["keyed"] else {},
-        newest=[_sample(row) for row in rows.orderBy(f.desc("seconds"), f.desc("offset")).limit(NEWEST).collect()],
+        newest=[_sample(row) for row in newest],
         fields=fields,
         field_rows=objects,
+        malformed=malformed,
+        malformed_samples=samples,
     )
+
+
+def _malformed(rows: "DataFrame") -> tuple[int, list[str]]:
+    """Return the number of values that are no JSON, and some of them."""
+    from pyspark.sql import functions as f
+
+    text = _text(f.col("value"))
+    bad = rows.where(f.col("value").isNotNull() & f.get_json_object(text, "$").isNull())
+    count = bad.count()
+    return count, [row.line[:500] for row in bad.select(text.alias("line")).limit(SAMPLES).collect()] if count else []
 
 
 def json_fields(values: Sequence[bytes]) -> tuple[list[FieldFigures], int]:
@@ -631,7 +749,7 @@ def _text(column: "Column") -> "Column":
 
 
 def _sample(row: Any) -> SampleRecord:
-    time_ms = None if row.timestamp is None or row.seconds is None else int(row.seconds) * 1000
+    time_ms = None if row.record_seconds is None else int(row.record_seconds) * 1000
     place = ClusterPartition("", row.partition, row.broker)
     return SampleRecord(
         partition=place.key, offset=row.offset, time_ms=time_ms, key=shown(row.key), value=shown(row.value)
@@ -658,31 +776,54 @@ def lines_section(topic: str, found: RecordFigures) -> dict[str, Any]:
     return {"kind": "lines", "topic": topic, "figures": found}
 
 
-def record_part(found: RecordFigures) -> dict[str, Any]:
-    """Return the template's values for the records of any topic."""
+def record_part(
+    found: RecordFigures, source: str = "topic", *, text: bool = True, columns: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the template's values for the records of any topic. `source` is its name in a query, `columns` the columns
+    that the table has; `text`: its values are UTF-8.
+    """
+    classic = any("-" in key for key in found.partitions)
+    moment = "timestamp"
+    if found.event_time:
+        moment = event_expression(field_expression(found.event_time, columns), found.event_per_second)
+    fields = {each.path: field_expression(each.path, columns) for each in found.fields if each.rows}
+    queries = record_queries(source, text=text, moment=moment, bucket_s=found.bucket_s, classic=classic, fields=fields)
     sizes = [found.bucket_s]
     rows = charts.per_bucket({"rows": found.rows_per_bucket}, sizes)
     size = charts.per_bucket({"bytes": found.bytes_per_bucket}, sizes)
     return {
         "figures": found,
         "bucket": charts.bucket_name(found.bucket_s),
+        "span": charts.span_text(rows),
+        "queries": queries,
         "rows_chart": charts.stacked(rows, title="rows over time"),
         "bytes_chart": charts.stacked(size, unit="B", title="bytes over time"),
     }
 
 
-def section_of(topic: str, rows: "DataFrame") -> dict[str, Any]:
-    """All that the template shows of a topic's rows."""
+def section_of(
+    topic: str, rows: "DataFrame", event_time: str | None = None, table: str = "warehouse"
+) -> dict[str, Any]:
+    """All that the template shows of a topic's rows. `table` is the table's name in queries."""
     values = [row.value for row in rows.select("value").limit(_SAMPLE_ROWS).collect()]
     samples = [bytes(value or b"") for value in values]
-    found = record_figures(rows, [bytes(value) for value in values if value is not None])
+    found = record_figures(rows, [bytes(value) for value in values if value is not None], event_time)
+    source = f"{table}.{identifier(topic)}"
     if is_access_log(samples):
-        section = access_section(topic, figures(rows.select("value")))
+        section = access_section(topic, figures(rows.select("value")), source)
     elif is_metrics(samples):
-        section = metrics_section(topic, metric_figures(rows.select("value")))
+        section = metrics_section(topic, metric_figures(rows.select("value")), source)
     else:
         section = lines_section(topic, found)
-    return {**section, "records": record_part(found)}
+    return {**section, "records": record_part(found, source, text=all(map(_is_text, samples)), columns=rows.columns)}
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _damaged(folder: Path) -> Sequence[DamagedRange]:

@@ -3,13 +3,14 @@
 import re
 import xml.etree.ElementTree as ElementTree
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from attrs import evolve
 
 from barnabas.audit.reconcile import Reconciliation, TierFigures, Which, WindowFigures
-from barnabas.pipeline.report import charts, page
+from barnabas.pipeline.report import charts, page, sql
 from barnabas.pipeline.report.completeness import by_topic
 from barnabas.pipeline.report.page import (
     LINE,
@@ -209,9 +210,86 @@ def test_compact_numbers_use_unit_prefixes(value: float, unit: str, text: str) -
     assert charts.compact(value, unit) == text
 
 
-@pytest.mark.parametrize(("value", "ceiling"), [(0, 1), (1, 1), (3, 5), (21, 25), (99, 100), (0.03, 0.05)])
-def test_chart_ceiling_rounds_up_to_nice_value(value: float, ceiling: float) -> None:
-    assert charts.nice_ceiling(value) == pytest.approx(ceiling)
+@pytest.mark.parametrize(
+    ("largest", "unit", "whole", "step"),
+    [
+        (0, "", True, 1),
+        (1, "", True, 1),
+        (3, "", True, 1),
+        (5, "", True, 1),
+        (6, "", True, 2),
+        (21, "", True, 5),
+        (99, "", True, 20),
+        (11_368, "", True, 5000),
+        (0.03, "", False, 0.01),
+        (3, "B", True, 1),
+        (300, "B", True, 100),
+        (5 * 1024, "B", True, 1024),
+        (300 * 1024**2, "B", True, 100 * 1024**2),
+    ],
+)
+def test_value_axis_has_round_steps_that_are_whole_for_counts(
+    largest: float, unit: str, whole: bool, step: float
+) -> None:
+    assert charts.axis_step(largest, unit, whole=whole) == pytest.approx(step)
+
+
+def labels(svg: str) -> list[list[tuple[float, str]]]:
+    """The labels of the axis of time of each drawing, with their places."""
+    found = []
+    for drawing in re.findall(r"<svg.*?</svg>", svg, re.DOTALL):
+        texts = ElementTree.fromstring(drawing).iter("text")
+        found.append([(float(t.get("x") or 0), t.text or "") for t in texts if t.get("y") == str(charts.HEIGHT - 6)])
+    return found
+
+
+def test_counts_have_no_fractions_on_their_axis() -> None:
+    svg = str(charts.stacked(charts.per_bucket({"rows": {0: 3, 60: 1}}, [60])))
+    assert re.findall(r'text-anchor="end">([^<]*)<', svg)[:4] == ["0", "1", "2", "3"]
+    assert "1.5" not in svg
+
+
+@pytest.mark.parametrize(
+    ("bucket_s", "count", "texts"),
+    [
+        (60, 4, ["02:29", "02:30", "02:31", "02:32"]),
+        (60, 26, ["02:30", "02:35", "02:40", "02:45", "02:50"]),
+        (3600, 84, ["17 May", "12:00", "18 May", "12:00", "19 May", "12:00", "20 May"]),
+        (86400, 4, ["17 May", "18 May", "19 May", "20 May"]),
+        (86400, 400, ["17 May 2015", "26 Jun 2015"]),
+    ],
+)
+def test_labels_of_time_are_even_and_below_the_middle_of_their_bars(
+    bucket_s: int, count: int, texts: list[str]
+) -> None:
+    first = {60: 1_431_829_740, 3600: 1_431_810_000, 86400: 1_431_820_800}[bucket_s]  # 17 May 2015
+    series = charts.per_bucket({"rows": {first + bucket_s * n: n + 1 for n in range(count)}}, [bucket_s])
+    wide, narrow = labels(str(charts.stacked(series)))
+    assert [text for _, text in wide][: len(texts)] == texts
+    assert len(narrow) <= 3
+    gaps = [after[0] - before[0] for before, after in pairwise(wide)]
+    assert max(gaps) - min(gaps) < 0.3, "no label is left out"
+    for index, (x, _) in zip(charts.time_ticks(series, 10), wide, strict=True):
+        assert x == pytest.approx(68 + (960 - 68 - 40) * (index + 0.5) / len(series.starts), abs=0.1)
+
+
+def test_chart_of_one_bucket_is_a_sentence() -> None:
+    one = charts.per_bucket({"rows": {HOUR: 11_368}}, [60])
+    assert charts.stacked(one) == '<p class="single">all within 1 minute: 17 May 2015 10:00 UTC · rows: 11,368</p>'
+    ten = charts.per_bucket({EVIL: {HOUR: 1}}, [600])
+    assert "all within 10 minutes: " in charts.stacked(ten)
+    assert "<script" not in charts.stacked(ten)
+
+
+def test_span_of_a_chart_names_its_day_once() -> None:
+    def span(last: int, size: int) -> str:
+        return charts.span_text(charts.per_bucket({"rows": {HOUR: 1, last: 1}}, [size]))
+
+    assert span(HOUR, 60) == "17 May 2015 10:00 UTC"
+    assert span(HOUR + 180, 60) == "17 May 2015 10:00 to 10:03 UTC"
+    assert span(HOUR + 86_400, 3600) == "17 May 2015 10:00 to 18 May 2015 10:00 UTC"
+    assert span(HOUR + 9 * 86_400, 86_400) == "17 May 2015 to 26 May 2015 UTC"
+    assert charts.span_text(charts.per_bucket({"rows": {}})) == ""
 
 
 def test_fields_of_values() -> None:
@@ -261,3 +339,31 @@ def test_report_shows_the_audit_of_topics() -> None:
     assert "98.50 % complete" in html
     assert "3 lost" in html
     assert "7 still to come" in html
+
+
+def test_names_in_queries_are_quoted_where_sql_needs_it() -> None:
+    assert [sql.identifier(name) for name in ("orders", "order", "page-views", 'a"b', "Orders", "1a")] == [
+        "orders", '"order"', '"page-views"', '"a""b"', '"Orders"', '"1a"',
+    ]  # fmt: skip
+    assert sql.field_expression("a.order", []) == 'json.a."order"'
+    assert sql.field_expression("timestamp", ["timestamp"]) == "json.timestamp"
+    assert sql.field_expression("@timestamp", ["timestamp"]) == '"@timestamp"'
+    assert sql.event_expression("ts", 1.0) == "to_timestamp(ts::double)"
+    assert sql.event_expression("ts", 1e9) == "to_timestamp(ts::double / 1000000000)"
+    assert sql.bucket_expression("timestamp", 600) == "to_timestamp(epoch_ms(timestamp) // 600000 * 600)"
+
+
+def test_page_has_contents_queries_and_explained_sizes() -> None:
+    found = _records(malformed=1, malformed_samples=[EVIL])
+    html = _render({**page.lines_section("t", found), "records": page.record_part(found, "lake.t")})
+    _sound(html)
+    for name in ("rows", "bytes", "keys", "partitions", "fields", "newest"):
+        assert f'<a href="#t0-{name}">' in html
+        assert f'id="t0-{name}"' in html
+    for text in ("of values, uncompressed", "3 rows = 2 parsed + 1 malformed", "from lake.t", "all within 1 hour"):
+        assert text in html
+    log = _render(page.access_section("t", _access(), "lake.t"))
+    for name in ("views", "traffic", "statuses", "page", "referrer", "crawler", "failed"):
+        assert f'<a href="#t0-{name}">' in log
+        assert f'id="t0-{name}"' in log
+    assert log.count('<details class="query">') == 8

@@ -53,7 +53,7 @@ RUN = {
     "docs/recovery.md": {"test_recovery_docs": 3},
     "docs/schemas.md": {"test_schema_docs": 3, "test_typed_docs": 3},
     "docs/simulation.md": {"test_simulated_loop": 1},
-    "docs/spark.md": {"test_spark_docs": 5},
+    "docs/spark.md": {"test_spark_docs": 6},
     "docs/streams.md": {"test_streams_docs": 6},
     "docs/tables.md": {"test_table_docs_load": 5, "test_table_docs": 6},
     "docs/testing.md": {"test_testing_docs": 12},

@@ -29,7 +29,7 @@ def test_the_page_does_as_it_says(
             producer.send_many("events", [b"one", b"two", b"three"])
         told: list[Any] = []
         queries: list[Any] = []
-        names: dict[str, Any] = {"print": told.append}
+        names: dict[str, Any] = {"print": told.append, "spark": spark}  # as in a pyspark shell
         for block in blocks:
             code = block.replace("127.0.0.1:9092", broker.bootstrap)
             code = code.replace('"checkpoint', f'"{tmp_path}/checkpoint')  # Java is somewhere else

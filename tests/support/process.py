@@ -23,9 +23,10 @@ class BrokerProcess:
         environment: dict[str, str] | None = None,
         listen: Sequence[str] = ("kafka://127.0.0.1:0",),
         config: Path | None = None,
+        executable: Path = COMMAND,
     ) -> None:
         self.log_file = data.with_name(data.name + ".stderr")
-        command = [str(COMMAND), "serve", "--data", str(data)]
+        command = [str(executable), "serve", "--data", str(data)]
         for listener in listen:
             command += ["--listen", listener]
         for setting in settings:

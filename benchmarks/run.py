@@ -20,6 +20,7 @@ BENCHMARKS = (
     "fetch_committed",
     "growth",
     "many_partitions",
+    "capacity",
     "create_topics",
     "replicate",
     "transactions",

@@ -34,12 +34,13 @@ from barnabas.app.config import BrokerConfig
 
 TO_BE_RUN = ("sh", "console", "python", "toml")
 DRAWINGS = ("", "text")
-OF_OTHERS = ("shell", "json", "properties")
+OF_OTHERS = ("shell", "json", "properties", "yaml")
 """Commands that cannot be run here, and files that other programs read."""
 RUN = {
     "README.md": {"test_readme": 4, "test_testing_docs": 1},
     "docs/adapters.md": {"test_own_adapters": 3},
     "docs/audit.md": {"test_audit_docs": 4},
+    "docs/checklist.md": {"test_deployment_docs": 1},
     "docs/classic.md": {"test_classic_docs": 1},
     "docs/cli.md": {"test_cli_docs": 3},
     "docs/clients.md": {"test_clients_docs": 5},
@@ -66,6 +67,10 @@ RUN = {
 
 OTHERS = {
     "--no-deps", "--wheel-dir",  # of pip
+    "--follow", "--now", "--output", "--since",  # of systemctl and journalctl
+    "--home-dir", "--shell", "--system",  # of useradd
+    "--filename", "--namespace",  # of kubectl
+    "--check", "--strict",  # of sha256sum
     "--data-dir", "--force-new-cluster", "--prefix",  # of etcd
     "--barnabas-set",  # of pytest, by the plug-in
     "--faults", "--minutes", "--over", "--rate", "--record", "--seed", "--transactions",  # of make chaos

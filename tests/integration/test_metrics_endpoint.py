@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import yaml
 from support.ports import free_port
 from support.sasl_connection import SaslConnection
 from support.waiting import wait_for
@@ -201,6 +202,17 @@ def test_the_dashboard_shows_metrics_that_there_are(served: tuple[Broker, str], 
     assert names - there == set()
     ids = [panel["id"] for panel in board["panels"]]
     assert len(ids) == len(set(ids))
+
+
+def test_alerts_watch_metrics_that_the_broker_serves(served: tuple[Broker, str], checkout: Path) -> None:
+    groups = yaml.safe_load((checkout / "docs" / "alerts.yml").read_text(encoding="utf-8"))["groups"]
+    exprs = [rule["expr"] for group in groups for rule in group["rules"]]
+    page = get(f"{served[1]}/metrics")[1]
+    there = {line.split()[2] for line in page.splitlines() if line.startswith("# TYPE")}
+    there |= {f"{name}_bucket" for name in there}
+    names = {name for expr in exprs for name in re.findall(r"\b(?:kafka|process|barnabas)_[a-z_]+", expr)}
+    assert len(names) > 12
+    assert names - there == set()
 
 
 def test_logins_of_a_listener_are_counted() -> None:

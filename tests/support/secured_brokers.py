@@ -1,5 +1,6 @@
 """Three brokers as processes over one etcd, whose configuration files and certificates change by restarts or live."""
 
+import time
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -114,6 +115,8 @@ class Load:
     acknowledged: set[int] = field(factory=set)
     consumed: Counter[int] = field(factory=Counter)
     faults: list[str] = field(factory=list)
+    longest_wait_s: float = 0.0
+    """The longest time between sending and acknowledgement: how long a partition was unavailable, at most."""
     _stopping: Event = field(factory=Event)
     _threads: list[Thread] = field(factory=list)
 
@@ -180,10 +183,12 @@ class Load:
             while not self._stopping.is_set():
                 numbers = range(self.sent, self.sent + 20)
                 self.sent += len(numbers)
+                began = time.monotonic()
                 handles = [producer.send(self.topic, b"%d" % each, key=b"%d" % each) for each in numbers]
                 for number, handle in zip(numbers, handles, strict=True):
                     handle.result(PATIENCE_S)
                     self.acknowledged.add(number)
+                self.longest_wait_s = max(self.longest_wait_s, time.monotonic() - began)
                 self._stopping.wait(0.02)
 
     def _consume(self, bootstrap: str, settings: Mapping[str, Any]) -> None:

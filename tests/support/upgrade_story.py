@@ -72,8 +72,9 @@ class Story:
     def bill(self, most: int) -> list[int]:
         """Read the next messages as a member of the group, up to the end, and commit."""
         billed: list[int] = []
-        settings = {"group_id": self.group, "auto_offset_reset": "earliest", "enable_auto_commit": False}
-        with Consumer(self.bootstrap, **settings) as consumer:
+        with Consumer(
+            self.bootstrap, group_id=self.group, auto_offset_reset="earliest", enable_auto_commit=False
+        ) as consumer:
             consumer.subscribe(self.orders)
             empty = 0
             while len(billed) < most and empty < 4:
@@ -92,9 +93,8 @@ class Story:
 
     def read(self) -> dict[str, Any]:
         """Return all that an upgrade keeps."""
-        settings = {"group_id": self.group, "enable_auto_commit": False}
         places = [(self.orders, number) for number in range(PARTITIONS)]
-        with Consumer(self.bootstrap, **settings) as consumer:
+        with Consumer(self.bootstrap, group_id=self.group, enable_auto_commit=False) as consumer:
             committed = [None if at is None else at.offset for at in consumer.committed(places).values()]
         with Admin(self.bootstrap) as admin:
             (described,) = admin.describe_topics([self.orders])

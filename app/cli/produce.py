@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from itertools import groupby, islice
 from pathlib import Path
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from ..clients.shared.protocols import AnyProducer
 
 LINES_AT_ONCE = 5_000
+LOOK_S, LOOKS_PER_LINE = 0.5, 20
+"""How often the command looks for delayed messages, and after how many looks it repeats the reason."""
 
 
 def register(app: typer.Typer) -> None:
@@ -260,17 +263,56 @@ def produce(
     with source, _producer(cluster, compression, acks, given) as producer:
         whole = producer.transaction() if "transactional.id" in given else nullcontext()
         outcomes = _Outcomes()
-        with whole, progress(f"to {topic}", total) as advance:
-            taken = 0
-            for batch, size in _batches(split_lines(source, form.delimiter), form):
-                for to, messages in groupby(batch, key=lambda message: message.partition):
-                    named = to if keep_partitions and to >= 0 else partition
-                    outcomes.add(producer.send_many(topic, list(messages), partition=named))
-                taken += size if total else len(batch)
-                advance(taken)
-        _finish(producer)
-        outcomes.wait_all()
+        with progress(f"to {topic}", total) as advance:
+            with _DelayWatch(None if cluster.classic else producer), whole:
+                taken = 0
+                for batch, size in _batches(split_lines(source, form.delimiter), form):
+                    for to, messages in groupby(batch, key=lambda message: message.partition):
+                        named = to if keep_partitions and to >= 0 else partition
+                        outcomes.add(producer.send_many(topic, list(messages), partition=named))
+                    taken += size if total else len(batch)
+                    advance(taken, label=f"to {topic}: {outcomes.delivered:,} delivered")
+                _finish(producer)
+            outcomes.wait_all()
+            advance(taken, label=f"to {topic}: {outcomes.delivered:,} delivered")
         _report(topic, outcomes, producer.failed)
+
+
+class _DelayWatch:
+    """Says on standard error why messages are not delivered, while they are not: soon, and then from time to time.
+
+    A thread of its own looks, since the command may wait for room, for the metadata of the topic, or for a commit.
+    """
+
+    def __init__(self, producer: AnyProducer | None) -> None:
+        """None: a producer of classic brokers, which answer no produce request."""
+        self._describe_delay = producer.describe_delay if isinstance(producer, Producer) else None
+        self._is_over = Event()
+        self._thread = Thread(target=self._watch, name="delivery delays", daemon=True)
+
+    def __enter__(self) -> None:
+        if self._describe_delay is not None:
+            self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _watch(self) -> None:
+        assert self._describe_delay is not None
+        delayed_looks, next_line = 0, 0
+        while not self._is_over.wait(LOOK_S):
+            delay = self._describe_delay()
+            if not delay:
+                if next_line:
+                    typer.echo("barnabas: delivery continues", err=True)
+                delayed_looks = next_line = 0
+                continue
+            if delayed_looks >= next_line and delayed_looks:  # not for a moment, as when a leader changes
+                typer.echo(f"barnabas: {delay}", err=True)
+                next_line = delayed_looks + LOOKS_PER_LINE
+            delayed_looks += 1
 
 
 def _batches(lines: Iterator[bytes], form: LineFormat) -> Iterator[tuple[list[Message], int]]:
@@ -285,7 +327,7 @@ class _Outcomes:
     """The outcomes of the messages: the number sent, and each kind of failure with its count."""
 
     def __init__(self) -> None:
-        self.sent = 0
+        self.sent = self.delivered = 0
         self.kinds: Counter[str] = Counter()
         self.first: dict[str, BarnabasError] = {}
         self._waiting: deque[ManyHandle] = deque()
@@ -304,9 +346,12 @@ class _Outcomes:
     def _look(self, handle: ManyHandle) -> None:
         try:
             handle.result()
+            self.delivered += handle.count
         except BarnabasError:
             for outcome in handle.deliveries():
-                if isinstance(outcome, BarnabasError):
+                if not isinstance(outcome, BarnabasError):
+                    self.delivered += 1
+                else:
                     kind = outcome.code.name if isinstance(outcome, ApiError) else type(outcome).__name__
                     self.kinds[kind] += 1
                     self.first.setdefault(kind, outcome)

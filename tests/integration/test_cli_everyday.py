@@ -94,6 +94,39 @@ def test_group_is_deleted_on_terminal_after_yes(
         assert (group in {each.group_id for each in admin.list_groups()}) is (answer == "n")
 
 
+def test_produce_says_why_messages_wait_while_the_broker_refuses_them(broker: TestBroker) -> None:
+    topic = broker.create_topic(partitions=1)
+    fault = broker.faults.error("Produce", "KAFKA_STORAGE_ERROR", topic=topic)
+    words = [str(COMMAND), "produce", topic, "--bootstrap", broker.bootstrap]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write(b"a\nb\nc\n")
+        process.stdin.close()
+        line = process.stderr.readline().decode()
+        assert line.startswith(f"barnabas: 3 messages wait: KAFKA_STORAGE_ERROR at {topic}-0 (broker "), line
+        fault.remove()
+        assert process.stderr.read().endswith(f"3 messages to {topic}\n".encode())
+        assert process.wait(PATIENCE_S) == 0
+    broker.assert_produced(topic, ["a", "b", "c"])
+
+
+def test_producer_describes_delay_of_refused_messages_only(broker: TestBroker) -> None:
+    topic = broker.create_topic(partitions=2)
+    with Producer(broker.bootstrap) as producer:
+        producer.send(topic, b"a", partition=0).result(PATIENCE_S)
+        assert producer.describe_delay() == ""
+        with broker.faults.error("Produce", "KAFKA_STORAGE_ERROR", topic=topic) as fault:
+            sent = [producer.send(topic, b"b", partition=number) for number in (0, 1)]
+            fault.wait(4)
+            text = producer.describe_delay()
+            assert text.startswith("2 messages wait: KAFKA_STORAGE_ERROR at")
+            assert "and 1 other partition" in text
+        for each in sent:
+            each.result(PATIENCE_S)
+        assert producer.describe_delay() == ""
+
+
 def test_records_are_dropped_up_to_a_time_or_an_offset(broker: TestBroker, capsys: pytest.CaptureFixture[str]) -> None:
     topic = broker.create_topic(partitions=2, configs={"retention.ms": "-1"})
     with Producer(broker.bootstrap) as producer:

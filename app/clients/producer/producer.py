@@ -29,7 +29,7 @@ from ....core.client.producer.producer_batch import (
 from ....core.client.producer.record_accumulator import bytes_up_to
 from ....core.client.producer.sender import Sender, SenderSettings
 from ....core.message.message import Message
-from ....ports.errors import BarnabasError, ClosedError, ConfigError
+from ....ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
 from ....ports.report import counted
 from ..arrow import require_arrow
 from ..classic.choice import is_classic
@@ -714,6 +714,15 @@ class Producer(AnyProducer):
         """Return the number of messages whose outcome is not known."""
         return self._accumulator.messages + (self._hooks.queue.waiting if self._hooks is not None else 0)
 
+    def describe_delay(self) -> str:
+        """Say which messages are not delivered because brokers refuse them for now, or do not answer; empty: none."""
+        with self._lock:
+            refused = [batch for batch in self._accumulator.unsettled if batch.failure is not None]
+            held, why = self._held() + len(self._appender.unplaced.waiting()), self._shell.why
+        if refused:
+            return _refused_text(refused)
+        return f"{counted(held, 'message waits', 'messages wait')}{why}" if held and why else ""
+
     def partitions(self, topic: str, timeout: float = 30.0, *, at_least: int = 1) -> int:
         """Return the number of partitions of a topic. Raises `ApiError`, or `ClientTimeout` after `timeout` seconds.
 
@@ -830,6 +839,22 @@ class Producer(AnyProducer):
         if self._hooks is not None:
             self._hooks.close(closed)
         self._batch_hooks.close()
+
+
+def _refused_text(batches: Sequence[ProducerBatch]) -> str:
+    """Return the text for batches that wait for a retry: the reason of the oldest one, and its partition."""
+    oldest = min(batches, key=lambda batch: batch.created_ms)
+    partitions = {batch.tp for batch in batches}
+    text = counted(sum(batch.count for batch in batches), "message waits", "messages wait")
+    node, _ = oldest.tried
+    place = f"{oldest.tp} (broker {node})" if node >= 0 else str(oldest.tp)
+    if len(partitions) > 1:
+        place += f" and {counted(len(partitions) - 1, 'other partition')}"
+    error = oldest.failure
+    if not isinstance(error, ApiError):
+        return f"{text}: {place}: {error}"
+    own = error.message if error.message != str(oldest.tp) else ""
+    return f"{text}: {error.code.name} at {place}" + (f": {own}" if own else "")
 
 
 def partition_count(shell: ClientShell, topic: str, timeout: float, at_least: int) -> int:

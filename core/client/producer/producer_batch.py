@@ -92,6 +92,7 @@ class ProducerBatch(BatchFuture):
         "columns",
         "count",
         "created_ms",
+        "failure",
         "full",
         "halves",
         "headers",
@@ -126,6 +127,8 @@ class ProducerBatch(BatchFuture):
         self.full = False
         """True when the batch takes no further messages."""
         self.attempts = 0
+        self.failure: BarnabasError | None = None
+        """The reason of the last retry."""
         self.not_before_ms = 0.0
         self.tried = (-1, -1)
         """The leader that it was sent to last, and the leader epoch."""

@@ -258,6 +258,7 @@ class Sender:
             self._settle(batch, error)
             return
         batch.attempts += 1
+        batch.failure = error
         batch.not_before_ms = now_ms + backoff_ms(
             batch.attempts, settings.retry_backoff_ms, settings.retry_backoff_max_ms, self._entropy.fraction()
         )

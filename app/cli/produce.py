@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 LINES_AT_ONCE = 5_000
 LOOK_S, LOOKS_PER_LINE = 0.5, 20
-"""How often the command looks for delayed messages, and after how many looks it repeats the reason."""
+"""The interval of looks for delayed messages, and the number of looks after which the reason is repeated."""
 
 
 def register(app: typer.Typer) -> None:

@@ -11,11 +11,13 @@ from ....core.client.errors import ClientTimeout
 from ....core.client.producer.producer_batch import BatchFuture, Delivery, DeliveryCallback, UnseenFailures
 from ....ports.errors import BarnabasError
 from .blocking_shell import BlockingShell
+from .foreign_methods import HANDLE, explain_foreign_names
 
 if TYPE_CHECKING:
     from asyncio import Future
 
 
+@explain_foreign_names(HANDLE)
 class DeliveryHandle:
     """The handle of one sent message. It knows its batch and its index there; the batch has the outcome."""
 

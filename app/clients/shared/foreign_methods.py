@@ -20,7 +20,7 @@ _TRANSACTION_OFFSETS = "send_offsets(consumer)"
 _CLUSTER = "Admin(...).describe_cluster()"
 _TOPICS = "Admin(...).list_topics() or describe_topics()"
 _TOKENS = "the settings sasl.username and sasl.password, of another client"
-_METRICS = "Producer.delivered and .failed, Consumer.lag(), or the brokers' metrics"
+_METRICS = "Producer.delivered and Producer.failed, Consumer.lag(), or the brokers' metrics"
 
 PRODUCER: Names = {
     "produce": "send(topic, value, key=..., headers=..., timestamp_ms=..., on_delivery=...)",
@@ -124,7 +124,7 @@ ADMIN: Names = {
 """The names of admin clients."""
 
 MESSAGE: Names = {
-    "timestamp": "timestamp_ms",
+    "timestamp": "message.timestamp_ms, without parentheses",
     "error": f"{_NOT_NEEDED}: the call that reads raises the error",
     "set_error": f"{_NOT_NEEDED}: the call that reads raises the error",
     "set_value": "message._replace(value=...)",
@@ -142,6 +142,17 @@ MESSAGE: Names = {
     "delivery_count": f"{_NOT_NEEDED}: share groups have delivery counts, consumer groups have not",
 }
 """The names of messages. Attributes have no parentheses: `message.value`, not `message.value()`."""
+
+HANDLE: Names = {
+    "get": "result(timeout)",
+    "is_done": "the property done",
+    "succeeded": "result(timeout), which raises the error of a message that failed",
+    "failed": "result(timeout), which raises the error of a message that failed",
+    "exception": "result(timeout), which raises the error of a message that failed",
+    "add_errback": "on_delivery= of send(), a function of the error and the delivery",
+    "add_both": "on_delivery= of send(), a function of the error and the delivery",
+}
+"""The names of what `send` returns."""
 
 KEYWORDS: Mapping[str, Names] = {
     "poll": {

@@ -122,7 +122,7 @@ IGNORED: Mapping[str, str] = {
         "statistics.interval.ms stats.cb throttle.cb enabled.events background.event.cb metric.reporters "
         "metrics.enabled metrics.num.samples metrics.sample.window.ms metrics.recording.level metric.group.prefix "
         "enable.metrics.push auto.include.jmx.reporter",
-        "clients report no statistics; read Producer.delivered and .failed, Consumer.lag(), or the brokers' metrics",
+        "clients report no statistics; see Producer.delivered and Producer.failed, Consumer.lag(), brokers' metrics",
     ),
     **_each("error.cb", "calls, handles and on_delivery get the errors; the logger barnabas.client has the warnings"),
     **_each(
@@ -187,7 +187,7 @@ _SHARE = "this consumer belongs to a consumer group, not to a share group; leave
 
 
 def _refused(keys: str, advice: str, *harmless: str) -> dict[str, RefusedSetting]:
-    return dict.fromkeys(keys.split(), RefusedSetting(advice, ("", "none", *harmless)))
+    return dict.fromkeys(keys.split(), RefusedSetting(advice, ("", *harmless)))
 
 
 REFUSED: Mapping[str, RefusedSetting] = {
@@ -224,7 +224,7 @@ REFUSED: Mapping[str, RefusedSetting] = {
     **_refused("group.remote.assignor", "members assign partitions: partition.assignment.strategy"),
     **_refused("offset.store.method", _STORE, "broker"),
     **_refused("offset.store.path offset.store.sync.interval.ms", _STORE, ".", "-1"),
-    **_refused("consume.cb", "iterate: for message in consumer"),
+    **_refused("consume.cb", "iterate over the consumer: for message in consumer"),
     **_refused("rebalance.cb", "give on_assigned=, on_revoked= and on_lost= to subscribe()"),
     **_refused(
         "on.commit offset.commit.cb default.offset.commit.callback",
@@ -257,6 +257,7 @@ REFUSED: Mapping[str, RefusedSetting] = {
         "false",
     ),
     **_refused("sasl.oauthbearer.grant.type", _GRANT, "client_credentials"),
+    **_refused("sasl.oauthbearer.metadata.authentication.type", _GRANT, "none"),
     **_refused(
         "sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.private.key.file "
         "sasl.oauthbearer.assertion.private.key.passphrase sasl.oauthbearer.assertion.private.key.pem "
@@ -265,7 +266,7 @@ REFUSED: Mapping[str, RefusedSetting] = {
         "sasl.oauthbearer.assertion.claim.iss sasl.oauthbearer.assertion.claim.jti.include "
         "sasl.oauthbearer.assertion.claim.nbf.seconds sasl.oauthbearer.assertion.claim.nbf.minutes "
         "sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.jwt.template.file "
-        "sasl.oauthbearer.assertion.template.file sasl.oauthbearer.metadata.authentication.type",
+        "sasl.oauthbearer.assertion.template.file",
         _GRANT,
     ),
     **_refused(

@@ -9,10 +9,12 @@ import pytest
 import barnabas
 from barnabas import Admin, AsyncConsumer, AsyncProducer, Consumer, Message, Producer
 from barnabas.app.clients.consumer.rebalance_listener import listener_of
+from barnabas.app.clients.shared.delivery import DeliveryHandle
 from barnabas.app.clients.shared.foreign_methods import (
     ADMIN,
     ASYNC_CONSUMER,
     CONSUMER,
+    HANDLE,
     KEYWORDS,
     MESSAGE,
     PRODUCER,
@@ -29,6 +31,7 @@ TABLES = [
     (AsyncConsumer, ASYNC_CONSUMER),
     (Admin, ADMIN),
     (Message, MESSAGE),
+    (DeliveryHandle, HANDLE),
 ]
 OURS = (Producer, AsyncProducer, Consumer, AsyncConsumer, Admin, Message)
 

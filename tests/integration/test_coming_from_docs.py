@@ -1,0 +1,95 @@
+"""The examples of the pages for those who come from another client: before and after print the same."""
+
+import shutil
+import subprocess
+import warnings
+from pathlib import Path
+
+import pytest
+from support.command import barnabas_here
+from support.doc_commands import ADDRESS, Reader
+from support.documents import blocks, lines_of
+
+from barnabas.testing import TestBroker
+
+LIBRARIES = {"kafka-python": "kafka", "confluent-kafka": "confluent_kafka", "aiokafka": "aiokafka"}
+PAGES = {
+    "kafka-python": "docs/coming-from-kafka-python.md",
+    "confluent-kafka": "docs/coming-from-confluent-kafka.md",
+    "aiokafka": "docs/coming-from-aiokafka.md",
+}
+EXPECTED = {
+    "kafka-python": [(n, b"customer-7", n) for n in range(3)],
+    "confluent-kafka": [(n, b"customer-7", b"%d" % n) for n in range(3)],
+    "aiokafka": [(n, b"customer-7", n) for n in range(3)],
+}
+
+
+def run_python(page: str, heading: str) -> list[tuple[object, ...]]:
+    """Run the block that begins with this comment against a broker of its own; return what it prints."""
+    (block,) = (block for block in blocks(page, "python") if block.code.startswith(f"# {heading}"))
+    printed: list[tuple[object, ...]] = []
+    with TestBroker() as broker:
+        code = block.code.replace(ADDRESS, broker.bootstrap)
+        names = {"__name__": "example", "print": lambda *values: printed.append(values)}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python's, of functions as serializers
+            exec(compile(code, page, "exec"), names)
+    return printed
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_example_of_another_library_runs_against_our_broker(library: str) -> None:
+    pytest.importorskip(LIBRARIES[library], reason=f"{library} is not installed")
+    assert run_python(PAGES[library], "before") == EXPECTED[library]
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_migrated_example_prints_the_same_as_the_one_before(library: str) -> None:
+    assert run_python(PAGES[library], "after") == EXPECTED[library]
+
+
+def test_keyword_arguments_of_kafka_python_work_as_they_are() -> None:
+    assert run_python(PAGES["kafka-python"], "the least change") == EXPECTED["kafka-python"]
+
+
+def test_serializers_of_confluent_kafka_work_as_encoders() -> None:
+    pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
+    assert run_python(PAGES["confluent-kafka"], "serializers") == [([7],)]
+
+
+def run_shell(lines: list[str], bootstrap: str, reader: Reader) -> list[str]:
+    """Run the commands, those of barnabas in this process; return what each prints."""
+    printed = []
+    for line in lines:
+        given, _, command = line.replace(ADDRESS, bootstrap).rpartition(" | ")
+        if "barnabas" not in command:
+            done = subprocess.run(
+                ["sh", "-c", f"{given} | {command}" if given else command], capture_output=True, check=True
+            )
+            printed.append(done.stdout.decode())
+        elif given:
+            stdin = subprocess.run(["sh", "-c", given], check=True, capture_output=True).stdout
+            words = command.replace("' '", "\0").split()
+            printed.append(barnabas_here(*(w.replace("\0", " ") for w in words[1:]), stdin=stdin).stdout.decode())
+        else:
+            printed.append(reader.run_line(command, bootstrap))
+    return printed
+
+
+def test_commands_of_kcat_and_ours_print_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours run everywhere, kcat's where it is installed."""
+    page = "docs/coming-from-kcat.md"
+    before, after = blocks(page, "sh")
+    reader = Reader(tmp_path, monkeypatch)
+    for block in [before, after] if shutil.which("kcat") else [after]:
+        with TestBroker() as broker:
+            assert run_shell(lines_of(block), broker.bootstrap, reader)[-1] == "1 coffee at 0\n2 tea at 1\n"
+
+
+def test_commands_of_the_page_for_rpk_users_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = "docs/coming-from-rpk.md"
+    (block,) = blocks(page, "sh")
+    with TestBroker() as broker:
+        printed = run_shell(lines_of(block), broker.bootstrap, Reader(tmp_path, monkeypatch))
+    assert printed[3] == "customer-7 coffee\n"

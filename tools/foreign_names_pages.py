@@ -159,7 +159,7 @@ def tables_of(page: str) -> dict[str, str]:
 
 
 def with_tables(page: str, text: str) -> str:
-    """Return the text of a page with its tables written anew. Raises `LookupError` for a page without the marks."""
+    """Return the text of a page with its present tables. Raises `LookupError` for a page without the marks."""
     for name, table in tables_of(page).items():
         pattern = re.compile(MARKS.format(name, ".*?"), re.DOTALL)
         if not pattern.search(text):

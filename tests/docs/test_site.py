@@ -75,7 +75,7 @@ SEARCHES = {
     "offset.reset": "configuration",
     "interval.messages": "configuration",
     "decommission": "operations",
-    "migrate": "testing",
+    "migrate": "coming-from-[a-z-]+",
     "async": "clients",
     "exactly once": "transactions",
     "connected clients": "operations",

@@ -87,8 +87,9 @@ def connection_settings() -> dict[str, Any]:
     for key, value in _given.items():
         if _is_of_registry(key):
             continue
-        is_of_connection = is_security_key(key) or (key in REFUSED and key.startswith(_OF_CONNECTIONS))
-        if is_of_connection or OTHER_NAMES.get(key, key.replace(".", "_")) in common:
+        if key.startswith(_OF_CONNECTIONS) and key in REFUSED and REFUSED[key].refuses(value):
+            raise ConfigError(f"{_OPTION}: {key}: {REFUSED[key].advice}")
+        if is_security_key(key) or OTHER_NAMES.get(key, key.replace(".", "_")) in common:
             found[key] = value
         elif is_coordination_key(key):
             continue

@@ -34,6 +34,26 @@ from .asker import AdminRequests, Place, check
 _TIMES = {"earliest": EARLIEST, "latest": LATEST, "max_timestamp": MAX_TIMESTAMP}
 
 
+def _new_topic(given: Any) -> NewTopic:
+    """Return the topic to create: a name alone, or another library's class of this name, as ours."""
+    if isinstance(given, str):
+        return NewTopic(name=given)
+    name = getattr(given, "topic", None) or getattr(given, "name", None)  # confluent-kafka's, kafka-python's
+    if isinstance(given, NewTopic) or not hasattr(given, "num_partitions") or not isinstance(name, str):
+        return given  # type: ignore[no-any-return]  # the check of the request names a wrong type
+    assignments = getattr(given, "replica_assignment", None) or getattr(given, "replica_assignments", None)
+    if isinstance(assignments, list):
+        assignments = dict(enumerate(assignments))
+    configs = getattr(given, "config", None) or getattr(given, "topic_configs", None)
+    return NewTopic(
+        name=name,
+        partitions=-1 if given.num_partitions is None else given.num_partitions,
+        replication_factor=-1 if given.replication_factor is None else given.replication_factor,
+        assignments=assignments or None,
+        configs={key: None if value is None else str(value) for key, value in (configs or {}).items()},
+    )
+
+
 class TopicAdmin:
     """Makes, changes, describes and deletes topics."""
 
@@ -55,10 +75,15 @@ class TopicAdmin:
         )
         return self.create_topics([topic], validate_only=validate_only)[0]
 
-    def create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> Sequence[CreatedTopic]:
-        """Create topics, each independently of the others. Raises the first `ApiError`."""
+    def create_topics(self, topics: Sequence[NewTopic | str], *, validate_only: bool = False) -> Sequence[CreatedTopic]:
+        """Create topics, each independently of the others; a name has the broker's defaults.
+
+        The classes `NewTopic` of kafka-python and confluent-kafka are accepted, too. Raises the first `ApiError`.
+        """
         request = CreateTopics(
-            topics=topics, timeout_ms=self._asker.settings.request_timeout_ms, validate_only=validate_only
+            topics=[_new_topic(each) for each in topics],
+            timeout_ms=self._asker.settings.request_timeout_ms,
+            validate_only=validate_only,
         )
         result: CreateTopicsResult = self._asker.shell.ask(request, Target.CONTROLLER, retriable=_not_controller)
         for topic in result.topics:

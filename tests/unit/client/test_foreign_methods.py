@@ -143,6 +143,34 @@ def test_listener_of_another_library_is_called_with_partitions() -> None:
     assert given.calls == [("assigned", partitions), ("revoked", partitions), ("revoked", partitions)]
 
 
+@pytest.mark.parametrize(
+    ("path", "arguments"),
+    [
+        ("kafka.admin", {"topic_configs": {"retention.ms": 5000}, "replica_assignments": {0: [1], 1: [1]}}),
+        ("confluent_kafka.admin", {"config": {"retention.ms": "5000"}, "replica_assignment": [[1], [1]]}),
+    ],
+)
+def test_new_topics_of_other_libraries_and_names_are_created(path: str, arguments: dict[str, Any]) -> None:
+    library = pytest.importorskip(path, reason=f"{path} is not installed")
+    with TestBroker() as broker, broker.admin() as admin:
+        (node,) = admin.describe_cluster().brokers
+        arguments = {name: _of_broker(value, node.node_id) for name, value in arguments.items()}
+        given = [library.NewTopic("assigned", **arguments), library.NewTopic("counted", 3, 1), "named"]
+        admin.create_topics(given)
+        counts = {each.name: len(each.partitions) for each in admin.describe_topics()}
+        assert counts == {"assigned": 2, "counted": 3, "named": 1}
+        assert admin.topic_overrides("assigned") == {"retention.ms": "5000"}
+        with pytest.raises(TypeError, match="expected NewTopic, got int"):
+            admin.create_topics([5])  # type: ignore[list-item]  # that is the question
+
+
+def _of_broker(value: Any, node: int) -> Any:
+    """Return replica assignments with the id of this broker, other values as they are."""
+    if isinstance(value, list):
+        return [[node] for _ in value]
+    return {key: [node] for key in value} if all(isinstance(each, list) for each in value.values()) else value
+
+
 def test_pattern_in_confluent_kafkas_form_is_not_taken_for_a_topic() -> None:
     with (
         TestBroker() as broker,

@@ -217,6 +217,8 @@ class SegmentRepairs:
         self._running: _Repair | None = None
         self._retry_ms: dict[Segment, tuple[float, float]] = {}
         """The next retry time and the last retry interval of each segment that could not be repaired."""
+        self._uncommitted: set[Segment] = set()
+        """Segments whose uncommitted damage was reported."""
         self._closed = False
         self._stopped: Callable[[], None] | None = None
 
@@ -249,11 +251,29 @@ class SegmentRepairs:
             partition = self._replicas.partitions.get(log.topic_partition)
             if log.closed or partition is None or partition.log is not log:
                 continue
-            if gaps[-1].next_offset > partition.high_watermark or not self._hold(log.topic_partition):
+            is_committed = gaps[-1].next_offset <= partition.high_watermark
+            if not is_committed:
+                self._report_uncommitted(partition, segment, gaps)
+            if not is_committed or not self._hold(log.topic_partition):
                 self._later(log, segment, _LATER_MS)
                 continue
             self._running = _Repair(self, partition, segment, gaps)
             self._running.start()
+
+    def _report_uncommitted(self, partition: Partition, segment: Segment, gaps: Sequence[Gap]) -> None:
+        """Report once that no follower can fetch past uncommitted damage, if this leader is alone in the ISR: the high
+        watermark may never move again."""
+        if not partition.is_leader or list(partition.isr) != [partition.broker_id] or segment in self._uncommitted:
+            return
+        if len(self._uncommitted) >= _WAITING_MAX:
+            self._uncommitted.clear()
+        self._uncommitted.add(segment)
+        text = (
+            f"{segment.path} is damaged above the high watermark {partition.high_watermark}: {gaps[0].lost}. No "
+            "follower can fetch past that. If the ISR stays at this broker alone, restart it: an eligible replica "
+            "becomes the leader, and these records, which were never committed, are removed"
+        )
+        self.report(failure(text, partition=str(partition.topic_partition)))
 
     def _later(self, log: UnifiedLog, segment: Segment, delay_ms: float) -> None:
         def due() -> None:

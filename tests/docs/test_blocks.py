@@ -53,7 +53,7 @@ RUN = {
     "docs/deletion-policies.md": {"test_deletion_policies": 1},
     "docs/first-hour.md": {"test_first_hour": 11},
     "docs/index.md": {"test_front_page": 1},
-    "docs/operations.md": {"test_operations_docs": 3},
+    "docs/operations.md": {"test_operations_docs": 4},
     "docs/plugins.md": {"test_plugins_docs": 34},
     "docs/queries.md": {"test_queries": 8},
     "docs/recovery.md": {"test_recovery_docs": 3},

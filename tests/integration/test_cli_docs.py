@@ -56,7 +56,7 @@ def test_times_and_bounds_are_those_of_the_code(page: str) -> None:
     written = [text for line in section.splitlines() if line.startswith("| `") for text in re.findall("`(.*?)`", line)]
     assert len(written) == 9
     assert all(parse_time_ms(text, "--from") > 0 for text in written)
-    assert f"asked of {look.GROUPS_MAX} groups" in page
+    assert f"{look.CONNECTIONS_MAX} oldest connections" in page
     assert f"newest {live.MESSAGES_MAX:,} messages" in page
     assert f"{live.TEXT_MAX:,} characters" in page
     assert round(live.BATCH / live.ROUND_S) == 1000

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -162,6 +163,40 @@ def test_a_topic_is_described_with_sizes(broker: TestBroker, capsys: pytest.Capt
     (partition,) = json.loads(run("topics", "describe", topic, "--json").out)["partitions"]
     assert 5000 < partition["bytes"] < 6000
     assert "KiB" in run("topics", "describe", topic).out
+
+
+def test_hot_partition_is_the_first_of_topics_partitions(
+    broker: TestBroker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Command(capsys, "--bootstrap", broker.bootstrap)
+    hot, cold = broker.create_topic(partitions=3), broker.create_topic(partitions=1)
+    stop = threading.Event()
+
+    def write() -> None:
+        with broker.producer() as producer:
+            while not stop.is_set():
+                producer.send(hot, b"x" * 100, partition=2)
+                stop.wait(0.005)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        rows = json.loads(run("topics", "partitions", "--interval", "1", "--json").out)
+        lines = run("topics", "partitions", hot, cold, "--interval", "0.5", "--limit", "2")
+    finally:
+        stop.set()
+        writer.join()
+    assert (rows[0]["topic"], rows[0]["partition"], rows[0]["leader"]) == (hot, 2, 1)
+    assert rows[0]["messages_per_s"] > 0
+    assert {row["messages_per_s"] for row in rows[1:]} == {0.0}
+    table = lines.out.splitlines()
+    assert table[0].split()[3:5] == ["MESSAGES/S", "BYTES/S"]
+    assert table[1].split()[:3] == [hot, "2", "1"]
+    assert len(table) == 3
+    assert "showing 2 of 4 partitions" in lines.err
+    by_name = run("topics", "partitions", hot, "--sort", "name", "--interval", "0.2").out.splitlines()
+    assert [line.split()[1] for line in by_name[1:]] == ["0", "1", "2"]
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in run("topics", "partitions", "not-there", expect=1).err
 
 
 def test_clusters_have_names(broker: TestBroker, home: Path, capsys: pytest.CaptureFixture[str]) -> None:

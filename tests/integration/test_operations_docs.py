@@ -9,7 +9,7 @@ from support.doc_commands import Reader
 from support.documents import blocks, read
 from support.etcd_server import EtcdServer
 
-from barnabas import Broker
+from barnabas import Admin, Broker
 from barnabas.adapters.metrics_memory import MemoryMetrics
 from barnabas.adapters.system import ManualClock
 from barnabas.app.compose.coordination import COORDINATION_FILE
@@ -32,6 +32,19 @@ def test_the_commands_of_one_broker(reader: Reader, tmp_path: Path) -> None:
         printed = reader.run(commands, broker.bootstrap)
     assert [out for line, out in printed.items() if " consume " in line] == ["a line\n"] * 2
     assert len(printed) >= 12
+
+
+def test_the_commands_of_every_week(reader: Reader, tmp_path: Path) -> None:
+    (commands,) = (block for block in blocks(PAGE, "sh") if "groups list --sort lag" in block.code)
+    with Broker(tmp_path / "data", group_initial_rebalance_delay_ms=0) as broker, Admin(broker.bootstrap) as admin:
+        admin.create_topic("events", partitions=2)
+        admin.alter_group_offsets("readers", {("events", 0): 0})
+        printed = list(reader.run(commands, broker.bootstrap).values())
+    assert len(printed) == 6
+    assert "readers  Empty" in printed[1]
+    assert printed[2].startswith("readers  Empty  lag 0")
+    assert printed[3].splitlines()[1].startswith("events")
+    assert "User:ANONYMOUS" in printed[4]
 
 
 @pytest.mark.process
@@ -64,4 +77,7 @@ def test_the_metrics_that_the_page_names() -> None:
     SocketServerMetrics(metrics, "SSL")
     without_dashboard = {name for name in named if name in metrics.names()}
     assert len(without_dashboard) == 6
-    assert {name for name in named - without_dashboard if name not in read("docs/grafana.json")} == {"process_open_fds"}
+    assert {name for name in named - without_dashboard if name not in read("docs/grafana.json")} == {
+        "process_open_fds",
+        "kafka_server_socketservermetrics_connections",
+    }

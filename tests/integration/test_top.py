@@ -63,6 +63,34 @@ def test_topics_with_rates_brokers_and_groups_with_lag(broker: TestBroker) -> No
         assert terminal.written.endswith("\x1b[?25h\x1b[?1049l"), "the cursor and the screen of before"
 
 
+def test_what_is_open_has_other_views_and_keys_are_explained(broker: TestBroker) -> None:
+    broker.create_topic("orders", partitions=2)
+    broker.produce("orders", [b"x"] * 10, partition=1)
+    with Admin(broker.bootstrap, client_id="desk") as admin, top(broker) as terminal:
+        admin.alter_group_offsets("billing", {("orders", 1): 4})
+        terminal.wait_for("orders")
+        terminal.press("?")
+        terminal.wait_for("what they do".upper(), "any key: back")
+        terminal.press("?")
+        terminal.wait_for("MESSAGES/S")
+        terminal.press("enter")
+        terminal.wait_for("topic orders: messages")
+        terminal.press("\t")
+        terminal.wait_for("ISR", lambda screen: row(screen, "1")[1:5] == ["1", "0", "0B", "10"])
+        terminal.press("s")
+        terminal.wait_for("by size")
+        terminal.press("esc", "n", "g")
+        terminal.wait_for("billing", lambda screen: row(screen, "billing")[3:4] == ["6"])
+        terminal.press("enter")
+        terminal.wait_for(
+            "group billing: partitions", lambda screen: row(screen, "orders")[1:5] == ["1", "4", "10", "6"]
+        )
+        terminal.press("b", "enter")
+        terminal.wait_for("connections", lambda screen: row(screen, "desk")[1:2] == ["barnabas"])
+        terminal.press("q")
+        assert terminal.ended() == 0
+
+
 def test_a_filter_and_a_topic_that_is_opened_searched_and_paused(broker: TestBroker) -> None:
     for name in ("orders", "orders-old", "views"):
         broker.create_topic(name, partitions=1)

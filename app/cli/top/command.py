@@ -28,8 +28,10 @@ def top(
     """Show brokers, topics with their rates, groups with their lag, and new messages; without a terminal, print the
     state once.
 
-    Keys: b, t, g: brokers, topics, groups; arrows or j and k move; Enter opens a topic and its newest messages; /
-    filters rows by a text (in a topic: messages, key=TEXT searches keys only); p pauses; Esc goes back; q quits.
+    Keys: b, t, g: brokers, topics, groups; arrows or j and k move; Enter opens a topic (its newest messages, Tab: its
+    partitions), a group (its lag in each partition, Tab: its members) or a broker (its connections); n, r, l, s sort by
+    name, rate, lag and size; / filters rows by a text (messages: key=TEXT searches keys only); p pauses; Esc goes back;
+    ? shows all keys; q quits.
     """
     if not _at_a_terminal():
         _look_once(bootstrap, internal=internal)

@@ -46,6 +46,7 @@ class Watcher:
         self._interval_s = interval_s
         self._on_snapshot = on_snapshot
         self._tabs: Sequence[Tab] | None = ("topics",)
+        self._opened: str | None = None
         self._changed = threading.Event()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
@@ -53,10 +54,10 @@ class Watcher:
     def start(self) -> None:
         self._thread.start()
 
-    def show(self, tabs: Sequence[Tab] | None) -> None:
-        """Set the requested tabs, and request at once if they change; None: pause."""
-        if tabs != self._tabs:
-            self._tabs = tabs
+    def show(self, tabs: Sequence[Tab] | None, opened: str | None = None) -> None:
+        """Set the requested tabs and the open group or broker, and request at once if they change; None: pause."""
+        if (tabs, opened) != (self._tabs, self._opened):
+            self._tabs, self._opened = tabs, opened
             self._changed.set()
 
     def stop(self) -> None:
@@ -70,14 +71,14 @@ class Watcher:
     def _run(self) -> None:
         while not self._stopping:
             self._changed.clear()
-            tabs = self._tabs
+            tabs, opened = self._tabs, self._opened
             if tabs is not None:
-                self._look(tabs)
+                self._look(tabs, opened)
             self._changed.wait(self._interval_s)
 
-    def _look(self, tabs: Sequence[Tab]) -> None:
+    def _look(self, tabs: Sequence[Tab], opened: str | None) -> None:
         try:
-            found: Look | BarnabasError = self._looker.take_snapshot(tabs)
+            found: Look | BarnabasError = self._looker.take_snapshot(tabs, opened)
         except BarnabasError as error:
             found = error
         if not self._stopping:
@@ -86,7 +87,10 @@ class Watcher:
 
 AROUND = 5
 """Number of lines that are not rows: head, tabs, notice, column names, foot."""
-_RIGHT = {"partitions", "messages/s", "bytes/s", "end", "size", "members", "lag", "leaders", "replicas", "in_sync"}
+_RIGHT = {
+    *("partitions", "messages/s", "bytes/s", "end", "size", "members", "lag", "leaders", "replicas", "in_sync"),
+    *("lag_time", "committed", "age", "requests", "in", "out"),
+}
 KEY_WIDTH = 30
 """Number of shown columns of a key, so that there is room for the value."""
 
@@ -158,6 +162,7 @@ _Change = Callable[[TopState], TopState]
 
 _NAMED = {
     "\r": "enter",
+    "\t": "tab",
     "\n": "enter",
     "\x7f": "backspace",
     "\x08": "backspace",
@@ -481,15 +486,16 @@ class _Live:
     def _follow(self) -> None:
         """Request the content that is shown now."""
         state = self._state
-        self._watcher.show(None if state.paused else (state.tab,))
-        if self._tail is not None and self._tail.topic != state.opened:
+        topic = state.opened if state.tab == "topics" else None
+        self._watcher.show(None if state.paused else (state.tab,), None if topic is not None else state.opened)
+        if self._tail is not None and self._tail.topic != topic:
             self._tail.stop()
             self._tail = None
-        if state.opened is not None and self._tail is None:
-            self._tail = Tail(self._bootstrap, self._config, state.opened, self._came)
+        if topic is not None and self._tail is None:
+            self._tail = Tail(self._bootstrap, self._config, topic, self._came)
             self._tail.start()
         if self._tail is not None:
-            self._tail.rest(state.paused)
+            self._tail.rest(state.paused or state.pane != "messages")
             if not state.paused and state.tailed is not self._tail.now:
                 self._came(self._tail)
 

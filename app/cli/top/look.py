@@ -6,18 +6,39 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
+import attrs
+
 from ....ports.errors import BarnabasError
 from ....ports.types import TopicPartition
 from ....ports.values import frozen
 from ..cluster.status import NO_NODE, ClusterAnswers, ClusterStatus, ask_cluster
 
 if TYPE_CHECKING:
-    from ....ports.broker_api.groups import ListedGroup
+    from ....ports.broker_api.cluster import ConnectionDescription
     from ...clients.admin.admin import Admin
+    from ...clients.admin.consumer_lag import GroupSummary
+    from ...clients.admin.groups import GroupLag, MemberDetails
 
 Tab = Literal["brokers", "topics", "groups"]
-GROUPS_MAX = 20
-"""Maximum number of groups whose lag one snapshot requests, the oldest lags first."""
+CONNECTIONS_MAX = 500
+"""The most connections of an open broker that are shown, the oldest ones."""
+
+
+@frozen(kw_only=True)
+class PartitionFigures:
+    """`end`: the end offset; `bytes`: the size of the leader's log. None: unknown."""
+
+    topic: str
+    partition: int
+    leader: int
+    replicas: Sequence[int]
+    isr: Sequence[int]
+    end: int | None
+    bytes: int | None
+
+    @property
+    def place(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
 
 
 @frozen(kw_only=True)
@@ -33,7 +54,7 @@ class TopicFigures:
 
 @frozen(kw_only=True)
 class GroupFigures:
-    """`members` and `lag` (messages, approximate) are None until they are known, or when a request failed."""
+    """`members` and `lag` (messages, approximate) are None if they are unknown."""
 
     name: str
     state: str
@@ -43,96 +64,133 @@ class GroupFigures:
 
 
 @frozen(kw_only=True)
-class Look:
-    """`topics` and `groups` are None when they were not requested. `problem`: a partial failure.
+class GroupDetail:
+    """An open group: its members, and its lag in each partition."""
 
-    at_s: seconds of a monotonic clock.
+    name: str
+    exists: bool
+    members: Sequence[MemberDetails] = ()
+    partitions: Mapping[TopicPartition, GroupLag] = attrs.field(factory=dict)
+
+
+@frozen(kw_only=True)
+class BrokerDetail:
+    """An open broker: its connections."""
+
+    name: str
+    connections: Sequence[ConnectionDescription] = ()
+
+
+@frozen(kw_only=True)
+class Look:
+    """`topics`, `partitions` and `groups` are None when they were not requested, `detail` without an open group or
+    broker. `problem`: a partial failure.
+
+    at_s: seconds of a monotonic clock; at_ms: milliseconds since 1970.
     """
 
     at_s: float
     status: ClusterStatus
     topics: Sequence[TopicFigures] | None = None
+    partitions: Sequence[PartitionFigures] | None = None
     groups: Sequence[GroupFigures] | None = None
+    detail: GroupDetail | BrokerDetail | None = None
     problem: str = ""
     shows_internal: bool = False
+    at_ms: int = 0
 
 
 class Looker:
-    """Takes snapshots; remembers the groups of earlier ones."""
+    """Takes snapshots."""
 
     def __init__(self, admin: Admin, *, internal: bool) -> None:
         self._admin = admin
         self._internal = internal
-        self._known: dict[str, GroupFigures] = {}
-        """Known groups, the oldest first."""
 
-    def take_snapshot(self, tabs: Iterable[Tab]) -> Look:
-        """Request what the tabs show. Raises `BarnabasError` when the cluster does not answer."""
+    def take_snapshot(self, tabs: Iterable[Tab], opened: str | None = None) -> Look:
+        """Request what the tabs show, and the details of the open group or broker.
+
+        Raises `BarnabasError` when the cluster does not answer.
+        """
         wanted = set(tabs)
         answers = ask_cluster(self._admin)
-        at_s = time.monotonic()
+        at_s, at_ms = time.monotonic(), time.time_ns() // 1_000_000
         problem, ends = "", dict[TopicPartition, int]()
-        if wanted & {"topics", "groups"}:
+        if "topics" in wanted:
             try:
                 ends = self._admin.list_offsets(dict.fromkeys(_led(answers), "latest"))
             except BarnabasError as error:  # a leader moves, a topic is deleted: the rest is still useful
                 problem = str(error)
-        groups = None
-        if "groups" in wanted:
-            try:
-                groups = self._groups(ends)
-            except BarnabasError as error:  # the coordinator is down
-                problem = str(error)
+        groups: list[GroupFigures] | None = None
+        detail: GroupDetail | BrokerDetail | None = None
+        try:
+            if "groups" in wanted:
+                groups = [_group_figures(group) for group in self._admin.list_group_lags(times=False)]
+                detail = None if opened is None else self._group_detail(opened)
+            if wanted == {"brokers"} and opened is not None:
+                detail = self._broker_detail(opened)
+        except BarnabasError as error:  # the coordinator is down, Kafka describes no connections
+            problem = str(error)
+        with_topics = "topics" in wanted
         return Look(
             at_s=at_s,
             status=answers.status,
-            topics=figures_of(answers, ends, internal=self._internal) if "topics" in wanted else None,
+            topics=figures_of(answers, ends, internal=self._internal) if with_topics else None,
+            partitions=partitions_of(answers, ends, internal=self._internal) if with_topics else None,
             groups=groups,
+            detail=detail,
             problem=problem,
             shows_internal=self._internal,
+            at_ms=at_ms,
         )
 
-    def _groups(self, ends: Mapping[TopicPartition, int]) -> list[GroupFigures]:
-        listed = {group.group_id: group for group in self._admin.list_groups()}
-        for name in self._known.keys() - listed.keys():
-            del self._known[name]
-        news = [name for name in listed if name not in self._known]
-        for name in [*news, *self._known][:GROUPS_MAX]:
-            self._known.pop(name, None)
-            self._known[name] = self._group(listed[name], ends)
-        return [self._known.get(name) or _only_listed(group) for name, group in listed.items()]
+    def _group_detail(self, name: str) -> GroupDetail:
+        (group,) = self._admin.describe_groups([name])
+        if not group.exists:
+            return GroupDetail(name=name, exists=False)
+        lags = self._admin.group_lag(name, times=True)
+        return GroupDetail(name=name, exists=True, members=group.members, partitions=lags)
 
-    def _group(self, group: ListedGroup, ends: Mapping[TopicPartition, int]) -> GroupFigures:
-        try:
-            committed = self._admin.group_offsets(group.group_id)
-            (details,) = self._admin.describe_groups([group.group_id])
-        except BarnabasError:  # shown as unknown; the next snapshot retries
-            return _only_listed(group)
-        return GroupFigures(
-            name=group.group_id,
-            state=details.state,
-            members=len(details.members),
-            topics=sorted({place.topic for place in committed}),
-            lag=lag_of({place: each.offset for place, each in committed.items()}, ends),
+    def _broker_detail(self, name: str) -> BrokerDetail:
+        connections = self._admin.describe_connections([int(name)], limit=CONNECTIONS_MAX)[int(name)]
+        return BrokerDetail(name=name, connections=connections)
+
+
+def partitions_of(
+    answers: ClusterAnswers, ends: Mapping[TopicPartition, int], *, internal: bool
+) -> list[PartitionFigures]:
+    """Return the figures of each partition, by topic and number. `ends`: end offsets, as far as known."""
+    sizes = _sizes(answers)
+    return [
+        PartitionFigures(
+            topic=str(topic.name),
+            partition=p.partition,
+            leader=p.leader,
+            replicas=tuple(p.replicas),
+            isr=tuple(p.isr),
+            end=ends.get(TopicPartition(str(topic.name), p.partition)),
+            bytes=sizes.get((p.leader, str(topic.name), p.partition)),
         )
+        for topic in sorted(answers.topics, key=lambda topic: str(topic.name))
+        if internal or not topic.internal
+        for p in sorted(topic.partitions, key=lambda p: p.partition)
+    ]
 
 
-def lag_of(committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int | None:
-    """Return the total lag in messages; None when that of a partition is unknown."""
-    if any(place not in ends for place in committed):
-        return None
-    return sum(max(0, ends[place] - offset) for place, offset in committed.items())
-
-
-def figures_of(answers: ClusterAnswers, ends: Mapping[TopicPartition, int], *, internal: bool) -> list[TopicFigures]:
-    """Return the figures of each topic, by name. `ends`: end offsets of partitions, as far as known."""
-    sizes = {
+def _sizes(answers: ClusterAnswers) -> dict[tuple[int, str, int], int]:
+    """Return the bytes of each replica by (broker, topic, partition)."""
+    return {
         (broker, replica.topic, replica.partition): replica.size_bytes
         for broker, folders in answers.folders.items()
         for folder in folders
         for replica in folder.replicas
         if not replica.is_future
     }
+
+
+def figures_of(answers: ClusterAnswers, ends: Mapping[TopicPartition, int], *, internal: bool) -> list[TopicFigures]:
+    """Return the figures of each topic, by name. `ends`: end offsets of partitions, as far as known."""
+    sizes = _sizes(answers)
     found = []
     for topic in sorted(answers.topics, key=lambda topic: str(topic.name)):
         if topic.internal and not internal:
@@ -171,5 +229,7 @@ def _led(answers: ClusterAnswers) -> list[TopicPartition]:
     ]
 
 
-def _only_listed(group: ListedGroup) -> GroupFigures:
-    return GroupFigures(name=group.group_id, state=group.state or "-")
+def _group_figures(group: GroupSummary) -> GroupFigures:
+    return GroupFigures(
+        name=group.group_id, state=group.state or "-", members=group.members, topics=group.topics, lag=group.lag
+    )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import attrs
 
+from ....ports.types import TopicPartition
 from ....ports.values import frozen
-from .look import GroupFigures, Look, Tab, TopicFigures
+from .look import BrokerDetail, GroupDetail, GroupFigures, Look, PartitionFigures, Tab, TopicFigures
 
 FILTER_MAX = 100
 """Maximum length of a filter."""
@@ -16,7 +18,15 @@ PAGE = 10
 APART_S = 0.5
 """Minimum distance of two snapshots for a rate."""
 
+Sort = Literal["name", "rate", "lag", "size"]
 _TABS: Mapping[str, Tab] = {"b": "brokers", "t": "topics", "g": "groups"}
+_SORTS: Mapping[str, Sort] = {"n": "name", "r": "rate", "l": "lag", "s": "size"}
+PANES: Mapping[Tab, Sequence[str]] = {
+    "topics": ("messages", "partitions"),
+    "groups": ("partitions", "members"),
+    "brokers": ("connections",),
+}
+"""The views of an open row on each tab; the Tab key shows the next one."""
 _STEPS = {"up": -1, "k": -1, "down": 1, "j": 1, "page up": -PAGE, "page down": PAGE}
 _FAR = {"home": 0, "end": -1}
 
@@ -52,10 +62,14 @@ class Tailed:
 
 @frozen(kw_only=True)
 class TopState:
-    """gone: the error if the cluster does not answer; rates are between the snapshots `before` and `look`."""
+    """opened: the name of the open topic, group or broker, of which `pane` is shown. gone: the error if the cluster
+    does not answer. Rates are between the snapshots `before` and `look`."""
 
     tab: Tab = "topics"
     opened: str | None = None
+    pane: str = "messages"
+    sort: Sort = "name"
+    help: bool = False
     filter: str = ""
     search: str = ""
     editing: bool = False
@@ -64,9 +78,12 @@ class TopState:
     selected_message: str | None = None
     look: Look | None = None
     topics: Sequence[TopicFigures] | None = None
+    partitions: Sequence[PartitionFigures] | None = None
     groups: Sequence[GroupFigures] | None = None
+    detail: GroupDetail | BrokerDetail | None = None
     before: Look | None = None
     rates: Mapping[str, Rate] = attrs.field(factory=dict)
+    partition_rates: Mapping[TopicPartition, Rate] = attrs.field(factory=dict)
     gone: str = ""
     tailed: Tailed = Tailed()
     done: bool = False
@@ -89,13 +106,18 @@ def looked(state: TopState, look: Look) -> TopState:
     changed = attrs.evolve(state, look=look, gone="")
     if look.groups is not None:
         changed = attrs.evolve(changed, groups=look.groups)
+    if look.detail is not None and look.detail.name == state.opened:
+        changed = attrs.evolve(changed, detail=look.detail)
     if look.topics is None:
         return changed
-    changed = attrs.evolve(changed, topics=look.topics)
+    changed = attrs.evolve(changed, topics=look.topics, partitions=look.partitions)
     before = state.before
-    if before is not None and look.at_s - before.at_s < APART_S:
+    if before is None:
+        return attrs.evolve(changed, before=look)
+    if look.at_s - before.at_s < APART_S:
         return changed
-    return attrs.evolve(changed, before=look, rates={} if before is None else rates_of(before, look))
+    partition_rates = partition_rates_of(before, look)
+    return attrs.evolve(changed, before=look, rates=rates_of(before, look), partition_rates=partition_rates)
 
 
 def rates_of(before: Look, now: Look) -> dict[str, Rate]:
@@ -109,6 +131,19 @@ def rates_of(before: Look, now: Look) -> dict[str, Rate]:
         )
         for topic in now.topics or ()
         if topic.name in old
+    }
+
+
+def partition_rates_of(before: Look, now: Look) -> dict[TopicPartition, Rate]:
+    """Return the rates of each partition between two snapshots with topics."""
+    seconds = now.at_s - before.at_s
+    old = {each.place: each for each in before.partitions or ()}
+    return {
+        each.place: Rate(
+            _per_second(old[each.place].end, each.end, seconds), _per_second(old[each.place].bytes, each.bytes, seconds)
+        )
+        for each in now.partitions or ()
+        if each.place in old
     }
 
 
@@ -130,8 +165,12 @@ def pressed(state: TopState, key: str, names: Sequence[str]) -> TopState:
     """Apply a key. `names`: the shown rows, from top to bottom."""
     if key == "ctrl-c":
         return attrs.evolve(state, done=True)
+    if state.help:
+        return attrs.evolve(state, help=False, done=key == "q")
     if state.editing:
         return _edited(state, key)
+    if key in _SORTS:
+        return attrs.evolve(state, sort=_SORTS[key])
     if key in _STEPS or key in _FAR:
         return _moved(state, key, names)
     if key in _TABS:
@@ -147,22 +186,36 @@ def pressed(state: TopState, key: str, names: Sequence[str]) -> TopState:
             return _back(state)
         case "enter":
             return _opened(state, names)
+        case "tab":
+            return _next_pane(state)
+        case "?":
+            return attrs.evolve(state, help=True)
     return state
 
 
+def _next_pane(state: TopState) -> TopState:
+    panes = PANES[state.tab]
+    if state.opened is None or len(panes) == 1:
+        return state
+    following = panes[(panes.index(state.pane) + 1) % len(panes)]
+    return attrs.evolve(state, pane=following, search="", selected_message=None)
+
+
 def _back(state: TopState) -> TopState:
-    """Clear the filter, or close the open topic."""
+    """Clear the filter, or close what is open."""
     if state.text:
         return _with_text(state, "")
     return attrs.evolve(state, opened=None, paused=False)
 
 
 def _opened(state: TopState, names: Sequence[str]) -> TopState:
-    if state.tab != "topics" or state.opened is not None or not names:
+    if state.opened is not None or not names:
         return state
     return attrs.evolve(
         state,
         opened=names[index_of(state.at, names)],
+        pane=PANES[state.tab][0],
+        detail=None,
         paused=False,
         search="",
         selected_message=None,

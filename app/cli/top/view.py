@@ -2,23 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from ....ports.report import counted
 from ....ports.values import frozen
 from ..cluster.status import DOWN, NO_NODE
-from ..tables import clean, size_text
-from .state import Rate, TailedMessage, TopState, index_of
+from ..tables import clean, list_text, size_text
+from ..times import age_text
+from .look import BrokerDetail, GroupDetail, PartitionFigures, TopicFigures
+from .state import PANES, Rate, Sort, TailedMessage, TopState, index_of
 
-_TABLE_KEYS = "b brokers  t topics  g groups   ↑↓ j k move  enter open  / filter  p pause  esc back  q quit"
-_MESSAGE_KEYS = "↑↓ j k move  / search (key=TEXT: in keys only)  p pause  esc back  q quit"
+T = TypeVar("T")
+
+_TABLE_KEYS = "b brokers  t topics  g groups   ↑↓ j k move  enter open  / filter  n r l s sort  ? help  q quit"
+_MESSAGE_KEYS = "tab partitions   ↑↓ j k move  / search (key=TEXT: in keys only)  p pause  esc back  ? help  q quit"
+_DETAIL_KEYS = "↑↓ j k move  / filter  n r l s sort  p pause  esc back  ? help  q quit"
+_HELP = (
+    ("b  t  g", "show brokers, topics, groups"),
+    ("↑ ↓  j k  PgUp PgDn  Home End", "move"),
+    ("Enter", "open: a topic (messages, partitions), a group (partitions, members), a broker (connections)"),
+    ("Tab", "the other view of what is open"),
+    ("n  r  l  s", "sort by name, rate (messages per second), lag, size (bytes); the largest first"),
+    ("/", "filter rows by a text; of messages: search, key=TEXT in keys only"),
+    ("p  Space", "pause and continue"),
+    ("Esc", "clear the filter, or go back"),
+    ("?", "this help; any key leaves it"),
+    ("q  Ctrl-C", "quit"),
+)
 _COLUMNS = {
     "brokers": ("broker", "address", "leaders", "replicas", "in_sync", "size", "lag", "state"),
     "topics": ("topic", "partitions", "messages/s", "bytes/s", "end", "size", "state"),
     "groups": ("group", "state", "members", "lag", "topics"),
 }
-_MESSAGE_COLUMNS = ("partition", "offset", "time", "key", "value")
+_PANE_COLUMNS = {
+    "messages": ("partition", "offset", "time", "key", "value"),
+    "topics": ("partition", "leader", "messages/s", "bytes/s", "end", "size", "replicas", "isr"),
+    "groups": ("topic", "partition", "committed", "end", "lag", "lag_time", "client_id", "host"),
+    "members": ("client_id", "host", "instance", "partitions", "member", "assignment"),
+    "connections": ("client_id", "software", "address", "principal", "age", "requests", "in", "out", "listener"),
+}
+"""The columns of what is open, by its pane, or by its tab for its partitions."""
 NULL = "NULL"
 
 
@@ -49,20 +74,47 @@ class View:
 
 
 def view_of(state: TopState) -> View:
-    rows = _message_rows(state) if state.opened is not None else _table_rows(state)
+    if state.help:
+        return _help(state)
+    rows = _pane_rows(state) if state.opened is not None else _table_rows(state)
     names = [row.name for row in rows]
-    tabs = [(tab, tab == state.tab and state.opened is None) for tab in _COLUMNS]
-    if state.opened is not None:
-        tabs.append((f"topic {clean(state.opened)}", True))
     return View(
         head=_head(state),
-        tabs=tabs,
+        tabs=_tabs(state),
         notice=_notice(state),
-        columns=_COLUMNS[state.tab] if state.opened is None else _MESSAGE_COLUMNS,
+        columns=_COLUMNS[state.tab] if state.opened is None else _PANE_COLUMNS[_pane(state)],
         rows=rows,
         selected=index_of(state.at, names),
         foot=_foot(state, len(rows)),
     )
+
+
+def _help(state: TopState) -> View:
+    rows = [ShownRow(keys, [keys, text]) for keys, text in _HELP]
+    columns = ("keys", "what they do")
+    return View(
+        head=_head(state),
+        tabs=[("help", True)],
+        notice="",
+        columns=columns,
+        rows=rows,
+        selected=-1,
+        foot="any key: back",
+    )
+
+
+def _tabs(state: TopState) -> list[tuple[str, bool]]:
+    tabs = [(tab, tab == state.tab and state.opened is None) for tab in _COLUMNS]
+    if state.opened is not None:
+        subject = f"{state.tab[:-1]} {clean(state.opened)}"
+        labels = [f"{subject}: {PANES[state.tab][0]}", *PANES[state.tab][1:]]
+        tabs += [(label, pane == state.pane) for label, pane in zip(labels, PANES[state.tab], strict=True)]
+    return tabs
+
+
+def _pane(state: TopState) -> str:
+    """Return the key of the open pane's columns."""
+    return state.tab if state.pane == "partitions" else state.pane
 
 
 def _head(state: TopState) -> str:
@@ -80,9 +132,9 @@ def _head(state: TopState) -> str:
 def _notice(state: TopState) -> str:
     if state.gone:
         return f"the cluster does not answer: {state.gone}" + ("; showing the last known state" if state.look else "")
-    if state.opened is not None and state.topics is not None and state.opened not in {t.name for t in state.topics}:
-        return f"topic {clean(state.opened)} does not exist; esc goes back"
-    if state.opened is not None and state.tailed.problem:
+    if state.opened is not None and not _exists(state):
+        return f"{state.tab[:-1]} {clean(state.opened)} does not exist; esc goes back"
+    if state.opened is not None and state.tab == "topics" and state.tailed.problem:
         return state.tailed.problem
     if state.look is None:
         return ""
@@ -99,11 +151,23 @@ def _notice(state: TopState) -> str:
     return ", ".join([*said, state.look.problem] if state.look.problem else said)
 
 
+def _exists(state: TopState) -> bool:
+    """Return False if what is open is known to be gone."""
+    if state.tab == "topics":
+        return state.topics is None or state.opened in {topic.name for topic in state.topics}
+    if state.tab == "groups":
+        return not isinstance(state.detail, GroupDetail) or state.detail.exists
+    return state.look is None or state.opened in {str(broker.id) for broker in state.look.status.brokers}
+
+
 def _foot(state: TopState, shown: int) -> str:
     parts = []
+    shows_messages = state.opened is not None and state.pane == "messages"
     if state.paused:
         parts.append("PAUSED")
-    if state.opened is not None:
+    if state.sort != "name" and not shows_messages:
+        parts.append(f"by {state.sort}")
+    if shows_messages:
         newest = counted(len(state.tailed.messages), "message") if state.text else counted(shown, "message")
         parts.append(f"{shown} of the newest {newest}" if state.text else f"the newest {newest}")
         if state.tailed.missed:
@@ -112,7 +176,13 @@ def _foot(state: TopState, shown: int) -> str:
         return "   ".join([f"/{state.text}▏", *parts, "enter applies the text, esc clears it"])
     if state.text:
         parts.append(f"/{state.text}")
-    parts.append(_TABLE_KEYS if state.opened is None else _MESSAGE_KEYS)
+    if state.opened is None:
+        parts.append(_TABLE_KEYS)
+    elif shows_messages:
+        parts.append(_MESSAGE_KEYS)
+    else:
+        other = [pane for pane in PANES[state.tab] if pane != state.pane]
+        parts += [f"tab {pane}" for pane in other] + [_DETAIL_KEYS]
     return "   ".join(parts)
 
 
@@ -131,6 +201,7 @@ def _searched(state: TopState, row: ShownRow) -> Sequence[str]:
 
 
 def _broker_rows(state: TopState) -> list[ShownRow]:
+    brokers = state.look.status.brokers if state.look else ()
     return [
         _row(
             str(broker.id),
@@ -143,22 +214,131 @@ def _broker_rows(state: TopState) -> list[ShownRow]:
             broker.lag,
             broker.problem or ("up, controller" if broker.controller else "up"),
         )
-        for broker in (state.look.status.brokers if state.look else ())
+        for broker in _sorted(brokers, state.sort, lag=lambda b: b.lag, size=lambda b: b.bytes)
     ]
 
 
 def _topic_rows(state: TopState) -> list[ShownRow]:
+    def rate(topic: TopicFigures) -> float | None:
+        return state.rates.get(topic.name, Rate()).messages
+
     rows = []
-    for topic in state.topics or ():
-        rate = state.rates.get(topic.name, Rate())
-        figures = (number_text(rate.messages), rate_text(rate.bytes), topic.end, size_text(topic.bytes))
+    for topic in _sorted(state.topics or (), state.sort, rate=rate, size=lambda t: t.bytes):
+        found = state.rates.get(topic.name, Rate())
+        figures = (number_text(found.messages), rate_text(found.bytes), topic.end, size_text(topic.bytes))
         rows.append(_row(topic.name, topic.name, topic.partitions, *figures, topic.trouble or "ok"))
     return rows
 
 
 def _group_rows(state: TopState) -> list[ShownRow]:
-    groups = state.groups or ()
+    groups = _sorted(state.groups or (), state.sort, lag=lambda g: g.lag)
     return [_row(g.name, g.name, g.state, g.members, g.lag, ",".join(g.topics) or "-") for g in groups]
+
+
+def _sorted(
+    rows: Sequence[T],
+    sort: Sort,
+    *,
+    rate: Callable[[T], float | None] | None = None,
+    lag: Callable[[T], float | None] | None = None,
+    size: Callable[[T], float | None] | None = None,
+) -> list[T]:
+    """Return the rows with the largest first, unknown ones last; in their order if they do not have this figure."""
+    figures: dict[Sort, Callable[[T], float | None] | None] = {"rate": rate, "lag": lag, "size": size}
+    figure = figures.get(sort)
+    if figure is None:
+        return list(rows)
+
+    def key(row: T) -> tuple[bool, float]:
+        value = figure(row)
+        return value is None, -(value or 0.0)
+
+    return sorted(rows, key=key)
+
+
+# --- what is open
+
+
+def _pane_rows(state: TopState) -> list[ShownRow]:
+    if state.pane == "messages":
+        return _message_rows(state)
+    rows = {
+        "topics": _partition_rows,
+        "groups": _lag_rows,
+        "members": _member_rows,
+        "connections": _connection_rows,
+    }[_pane(state)](state)
+    wanted = state.search.casefold()
+    return [row for row in rows if not wanted or any(wanted in cell.casefold() for cell in row.cells)]
+
+
+def _partition_rows(state: TopState) -> list[ShownRow]:
+    partitions = [each for each in state.partitions or () if each.topic == state.opened]
+
+    def rate(each: PartitionFigures) -> float | None:
+        return state.partition_rates.get(each.place, Rate()).messages
+
+    rows = []
+    for each in _sorted(partitions, state.sort, rate=rate, size=lambda p: p.bytes):
+        found = state.partition_rates.get(each.place, Rate())
+        figures = (number_text(found.messages), rate_text(found.bytes), each.end, size_text(each.bytes))
+        leader = None if each.leader == NO_NODE else each.leader
+        copies = (list_text(each.replicas), list_text(each.isr))
+        rows.append(_row(str(each.partition), each.partition, leader, *figures, *copies))
+    return rows
+
+
+def _lag_rows(state: TopState) -> list[ShownRow]:
+    if not isinstance(state.detail, GroupDetail):
+        return []
+    rows = []
+    for place, lag in _sorted(list(state.detail.partitions.items()), state.sort, lag=lambda item: item[1].lag):
+        reader = (None, None) if lag.member is None else (lag.member.client_id, lag.member.client_host.lstrip("/"))
+        since = "0s" if lag.lag == 0 else _age(state, lag.unread_since_ms)
+        figures = (place.topic, place.partition, lag.committed, lag.end, lag.lag, since)
+        rows.append(_row(str(place), *figures, *reader))
+    return rows
+
+
+def _member_rows(state: TopState) -> list[ShownRow]:
+    members = state.detail.members if isinstance(state.detail, GroupDetail) else ()
+    return [
+        _row(
+            member.member_id,
+            member.client_id,
+            member.client_host.lstrip("/"),
+            member.group_instance_id,
+            len(member.assignment),
+            member.member_id,
+            list_text(sorted(map(str, member.assignment))),
+        )
+        for member in members
+    ]
+
+
+def _connection_rows(state: TopState) -> list[ShownRow]:
+    connections = state.detail.connections if isinstance(state.detail, BrokerDetail) else ()
+    return [
+        _row(
+            str(each.connection_id),
+            each.client_id,
+            f"{each.software_name} {each.software_version}".strip() or None,
+            f"{each.host}:{each.port}",
+            each.principal,
+            _age(state, each.connected_at_ms),
+            each.requests,
+            size_text(each.bytes_in),
+            size_text(each.bytes_out),
+            each.listener,
+        )
+        for each in _sorted(connections, state.sort, rate=lambda c: c.requests, size=lambda c: c.bytes_in + c.bytes_out)
+    ]
+
+
+def _age(state: TopState, since_ms: int | None) -> str | None:
+    if since_ms is None or since_ms < 0 or state.look is None:
+        return None
+    return age_text(state.look.at_ms - since_ms).replace(" ", "")
 
 
 def _row(name: str, *cells: object) -> ShownRow:

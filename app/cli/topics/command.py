@@ -1,10 +1,11 @@
-"""`barnabas topics`: list, create, describe, change, delete and recover topics."""
+"""`barnabas topics`: list, create, describe, measure, change, delete and recover topics."""
 
 from __future__ import annotations
 
 import time
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -334,6 +335,91 @@ def describe_topic(
     typer.echo(f"{name}  id {topic.topic_id.hex()}  {describe(changed)}".rstrip())
     shown = [{**row, "bytes": size_text(sizes.get((row["partition"], row["leader"])))} for row in rows]
     print_table(["size" if name == "bytes" else name for name in rows[0]], (map(_cell, row.values()) for row in shown))
+
+
+class PartitionOrder(StrEnum):
+    """The orders of `topics partitions`."""
+
+    RATE = "rate"
+    BYTES = "bytes"
+    SIZE = "size"
+    END = "end"
+    NAME = "name"
+
+
+_FIGURES = {
+    PartitionOrder.RATE: "messages_per_s",
+    PartitionOrder.BYTES: "bytes_per_s",
+    PartitionOrder.SIZE: "bytes",
+    PartitionOrder.END: "log_end_offset",
+}
+
+
+@topics.command("partitions")
+def list_partitions(
+    bootstrap: Bootstrap,
+    names: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC...]", show_default=False)] = None,
+    sort: Annotated[
+        PartitionOrder, typer.Option("--sort", help="The largest first, or by name.")
+    ] = PartitionOrder.RATE,
+    interval: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.2, help="Time over which rates are measured.")
+    ] = 2.0,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Most partitions to show.")] = 50,
+    internal: Annotated[bool, typer.Option("--internal", help="Include internal topics.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure which partitions are written to most: messages and bytes per second, with leader, size and replicas.
+
+    Two looks, --interval seconds apart. Bytes are those of the leader's log, compressed; their rate is unknown while
+    retention deletes files.
+    """
+    from ..top.look import Looker
+    from ..top.state import Rate, partition_rates_of
+
+    with open_admin(bootstrap) as admin:
+        if names:
+            admin.describe_topics(names)  # an unknown one is an error
+        looker = Looker(admin, internal=internal or bool(names))
+        before = looker.take_snapshot(("topics",))
+        time.sleep(interval)
+        now = looker.take_snapshot(("topics",))
+    rates = partition_rates_of(before, now)
+    rows: list[dict[str, Any]] = []
+    for each in now.partitions or ():
+        if names and each.topic not in names:
+            continue
+        rate = rates.get(each.place, Rate())
+        rows.append(
+            {
+                "topic": each.topic,
+                "partition": each.partition,
+                "leader": None if each.leader < 0 else each.leader,
+                "messages_per_s": None if rate.messages is None else round(rate.messages, 3),
+                "bytes_per_s": None if rate.bytes is None else round(rate.bytes, 3),
+                "bytes": each.bytes,
+                "log_end_offset": each.end,
+                "replicas": list(each.replicas),
+                "isr": list(each.isr),
+            }
+        )
+    if sort in _FIGURES:
+        rows.sort(key=lambda row: (row[_FIGURES[sort]] is None, -(row[_FIGURES[sort]] or 0)))
+    if len(rows) > limit:
+        typer.echo(f"showing {limit} of {len(rows)} partitions; --limit {len(rows)} shows all", err=True)
+    if as_json:
+        print_json(rows[:limit])
+        return
+    columns = ("topic", "partition", "leader", "messages/s", "bytes/s", "size", "log_end_offset", "replicas", "isr")
+    print_table(columns, (_rate_cells(row) for row in rows[:limit]))
+
+
+def _rate_cells(row: dict[str, Any]) -> list[object]:
+    from ..top.view import number_text, rate_text
+
+    rates = (number_text(row["messages_per_s"]), rate_text(row["bytes_per_s"]), size_text(row["bytes"]))
+    place = (row["topic"], row["partition"], _cell(row["leader"]))
+    return [*place, *rates, *(_cell(row[name]) for name in ("log_end_offset", "replicas", "isr"))]
 
 
 def _sizes(admin: Admin, name: str, partitions: list[int]) -> dict[tuple[object, object], int]:

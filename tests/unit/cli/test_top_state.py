@@ -10,14 +10,30 @@ import pytest
 from barnabas.app.cli.cluster.status import ClusterAnswers, status_of
 from barnabas.app.cli.tables import clean
 from barnabas.app.cli.top.live import TEXT_MAX, KeyReader, drawn, first_shown, to_tailed
-from barnabas.app.cli.top.look import GROUPS_MAX, GroupFigures, Look, Looker, TopicFigures, figures_of, lag_of
+from barnabas.app.cli.top.look import (
+    BrokerDetail,
+    GroupDetail,
+    GroupFigures,
+    Look,
+    Looker,
+    PartitionFigures,
+    TopicFigures,
+    figures_of,
+    partitions_of,
+)
 from barnabas.app.cli.top.state import FILTER_MAX, Tailed, TailedMessage, TopState, arrived, failed, looked, pressed
 from barnabas.app.cli.top.view import found_in, number_text, time_text, view_of
 from barnabas.app.clients.admin.admin import Admin
-from barnabas.app.clients.admin.groups import GroupDetails
+from barnabas.app.clients.admin.consumer_lag import GroupSummary
+from barnabas.app.clients.admin.groups import GroupDetails, GroupLag, MemberDetails
 from barnabas.core.message.message import Message
-from barnabas.ports.broker_api.cluster import BrokerNode, DescribeClusterResult, LogDirDescription, LogDirReplica
-from barnabas.ports.broker_api.groups import ListedGroup
+from barnabas.ports.broker_api.cluster import (
+    BrokerNode,
+    ConnectionDescription,
+    DescribeClusterResult,
+    LogDirDescription,
+    LogDirReplica,
+)
 from barnabas.ports.broker_api.metadata import PartitionMetadata, TopicMetadata
 from barnabas.ports.broker_api.replicas import OngoingReassignment
 from barnabas.ports.errors import BarnabasError
@@ -212,15 +228,59 @@ def test_figures_of_topics_come_from_leaders() -> None:
     assert (t.end, t.bytes, t.trouble) == (11, 30, "1 under-replicated")
     assert (off.end, off.bytes, off.trouble) == (None, None, "1 offline")
     assert len(figures_of(answers, ends, internal=True)) == 3
-    assert lag_of({TopicPartition("t", 0): 2, TopicPartition("t", 1): 9}, ends) == 3
-    assert lag_of({TopicPartition("gone", 0): 2}, ends) is None
+    found = [(p.topic, p.partition, p.leader, p.end, p.bytes) for p in partitions_of(answers, ends, internal=False)]
+    assert found == [("off", 0, -1, None, None), ("t", 0, 1, 5, 10), ("t", 1, 2, 6, 20)]
+
+
+MEMBER = MemberDetails(
+    member_id="app-1",
+    client_id="app",
+    client_host="/10.0.0.1",
+    group_instance_id="one",
+    assignment=[TopicPartition("t", 0)],
+)
+LAGS = {
+    TopicPartition("t", 0): GroupLag(committed=3, end=10, member=MEMBER, unread_since_ms=5_000),
+    TopicPartition("t", 1): GroupLag(committed=None, end=10),
+    TopicPartition("t", 2): GroupLag(committed=1, end=99),
+}
+_FIRST = ConnectionDescription(
+    connection_id=1,
+    listener="PLAIN",
+    host="10.0.0.1",
+    port=5,
+    principal="User:ann",
+    is_encrypted=False,
+    client_id="app",
+    software_name="librdkafka",
+    software_version="2.14",
+    connected_at_ms=40_000,
+    requests=7,
+    in_flight=0,
+    bytes_in=1024,
+    bytes_out=5,
+)
+CONNECTIONS = [
+    _FIRST,
+    attrs.evolve(
+        _FIRST,
+        connection_id=3,
+        port=6,
+        client_id=None,
+        software_name="",
+        software_version="",
+        connected_at_ms=-1,
+        requests=70,
+        bytes_in=9,
+    ),
+]
 
 
 class _Admin:
     """A cluster of a broker, of which some things cannot be asked."""
 
     def __init__(self, groups: int = 0, *, broken: bool = False) -> None:
-        self.asked: list[str] = []
+        self.state = "Stable"
         self._groups, self._broken = groups, broken
 
     def describe_cluster(self) -> DescribeClusterResult:
@@ -240,30 +300,114 @@ class _Admin:
             raise BarnabasError("no offsets")
         return dict.fromkeys(asked, 0)
 
-    def list_groups(self) -> list[ListedGroup]:
+    def list_group_lags(self, *, times: bool) -> list[GroupSummary]:
+        assert not times, "the ages of all groups cost too much to repeat"
         if self._broken:
             raise BarnabasError("no groups")
         names = [f"g{number:03}" for number in range(self._groups)]
-        return [ListedGroup(group_id=name, protocol_type="consumer", state="Stable") for name in names]
-
-    def group_offsets(self, group: str) -> dict[TopicPartition, object]:
-        self.asked.append(group)
-        return {}
+        return [GroupSummary(group_id=name, state="Stable", protocol_type="consumer", coordinator=1) for name in names]
 
     def describe_groups(self, groups: Sequence[str]) -> list[GroupDetails]:
-        return [GroupDetails(group_id=groups[0], state="Empty", protocol_type="", protocol="", members=[])]
+        return [GroupDetails(group_id=groups[0], state=self.state, protocol_type="", protocol="", members=[MEMBER])]
+
+    def group_lag(self, group: str, *, times: bool) -> dict[TopicPartition, GroupLag]:
+        assert times
+        return LAGS
+
+    def describe_connections(self, brokers: Sequence[int], *, limit: int) -> dict[int, list[ConnectionDescription]]:
+        return dict.fromkeys(brokers, CONNECTIONS)
 
 
-def test_many_groups_are_asked_in_turn() -> None:
-    admin = _Admin(groups=2 * GROUPS_MAX + 5)
-    looker = Looker(cast(Admin, admin), internal=False)
-    for _ in range(2):
-        look = looker.take_snapshot(["groups"])
-    assert [group.lag for group in look.groups or ()] == [0] * 2 * GROUPS_MAX + [None] * 5
-    looker.take_snapshot(["groups"])
-    assert len(admin.asked) == 3 * GROUPS_MAX
-    assert len(set(admin.asked)) == 2 * GROUPS_MAX + 5
-    assert admin.asked.count("g000") == 2, "asked longest ago"
+def test_an_open_group_shows_lag_in_each_partition_and_its_members() -> None:
+    looker = Looker(cast(Admin, _Admin(groups=1)), internal=False)
+    state = _keys(looked(TopState(tab="groups"), looker.take_snapshot(["groups"])), "enter")
+    assert (state.opened, state.pane) == ("g000", "partitions")
+    assert _cells(state) == []
+    look = attrs.evolve(looker.take_snapshot(["groups"], "g000"), at_ms=100_000)
+    state = looked(state, look)
+    assert _cells(state) == [
+        ["t", "0", "3", "10", "7", "95s", "app", "10.0.0.1"],
+        ["t", "1", "-", "10", "-", "-", "-", "-"],
+        ["t", "2", "1", "99", "98", "-", "-", "-"],
+    ]
+    assert [cells[4] for cells in _cells(_keys(state, "l"))] == ["98", "7", "-"]
+    assert "by lag" in view_of(_keys(state, "l")).foot
+    assert [cells[1] for cells in _cells(_keys(state, "/", *"10.0"))] == ["0"]
+    members = _keys(state, "tab")
+    assert members.pane == "members"
+    assert _cells(members) == [["app", "10.0.0.1", "one", "1", "app-1", "t-0"]]
+    assert ("members", True) in view_of(members).tabs
+    assert _keys(members, "tab").pane == "partitions"
+    assert looked(state, attrs.evolve(look, detail=GroupDetail(name="other", exists=True))).detail == state.detail
+    dead = _Admin(groups=1)
+    dead.state = "Dead"
+    gone = looked(state, Looker(cast(Admin, dead), internal=False).take_snapshot(["groups"], "g000"))
+    assert view_of(gone).notice == "group g000 does not exist; esc goes back"
+    assert _keys(gone, "esc").opened is None
+
+
+def test_an_open_broker_shows_its_connections() -> None:
+    looker = Looker(cast(Admin, _Admin()), internal=False)
+    state = _keys(looked(TopState(tab="brokers"), looker.take_snapshot(["brokers"])), "enter")
+    state = looked(state, attrs.evolve(looker.take_snapshot(["brokers"], "1"), at_ms=100_000))
+    assert isinstance(state.detail, BrokerDetail)
+    first = ["app", "librdkafka 2.14", "10.0.0.1:5", "User:ann", "60s", "7", "1.0KiB", "5B", "PLAIN"]
+    assert _cells(state) == [first, ["-", "-", "10.0.0.1:6", "User:ann", "-", "70", "9B", "5B", "PLAIN"]]
+    assert _cells(_keys(state, "r"))[1] == first
+    assert _cells(_keys(state, "s"))[0] == first
+    assert _keys(state, "tab") == state, "there is nothing else"
+
+
+def test_partitions_of_an_open_topic_show_rates_and_sort_by_them() -> None:
+    def look(at_s: float, *ends: int) -> Look:
+        partitions = [
+            PartitionFigures(
+                topic=topic, partition=n, leader=1 if n else -1, replicas=(1, 2), isr=(1,), end=end, bytes=end
+            )
+            for topic in ("a", "b")
+            for n, end in enumerate(ends)
+        ]
+        return _look(at_s, {"a": (1, 1), "b": (1, 1)}, partitions=partitions)
+
+    state = _keys(_after(look(10, 0, 0, 5), look(12, 20, 4000, 5)), "enter", "tab")
+    assert (state.opened, state.pane) == ("a", "partitions")
+    assert view_of(state).columns == ("partition", "leader", "messages/s", "bytes/s", "end", "size", "replicas", "isr")
+    assert _cells(state) == [
+        ["0", "-", "10", "10B", "20", "20B", "1,2", "1"],
+        ["1", "1", "2000", "2.0KiB", "4000", "3.9KiB", "1,2", "1"],
+        ["2", "1", "0", "0B", "5", "5B", "1,2", "1"],
+    ]
+    assert [cells[0] for cells in _cells(_keys(state, "r"))] == ["1", "0", "2"]
+    assert [cells[0] for cells in _cells(_keys(state, "s"))] == ["1", "0", "2"]
+    assert "tab messages" in view_of(state).foot
+    assert _keys(state, "tab").pane == "messages"
+
+
+def test_tables_sort_by_rate_lag_and_size_with_unknown_figures_last() -> None:
+    looks = [
+        _look(10, {"a": (0, 300), "b": (0, None), "c": (0, 5000)}),
+        _look(12, {"a": (8, 400), "b": (900, None), "c": (None, 6000)}),
+    ]
+    state = _after(*looks)
+    assert view_of(_keys(state, "r")).names == ["b", "a", "c"]
+    assert view_of(_keys(state, "s")).names == ["c", "a", "b"]
+    assert view_of(_keys(state, "l")).names == ["a", "b", "c"], "topics have no lag"
+    assert view_of(_keys(state, "r", "n")).names == ["a", "b", "c"]
+    groups = [GroupFigures(name=name, state="Empty", lag=lag) for name, lag in (("x", 5), ("y", None), ("z", 70))]
+    state = looked(_keys(state, "g"), _look(14, groups=groups))
+    assert view_of(_keys(state, "l")).names == ["z", "x", "y"]
+    assert _keys(state, "/", "l").sort == "name", "keys are letters now"
+
+
+def test_help_lists_all_keys_until_any_key_is_pressed() -> None:
+    state = _keys(_after(_look(1, {"a": (0, 0)})), "?")
+    shown = " ".join(cell for row in view_of(state).rows for cell in row.cells)
+    for word in ("brokers", "Enter", "Tab", "sort", "filter", "pause", "quit"):
+        assert word in shown
+    assert view_of(_keys(state, "j")).names == ["a"]
+    assert not _keys(state, "esc").done
+    assert _keys(state, "q").done
+    assert len(drawn(view_of(state), 80, 24, None)) == 24
 
 
 def test_failed_request_leaves_the_rows_of_the_last_snapshot() -> None:

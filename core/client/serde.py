@@ -1,6 +1,15 @@
 """Conversion of a user's values to bytes and back."""
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    DecodedT_co = TypeVar("DecodedT_co", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    DecodedT_co = TypeVar("DecodedT_co", covariant=True)
 
 
 class Encoder(Protocol):
@@ -11,9 +20,9 @@ class Encoder(Protocol):
         ...
 
 
-class Decoder(Protocol):
+class Decoder(Protocol[DecodedT_co]):
     """Makes a user's value of the bytes of a key or a value. Called when a message is handed out."""
 
-    def decode(self, topic: str, data: bytes | None) -> Any:
+    def decode(self, topic: str, data: bytes | None) -> DecodedT_co:
         """Return the value of `data`; None stands for "no key" or a null value. An error describes the problem."""
         ...

@@ -1,25 +1,116 @@
 """One message, as a user sends and receives it."""
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, overload
 
 CREATE_TIME = "CreateTime"
 LOG_APPEND_TIME = "LogAppendTime"
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
+if TYPE_CHECKING:
+    # A type checker sees a class in place of the named tuple: generic in the decoders, and with a name in its errors.
+    from typing_extensions import TypeVar
 
-class Message(NamedTuple):
-    """A record of a topic. Only the value is needed to send one; a None value is a tombstone on compacted topics.
+    ValueT_co = TypeVar("ValueT_co", covariant=True, default=bytes | None)
+    KeyT_co = TypeVar("KeyT_co", covariant=True, default=bytes | None)
+    ValueT = TypeVar("ValueT")
+    KeyT = TypeVar("KeyT")
 
-    `timestamp_ms` None means "now" when sent. Topic, partition, offset and timestamp type are set on received messages.
-    A named tuple, not an attrs class: a reader makes millions of them, and `tuple.__new__` over `zip` runs in C.
-    """
+    class Message(tuple[Any, ...], Generic[ValueT_co, KeyT_co]):
+        """A record of a topic, see below."""
 
-    value: bytes | None
-    key: bytes | None = None
-    headers: Headers = ()
-    timestamp_ms: int | None = None
-    topic: str = ""
-    partition: int = -1
-    offset: int = -1
-    timestamp_type: str = CREATE_TIME
+        _fields: ClassVar[tuple[str, ...]]
+
+        @overload
+        def __new__(
+            cls,
+            value: bytes | None,
+            key: bytes | None = None,
+            headers: Headers = (),
+            timestamp_ms: int | None = None,
+            topic: str = "",
+            partition: int = -1,
+            offset: int = -1,
+            timestamp_type: str = CREATE_TIME,
+        ) -> "Message": ...
+
+        @overload
+        def __new__(
+            cls,
+            value: ValueT,
+            key: bytes | None = None,
+            headers: Headers = (),
+            timestamp_ms: int | None = None,
+            topic: str = "",
+            partition: int = -1,
+            offset: int = -1,
+            timestamp_type: str = CREATE_TIME,
+        ) -> "Message[ValueT]": ...
+
+        @overload
+        def __new__(
+            cls,
+            value: ValueT,
+            key: KeyT,
+            headers: Headers = (),
+            timestamp_ms: int | None = None,
+            topic: str = "",
+            partition: int = -1,
+            offset: int = -1,
+            timestamp_type: str = CREATE_TIME,
+        ) -> "Message[ValueT, KeyT]": ...
+
+        def __new__(cls, value: Any, *rest: Any, **named: Any) -> Any: ...
+
+        @property
+        def value(self) -> ValueT_co: ...
+        @property
+        def key(self) -> KeyT_co: ...
+        @property
+        def headers(self) -> Headers: ...
+        @property
+        def timestamp_ms(self) -> int | None: ...
+        @property
+        def topic(self) -> str: ...
+        @property
+        def partition(self) -> int: ...
+        @property
+        def offset(self) -> int: ...
+        @property
+        def timestamp_type(self) -> str: ...
+
+        def _asdict(self) -> dict[str, Any]: ...
+        def _replace(self, **changes: Any) -> "Message[Any, Any]": ...
+        @classmethod
+        def _make(cls, fields: Any) -> Self: ...
+
+else:
+    ValueT_co = KeyT_co = Any
+
+    class Message(NamedTuple):
+        """A record of a topic. Only the value is needed to send one; a None value is a tombstone on compacted topics.
+
+        `timestamp_ms` None means "now" when sent. Topic, partition, offset and timestamp type are set on received
+        messages. For type checkers it is generic: `Message[V, K]` has the types of values and keys that the decoders
+        make, by default `bytes | None`. A named tuple, not an attrs class: a reader makes millions of them, and
+        `tuple.__new__` over `zip` runs in C.
+        """
+
+        value: bytes | None
+        key: bytes | None = None
+        headers: Headers = ()
+        timestamp_ms: int | None = None
+        topic: str = ""
+        partition: int = -1
+        offset: int = -1
+        timestamp_type: str = CREATE_TIME
+
+        def __repr__(self) -> str:
+            """Return the place first, then key and value, without the fields that have their defaults."""
+            defaults = self._field_defaults
+            named = ((name, getattr(self, name)) for name in _SHOWN)
+            shown = (f"{name}={each!r}" for name, each in named if name == "value" or each != defaults[name])
+            return f"Message({', '.join(shown)})"
+
+
+_SHOWN = ("topic", "partition", "offset", "key", "value", "headers", "timestamp_ms", "timestamp_type")

@@ -30,8 +30,8 @@ WRONG: list[Any] = [
     *(5, -1, 2**70, 5.5, True, b"bytes", "text", "\ud800", "", object(), lambda: 5),
     *([5], ["\ud800"], [(TOPIC, "0")], (TOPIC, "0"), (TOPIC, -1), (TOPIC, 2**40), (5, 5), [None], [[]]),
     *({TOPIC: "0"}, {(TOPIC, "0"): 1}, {(TOPIC, 0): "x"}, {(TOPIC, 0): 2**70}, {5: 5}, {"text": object()}),
-    *(Message(value="text"), Message(b"x", headers=[("a", "b")]), Message(b"x", timestamp_ms="now")),  # type: ignore[arg-type]
-    Message(b"x", topic=TOPIC, partition="0", offset=1),  # type: ignore[arg-type]
+    *(Message(value="text"), Message(b"x", headers=[("a", "b")]), Message(b"x", timestamp_ms="now")),  # type: ignore[call-overload]
+    Message(b"x", topic=TOPIC, partition="0", offset=1),  # type: ignore[call-overload]
 ]
 RIGHT: dict[str, Any] = {
     "topic": TOPIC,

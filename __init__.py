@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from .app.clients.consumer.rebalance_listener import RebalanceListener
     from .app.clients.consumer.simple_consumer import SimpleConsumer
     from .app.clients.producer.producer import Producer
+    from .app.clients.shared.typed_settings import ClientKeywords, ConsumerKeywords, ProducerKeywords
     from .app.compose.broker import outside_of
     from .app.embedded_broker import Broker
     from .app.mirror import MirrorMaker
+    from .app.typed_broker_settings import BrokerKeywords
     from .core.classic.consumer.settings import ConsumerRebalanceFailed, ConsumerTimeout
     from .core.classic.consumer.streams import StreamMessage
     from .core.classic.registry.layout import BrokerPartition
@@ -67,6 +69,8 @@ _HOMES = {
     "BarnabasError": "ports.errors",
     "Broker": "app.embedded_broker",
     "BrokerPartition": "core.classic.registry.layout",
+    "BrokerKeywords": "app.typed_broker_settings",
+    "ClientKeywords": "app.clients.shared.typed_settings",
     "ClientTimeout": "core.client.errors",
     "ClosedError": "ports.errors",
     "CommitFailed": "core.client.errors",
@@ -75,6 +79,7 @@ _HOMES = {
     "Consumer": "app.clients.consumer.consumer",
     "ConsumerConnector": "app.clients.classic.consumer_connector",
     "ConsumerRebalanceFailed": "core.classic.consumer.settings",
+    "ConsumerKeywords": "app.clients.shared.typed_settings",
     "ConsumerTimeout": "core.classic.consumer.settings",
     "CoordinationError": "ports.coordination",
     "CorruptRecord": "core.message.corrupt_record",
@@ -93,6 +98,7 @@ _HOMES = {
     "PreparedTransaction": "core.client.producer.transaction_manager",
     "Producer": "app.clients.producer.producer",
     "ProducerFenced": "core.client.errors",
+    "ProducerKeywords": "app.clients.shared.typed_settings",
     "QueueFull": "core.client.errors",
     "RebalanceListener": "app.clients.consumer.rebalance_listener",
     "SimpleConsumer": "app.clients.consumer.simple_consumer",
@@ -116,6 +122,8 @@ __all__ = [
     "BarnabasError",
     "Broker",
     "BrokerPartition",
+    "BrokerKeywords",
+    "ClientKeywords",
     "ClientTimeout",
     "ClosedError",
     "CommitFailed",
@@ -124,6 +132,7 @@ __all__ = [
     "Consumer",
     "ConsumerConnector",
     "ConsumerRebalanceFailed",
+    "ConsumerKeywords",
     "ConsumerTimeout",
     "CoordinationError",
     "CorruptRecord",
@@ -142,6 +151,7 @@ __all__ = [
     "PreparedTransaction",
     "Producer",
     "ProducerFenced",
+    "ProducerKeywords",
     "QueueFull",
     "RebalanceListener",
     "SimpleConsumer",

@@ -6,9 +6,11 @@ import atexit
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Unpack
 
 from ..ports.errors import ClosedError
+from .clients.shared.signature import SettingsSignature
+from .typed_broker_settings import BrokerKeywords
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -22,6 +24,13 @@ if TYPE_CHECKING:
     from .broker.state.dependencies import MakeOutside
     from .in_process import InProcessLink
     from .shared_session import SharedSession
+
+
+def broker_defaults() -> dict[str, object]:
+    """Return the defaults of the settings of a broker."""
+    from .config import EFFECTIVE_KEYS
+
+    return {key.attribute: key.default for key in EFFECTIVE_KEYS.values()}
 
 
 class Broker:
@@ -43,6 +52,8 @@ class Broker:
     `BarnabasError` that keeps the broker from running: a port in use, a folder locked or read-only, a damaged file.
     """
 
+    __signature__ = SettingsSignature(BrokerKeywords, broker_defaults)
+
     def __init__(
         self,
         data_dir: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None,
@@ -53,7 +64,7 @@ class Broker:
         plugins: Sequence[object] = (),
         config: Mapping[str, object] | None = None,
         outside: MakeOutside | None = None,
-        **settings: object,
+        **settings: Unpack[BrokerKeywords],
     ) -> None:
         from .config import BrokerConfig
 

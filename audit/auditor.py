@@ -15,6 +15,7 @@ from ..app.clients.consumer.consumer import Consumer
 from ..app.clients.consumer.rebalance_listener import RebalanceListener
 from ..app.clients.producer.producer import Producer
 from ..app.clients.shared.blocking_shell import logger
+from ..app.clients.shared.bootstrap import Bootstrap
 from ..core.client.errors import AbortNeeded, ClientTimeout, CommitFailed
 from ..core.message.message import Message
 from ..ports.errors import ApiError, BarnabasError
@@ -73,7 +74,7 @@ class AuditedConsumer:
 
     def __init__(
         self,
-        bootstrap: object,
+        bootstrap: Bootstrap,
         *,
         group_id: str,
         tier: str | None = None,
@@ -332,7 +333,7 @@ class Auditor:
 
     def __init__(
         self,
-        bootstrap: object,
+        bootstrap: Bootstrap,
         *,
         tier: str = BROKER,
         after: str = PRODUCER,

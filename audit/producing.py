@@ -5,11 +5,12 @@ import socket
 import threading
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from attrs import evolve
 
 from ..app.clients.shared.blocking_shell import logger
+from ..app.clients.shared.bootstrap import Bootstrap
 from ..app.clients.shared.connect import secured, without_security
 from ..core.client.producer.handlers import BatchOutcome, CallbackHandler
 from ..core.message.message import Message
@@ -55,7 +56,7 @@ class ProducerAudit(CallbackHandler):
         self._patience_s = max(1.0, self._interval_s)
         """Timeout of a report, and of closing."""
         own = given.get("bootstrap.servers")
-        self._bootstrap: Any = None if own is None else secured(own, given)
+        self._bootstrap: Any = None if own is None else secured(cast("Bootstrap", own), given)
         self._lock = threading.Lock()
         self._next: dict[str, int] = {}
         self._arrived, self._failed = MessageCounts(width_ms), MessageCounts(width_ms)
@@ -69,7 +70,7 @@ class ProducerAudit(CallbackHandler):
         self._thread = threading.Thread(target=self._run, name=f"audit of {self.instance}", daemon=True)
 
     def start(self, bootstrap: object) -> None:
-        self._publisher = Publisher(self._bootstrap or bootstrap)
+        self._publisher = Publisher(cast("Bootstrap", self._bootstrap or bootstrap))
         self._thread.start()
 
     # --- the producer's thread

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from ..app.clients.admin.admin import Admin
 from ..app.clients.producer.producer import Producer
+from ..app.clients.shared.bootstrap import Bootstrap
 from ..core.message.message import Message
 from ..ports.error_codes import ErrorCode
 from ..ports.errors import ApiError
@@ -20,7 +21,7 @@ def wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def ensure_topic(bootstrap: object, timeout_s: float = _PATIENCE_MS / 1000) -> None:
+def ensure_topic(bootstrap: Bootstrap, timeout_s: float = _PATIENCE_MS / 1000) -> None:
     """Create the audit topic if it is missing: one partition, retention of 30 days. Raises `BarnabasError`."""
     with Admin(bootstrap, default_api_timeout_ms=max(1, int(timeout_s * 1000))) as admin:
         if TOPIC in admin.list_topics(internal=True):
@@ -47,7 +48,7 @@ def messages_of(reports: Iterable[Report]) -> list[Message]:
 class Publisher:
     """Sends reports to the audit topic of a cluster, at least once; readers drop duplicates."""
 
-    def __init__(self, bootstrap: object) -> None:
+    def __init__(self, bootstrap: Bootstrap) -> None:
         self._bootstrap = bootstrap
         self._producer: Producer | None = None
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from ..app.clients.admin.admin import Admin
 from ..app.clients.consumer.consumer import Consumer
+from ..app.clients.shared.bootstrap import Bootstrap
 from ..core.message.message import Message
 from ..ports.error_codes import ErrorCode
 from ..ports.errors import ApiError, ConfigError
@@ -22,7 +23,7 @@ _MARKERS_S = 2.0
 class AuditReader:
     """Reads the reports of several clusters into one totals, incrementally. Raises `BarnabasError`."""
 
-    def __init__(self, bootstraps: Sequence[object], *, since_ms: int = 0) -> None:
+    def __init__(self, bootstraps: Sequence[Bootstrap], *, since_ms: int = 0) -> None:
         self.totals = AuditTotals()
         self._admins: list[Admin] = []
         self._consumers: list[Consumer] = []

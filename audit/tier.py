@@ -6,9 +6,11 @@ time. When the reader gets there, all messages that the partition had at that ti
 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
 
 from attrs import define, evolve, field
 
+from ..app.clients.shared.bootstrap import Bootstrap
 from ..core.message.message import Message
 from ..ports.errors import ConfigError
 from ..ports.types import TopicPartition
@@ -120,7 +122,7 @@ class TierCounter:
         self._reports = TierReportBuilder(tier, after, writes=True)
 
     def start(self, bootstrap: object) -> None:
-        ensure_topic(bootstrap)
+        ensure_topic(cast("Bootstrap", bootstrap))
 
     def reports(self, passed: Sequence[Message], positions: Mapping[TopicPartition, int]) -> Sequence[Message]:
         counts = MessageCounts(self._width_ms)

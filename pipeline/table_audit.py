@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..app.clients.admin.admin import Admin
 from ..app.clients.producer.producer import Producer
+from ..app.clients.shared.bootstrap import Bootstrap
 from ..audit.counting import MessageCounts
 from ..audit.publishing import ensure_topic, wall_ms
 from ..audit.reports import BROKER, TOPIC, WINDOW_MS
@@ -121,7 +122,7 @@ class TableAudit:
 
     def __init__(
         self,
-        bootstrap: object,
+        bootstrap: Bootstrap,
         folder: Path | str,
         topics: Sequence[str],
         *,

@@ -7,14 +7,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from itertools import count
 from os import PathLike
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from attrs import evolve
 
+from ..app.clients.shared.signature import SettingsSignature
+from ..app.clients.shared.typed_settings import ClientKeywords, ConsumerArguments, ProducerArguments
 from ..app.compose.broker import outside_of
 from ..app.compose.memory import MemoryStorage
 from ..app.config import BrokerConfig
-from ..app.embedded_broker import Broker
+from ..app.embedded_broker import Broker, broker_defaults
+from ..app.typed_broker_settings import BrokerKeywords
 from ..core.message.message import Message
 from ..ports.broker_api.envelope import BrokerApi, Request, ResultT
 from ..ports.broker_api.groups import DescribeGroups, LeaveGroup, LeavingMember, ListGroups
@@ -177,6 +180,8 @@ class TestBroker:
 
     __test__ = False  # for pytest: this is no class of tests
 
+    __signature__ = SettingsSignature(BrokerKeywords, broker_defaults)
+
     def __init__(
         self,
         config: Mapping[str, object] | None = None,
@@ -186,7 +191,7 @@ class TestBroker:
         plugins: Sequence[object] = (),
         security: str | None = None,
         users: Mapping[str, str] | None = None,
-        **settings: object,
+        **settings: Unpack[BrokerKeywords],
     ) -> None:
         self.security = TestSecurity(security, users)
         """The users, certificates and denied operations; `client_settings(user)` are what clients need."""
@@ -294,7 +299,7 @@ class TestBroker:
             plugins=self._plugins,
             config=self._given,
             outside=self._outside,
-            **self._settings,  # type: ignore[arg-type]  # checked by the broker's configuration
+            **self._settings,
         )
 
     def _outside(
@@ -389,15 +394,15 @@ class TestBroker:
 
     # --- clients of ours; their requests go through the faults
 
-    def producer(self, *, user: str | None = None, **settings: Any) -> Producer:
+    def producer(self, *, user: str | None = None, **settings: Unpack[ProducerArguments]) -> Producer:
         """A `Producer` of this broker; the caller closes it. `user`: who logs in; None: the first of `users`."""
         return producer_of(self.bootstrap, **{**self.security.keywords(user), **settings})
 
-    def consumer(self, *, user: str | None = None, **settings: Any) -> Consumer:
+    def consumer(self, *, user: str | None = None, **settings: Unpack[ConsumerArguments]) -> Consumer[Any, Any]:
         """A `Consumer` of this broker that begins with the earliest messages; the caller closes it."""
         return consumer_of(self.bootstrap, **{**self.security.keywords(user), **settings})
 
-    def admin(self, *, user: str | None = None, **settings: Any) -> Admin:
+    def admin(self, *, user: str | None = None, **settings: Unpack[ClientKeywords]) -> Admin:
         """An `Admin` of this broker; the caller closes it."""
         return admin_of(self.bootstrap, **{**self.security.keywords(user), **settings})
 

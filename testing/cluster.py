@@ -9,15 +9,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
 from attrs import evolve
 
+from ..app.clients.shared.bootstrap import Bootstrap
 from ..app.clients.shared.connect import secured
+from ..app.clients.shared.signature import SettingsSignature
+from ..app.clients.shared.typed_settings import ClientKeywords, ConsumerArguments, ProducerArguments
 from ..app.compose.broker import outside_of
 from ..app.compose.memory import MemoryLogDirs
-from ..app.embedded_broker import Broker
+from ..app.embedded_broker import Broker, broker_defaults
 from ..app.logs import log_report
+from ..app.typed_broker_settings import BrokerKeywords
 from ..core.cluster.election import ElectionRules, moved_to
 from ..core.message.message import Message
 from ..ports.broker_api.envelope import Request, ResultT
@@ -494,6 +498,8 @@ class TestCluster:
 
     __test__ = False  # for pytest: this is no class of tests
 
+    __signature__ = SettingsSignature(BrokerKeywords, broker_defaults)
+
     def __init__(
         self,
         brokers: int = 3,
@@ -503,7 +509,7 @@ class TestCluster:
         plugins: Sequence[object] = (),
         security: str | None = None,
         users: Mapping[str, str] | None = None,
-        **settings: object,
+        **settings: Unpack[BrokerKeywords],
     ) -> None:
         if brokers < 1:
             raise ConfigError(f"brokers={brokers}: a cluster has 1 or more")
@@ -595,7 +601,7 @@ class TestCluster:
         return ",".join(broker.bootstrap for broker in self._brokers.values() if broker.bootstrap)
 
     @property
-    def source(self) -> object:
+    def source(self) -> Bootstrap:
         """The bootstrap addresses that `assert_produced` reads messages from, with the security of the cluster."""
         return secured(self.bootstrap, self.security.client_settings())
 
@@ -799,15 +805,15 @@ class TestCluster:
         self._check_running()
         return assert_produced(topic, values, broker=self, **expected)
 
-    def producer(self, *, user: str | None = None, **settings: Any) -> Producer:
+    def producer(self, *, user: str | None = None, **settings: Unpack[ProducerArguments]) -> Producer:
         """A `Producer` of this cluster; the caller closes it."""
         return producer_of(self.bootstrap, **{**_CLIENTS, **self.security.keywords(user), **settings})
 
-    def consumer(self, *, user: str | None = None, **settings: Any) -> Consumer:
+    def consumer(self, *, user: str | None = None, **settings: Unpack[ConsumerArguments]) -> Consumer[Any, Any]:
         """A `Consumer` of this cluster that begins with the earliest messages; the caller closes it."""
         return consumer_of(self.bootstrap, **{**_CLIENTS, **self.security.keywords(user), **settings})
 
-    def admin(self, *, user: str | None = None, **settings: Any) -> Admin:
+    def admin(self, *, user: str | None = None, **settings: Unpack[ClientKeywords]) -> Admin:
         """An `Admin` of this cluster; the caller closes it."""
         return admin_of(self.bootstrap, **{**_CLIENTS, **self.security.keywords(user), **settings})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from ..app.clients.shared.bootstrap import Bootstrap
 from ..core.message.message import Message
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class CachedProducer:
         self._producer: Producer | None = None
 
     def produce(
-        self, source: object, topic: str, messages: Iterable[Any], partition: int | None, **settings: Any
+        self, source: Bootstrap, topic: str, messages: Iterable[Any], partition: int | None, **settings: Any
     ) -> list[Delivery]:
         """Produce, and wait for all deliveries; `source` and `settings` are for a new producer, if there is none."""
         if self._producer is None:

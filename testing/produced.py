@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Literal
 
+from ..app.clients.shared.bootstrap import Bootstrap
+from ..app.clients.shared.typed_settings import FetchKeywords
 from ..core.client.errors import no_partition
 from ..core.message.message import Message
 from ..ports.broker_api.offsets import EARLIEST
@@ -377,7 +379,7 @@ def assert_produced(
     raise AssertionError("\n".join(lines))
 
 
-def read_all(source: object, topic: str, partition: int | None = None, *, committed: bool = False) -> list[Message]:
+def read_all(source: Bootstrap, topic: str, partition: int | None = None, *, committed: bool = False) -> list[Message]:
     """The messages that a topic holds now, by partition and offset; none if there is no such topic."""
     with _Reader(source, topic, partition, committed=committed) as reader:
         if not reader.open():
@@ -386,7 +388,7 @@ def read_all(source: object, topic: str, partition: int | None = None, *, commit
 
 
 def _wait(
-    source: object,
+    source: Bootstrap,
     topic: str,
     partition: int | None,
     timeout: float,
@@ -427,7 +429,7 @@ def _no_topic(expectation: Expectation, topic: str) -> str | None:
 class _Reader:
     """One topic, from the beginning."""
 
-    def __init__(self, source: object, topic: str, partition: int | None, *, committed: bool) -> None:
+    def __init__(self, source: Bootstrap, topic: str, partition: int | None, *, committed: bool) -> None:
         from ..app.clients.admin.admin import Admin
         from ..app.clients.consumer.simple_consumer import SimpleConsumer
 
@@ -437,8 +439,8 @@ class _Reader:
         self._closing = ExitStack()
         with ExitStack() as opened:
             self._admin = opened.enter_context(Admin(source, **_SETTINGS))
-            level = "read_committed" if committed else "read_uncommitted"
-            self._consumer = opened.enter_context(SimpleConsumer(source, isolation_level=level, **_SETTINGS))
+            settings: FetchKeywords = {"isolation_level": "read_committed" if committed else "read_uncommitted"}
+            self._consumer = opened.enter_context(SimpleConsumer(source, **settings, **_SETTINGS))
             self._closing = opened.pop_all()
 
     @property
@@ -501,7 +503,7 @@ class _Reader:
         self._closing.close()
 
 
-def _source(broker: RunningBroker | str | None) -> object:
+def _source(broker: RunningBroker | str | None) -> Bootstrap:
     if isinstance(broker, str):
         return broker
     return (broker or running_broker()).source

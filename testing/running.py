@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from ..app.clients.shared.bootstrap import Bootstrap
 from ..ports.errors import ConfigError
 
 
@@ -9,7 +10,7 @@ class RunningBroker(Protocol):
     """A `TestBroker` or `TestCluster`, as far as its messages can be read."""
 
     @property
-    def source(self) -> object:
+    def source(self) -> Bootstrap:
         """The argument with which a client reads from it: the broker itself, or an address."""
         ...
 

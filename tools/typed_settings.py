@@ -1,18 +1,22 @@
 """Writes app/clients/shared/typed_settings.py and app/typed_broker_settings.py: the settings as `TypedDict`s, for type
 checkers and editors."""
 
+import inspect
 import runpy
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import attrs
 
+from barnabas import Consumer, Producer
 from barnabas.app.clients.classic.producer_settings import ClassicConsumerSettings, ClassicProducerSettings
 from barnabas.app.clients.shared.settings import CommonSettings, ConsumerSettings, FetchSettings, ProducerSettings
 from barnabas.app.config import KEYS
 from barnabas.app.config.coordination_keys import COORDINATION_KEYS
 from barnabas.app.config.keys import ConfigKey
+from barnabas.app.config.names import ALIASES, PREFIXES
 from barnabas.app.config.security_settings import SecuritySettings
 from barnabas.core.classic.consumer.settings import ConnectorSettings
 from barnabas.ports.broker_api.configs import ConfigType
@@ -31,10 +35,10 @@ PARTS = frozenset({"security", "coordination_settings"})
 """Fields that stand for many settings."""
 SPECIAL = {
     "acks": 'int | Literal["all"] | str',
-    "auto_offset_reset": 'Literal["earliest", "latest", "none"]',
-    "autooffset_reset": 'Literal["smallest", "largest", "earliest", "latest", "none"]',
-    "isolation_level": 'Literal["read_uncommitted", "read_committed"]',
-    "producer_type": 'Literal["sync", "async"]',
+    "auto_offset_reset": 'Literal["earliest", "latest", "none"] | str',
+    "autooffset_reset": 'Literal["smallest", "largest", "earliest", "latest", "none"] | str',
+    "isolation_level": 'Literal["read_uncommitted", "read_committed"] | str',
+    "producer_type": 'Literal["sync", "async"] | str',
     "partition_assignment_strategy": "str | Assignor | Sequence[str | Assignor]",
     "sasl_oauth_token_provider": "Callable[[], str] | object",
     "ssl_endpoint_identification_algorithm": "str | bool",
@@ -46,7 +50,7 @@ SPECIAL = {
 KINDS = {int: "int", float: "float", bool: "bool", str: "str"}
 BY_CONFIG_TYPE = {
     ConfigType.BOOLEAN: "bool | str",
-    ConfigType.STRING: "str | int | float | bool",
+    ConfigType.STRING: "str",
     ConfigType.INT: "int | str",
     ConfigType.SHORT: "int | str",
     ConfigType.LONG: "int | str",
@@ -82,9 +86,10 @@ def of_table(kind: type, without: frozenset[str] = frozenset()) -> Iterator[tupl
 
 
 def of_keys(keys: Mapping[str, ConfigKey], without: frozenset[str] = frozenset()) -> Iterator[tuple[str, str, str]]:
+    """Yield name and type of keys of brokers; docs/configuration.md has their texts."""
     for key in sorted(keys.values(), key=lambda key: key.attribute):
         if key.attribute not in without:
-            yield key.attribute, f"{BY_CONFIG_TYPE[key.type]} | None", key.doc
+            yield key.attribute, f"{BY_CONFIG_TYPE[key.type]} | None", ""
 
 
 def class_of(name: str, bases: str, doc: str, settings: Iterator[tuple[str, str, str]]) -> Iterator[str]:
@@ -92,7 +97,8 @@ def class_of(name: str, bases: str, doc: str, settings: Iterator[tuple[str, str,
     yield f'    """{doc}"""\n\n'
     for setting, annotation, text in settings:
         yield f"    {setting}: {annotation}\n"
-        yield from docstring(text)
+        if text:
+            yield from docstring(text)
 
 
 def docstring(text: str) -> Iterator[str]:
@@ -126,6 +132,14 @@ COORDINATION = (
 )
 
 
+def arguments(client: type) -> Iterator[tuple[str, str, str]]:
+    """Yield the parameters of a client that are no settings."""
+    for name, parameter in inspect.signature(client.__init__).parameters.items():  # type: ignore[misc]  # a class
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+            kind = {"config": "Mapping[str, Any] | None", "plugins": "Plugins"}.get(name, "object")
+            yield name, kind, f"See `{client.__name__}`."
+
+
 def clients() -> str:
     """Return the module with the settings of clients."""
     common, fetch = names(CommonSettings), names(FetchSettings)
@@ -135,48 +149,61 @@ def clients() -> str:
         "A type checker refuses misspelt names and wrong types, and an editor completes them. None means: not given.\n"
         '"""\n\n'
         "from collections.abc import Callable, Mapping, Sequence\n"
-        "from typing import Literal, TypedDict\n\n"
+        "from typing import Any, Literal, TypedDict\n\n"
         "from ....core.client.group.assignor import Assignor\n"
         "from ....ports.values import Secret\n"
+        "from .connect import Plugins\n"
     ]
     lines += class_of(
-        "SecuritySettings", "TypedDict", "TLS and SASL of the connections to brokers.", of_table(SecuritySettings)
+        "SecurityKeywords", "TypedDict", "TLS and SASL of the connections to brokers.", of_table(SecuritySettings)
     )
     lines += class_of(
-        "RegistrySecuritySettings",
+        "RegistryKeywords",
         "TypedDict",
         "TLS and logins of the connections to the registries of the classic generation.",
         of_keys(COORDINATION_KEYS),
     )
-    lines += class_of("ClientSettings", "SecuritySettings", "The settings of every client.", of_table(CommonSettings))
+    lines += class_of("ClientKeywords", "SecurityKeywords", "The settings of every client.", of_table(CommonSettings))
     lines += class_of(
-        "ProducerSettings", "ClientSettings", "The settings of a `Producer`.", of_table(ProducerSettings, common)
+        "ProducerKeywords", "ClientKeywords", "The settings of a `Producer`.", of_table(ProducerSettings, common)
     )
     lines += class_of(
-        "AnyProducerSettings",
-        "ProducerSettings, RegistrySecuritySettings",
+        "AnyProducerKeywords",
+        "ProducerKeywords, RegistryKeywords",
         "The settings of a `Producer`, and those that only the classic generation has.",
         iter([*classic, COORDINATION]),
     )
     lines += class_of(
-        "FetchSettings", "ClientSettings", "The settings of fetches, of all consumers.", of_table(FetchSettings, common)
+        "FetchKeywords", "ClientKeywords", "The settings of fetches, of all consumers.", of_table(FetchSettings, common)
     )
     lines += class_of(
-        "SimpleConsumerSettings",
-        "FetchSettings",
+        "SimpleConsumerKeywords",
+        "FetchKeywords",
         "The settings of a `SimpleConsumer`, and those that only the classic generation has.",
         of_table(ClassicConsumerSettings, fetch),
     )
     lines += class_of(
-        "ConsumerSettings", "FetchSettings", "The settings of a `Consumer`.", of_table(ConsumerSettings, fetch)
+        "ConsumerKeywords", "FetchKeywords", "The settings of a `Consumer`.", of_table(ConsumerSettings, fetch)
     )
     lines += class_of(
-        "ConnectorSettings",
-        "SecuritySettings, RegistrySecuritySettings",
+        "ProducerArguments", "AnyProducerKeywords", "All keyword arguments of a `Producer`.", arguments(Producer)
+    )
+    lines += class_of(
+        "ConsumerArguments", "ConsumerKeywords", "All keyword arguments of a `Consumer`.", arguments(Consumer)
+    )
+    lines += class_of(
+        "ConnectorKeywords",
+        "SecurityKeywords, RegistryKeywords",
         "The settings of a `ConsumerConnector`.",
         of_table(ConnectorSettings, frozenset({"zk_connect", "groupid"})),
     )
     return "".join(lines)
+
+
+def other_names() -> Iterator[tuple[str, str, str]]:
+    """Yield the names of Kafka that stand for another key."""
+    for name in sorted({*ALIASES, *PREFIXES}):
+        yield name.replace(".", "_"), "int | str | None", ""
 
 
 def brokers() -> str:
@@ -188,10 +215,10 @@ def brokers() -> str:
         "from ..ports.values import Secret\n"
     ]
     lines += class_of(
-        "BrokerSettings",
+        "BrokerKeywords",
         "TypedDict",
         "The settings of a `Broker`, with underscores for dots.",
-        of_keys(KEYS, frozenset({"listeners", "storage", "coordination"})),
+        chain(of_keys(KEYS, frozenset({"listeners", "storage", "coordination"})), other_names()),
     )
     return "".join(lines)
 

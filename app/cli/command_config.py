@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperOption
 
 from ...ports.errors import ConfigError
+from ..clients.shared.bootstrap import Bootstrap
 from ..config.coordination_keys import SECRET_COORDINATION_KEYS, is_coordination_key
 from ..config.security_settings import SECRET_KEYS, is_security_key
 from .client_files import read_client_file
@@ -112,7 +113,7 @@ def _is_of_registry(key: str) -> bool:
     return key.startswith(("schema.registry.", "basic.auth."))
 
 
-def secured_by_command_config(bootstrap: str) -> object:
+def secured_by_command_config(bootstrap: str) -> Bootstrap:
     """Return the bootstrap with the security of `--command-config`. Raises `ConfigError`."""
     from ..clients.shared.connect import secured
 

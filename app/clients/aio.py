@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 
+from ...core.message.message import KeyT_co, ValueT_co
 from ...ports.errors import BarnabasError, ConfigError
 from ...ports.types import TopicPartition
-from .consumer.consumer import Consumer
+from .consumer.consumer import Consumer, consumer_defaults
 from .consumer.partition_finder import Place
-from .producer.producer import Producer
+from .producer.producer import Producer, producer_defaults
 from .shared.foreign_methods import ASYNC_CONSUMER, PRODUCER, explain_foreign_names
+from .shared.signature import SettingsSignature
+from .shared.typed_settings import AnyProducerKeywords, ConsumerKeywords
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from ...core.client.group.events import CommittedOffset
+    from ...core.client.producer.handlers import CallbackHandler, EventHandler
+    from ...core.client.producer.partitioner import Partitioner
+    from ...core.client.serde import Decoder, Encoder
     from ...core.message.message import Message
+    from .shared.bootstrap import Bootstrap
+    from .shared.connect import Plugins
     from .shared.delivery import DeliveryHandle, ManyHandle
 
 _WAIT_S = 0.5
@@ -36,8 +44,32 @@ class AsyncProducer:
         delivery = await handle
     """
 
-    def __init__(self, bootstrap: object = None, **settings: Any) -> None:
-        self._producer = Producer(bootstrap, **settings)
+    __signature__ = SettingsSignature(AnyProducerKeywords, producer_defaults)
+
+    def __init__(
+        self,
+        bootstrap: Bootstrap | None = None,
+        *,
+        encoder: str | Encoder | Callable[[Any], bytes | None] | None = None,
+        key_encoder: str | Encoder | Callable[[Any], bytes | None] | None = None,
+        partitioner: str | Partitioner | None = None,
+        event_handler: str | EventHandler | None = None,
+        callback_handler: str | CallbackHandler | None = None,
+        plugins: Plugins = (),
+        config: Mapping[str, Any] | None = None,
+        **settings: Unpack[AnyProducerKeywords],
+    ) -> None:
+        self._producer = Producer(
+            bootstrap,
+            encoder=encoder,
+            key_encoder=key_encoder,
+            partitioner=partitioner,
+            event_handler=event_handler,
+            callback_handler=callback_handler,
+            plugins=plugins,
+            config=config,
+            **settings,
+        )
 
     async def send(self, topic: str, value: Any = None, key: Any = None, **more: Any) -> DeliveryHandle:
         """Send a message, see `Producer.send`. Waits for room, not for the delivery: await the handle for that."""
@@ -120,7 +152,7 @@ async def _to_the_end(work: Callable[[], object], undo: Callable[[], object] | N
 
 
 @explain_foreign_names(ASYNC_CONSUMER)
-class AsyncConsumer:
+class AsyncConsumer(Generic[ValueT_co, KeyT_co]):
     """A `Consumer` that never blocks the event loop; takes the same arguments. One task at a time.
 
     async with AsyncConsumer("localhost:9092", group_id="billing") as consumer:
@@ -133,8 +165,94 @@ class AsyncConsumer:
     the next call returns them. That call may wait half a second for the thread of the cancelled one.
     """
 
-    def __init__(self, bootstrap: object = None, **settings: Any) -> None:
-        self.consumer = Consumer(bootstrap, **settings)
+    __signature__ = SettingsSignature(ConsumerKeywords, consumer_defaults)
+
+    @overload
+    def __init__(
+        self,
+        bootstrap: Bootstrap | None = None,
+        *,
+        decoder: Callable[[bytes], ValueT_co] | Decoder[ValueT_co] | None = None,
+        key_decoder: Callable[[bytes], KeyT_co] | Decoder[KeyT_co] | None = None,
+        plugins: Plugins = (),
+        config: Mapping[str, Any] | None = None,
+        **settings: Unpack[ConsumerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: AsyncConsumer[Any, bytes | None],
+        bootstrap: Bootstrap | None = None,
+        *,
+        decoder: str,
+        key_decoder: None = None,
+        plugins: Plugins = (),
+        config: Mapping[str, Any] | None = None,
+        **settings: Unpack[ConsumerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: AsyncConsumer[Any, KeyT_co],
+        bootstrap: Bootstrap | None = None,
+        *,
+        decoder: str,
+        key_decoder: Callable[[bytes], KeyT_co] | Decoder[KeyT_co],
+        plugins: Plugins = (),
+        config: Mapping[str, Any] | None = None,
+        **settings: Unpack[ConsumerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: AsyncConsumer[Any, Any],
+        bootstrap: Bootstrap | None = None,
+        *,
+        decoder: str,
+        key_decoder: str,
+        plugins: Plugins = (),
+        config: Mapping[str, Any] | None = None,
+        **settings: Unpack[ConsumerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: AsyncConsumer[bytes | None, Any],
+        bootstrap: Bootstrap | None = None,
+        *,
+        decoder: None = None,
+        key_decoder: str,
+        plugins: Plugins = (),
+        config: Mapping[str, Any] | None = None,
+        **settings: Unpack[ConsumerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: AsyncConsumer[ValueT_co, Any],
+        bootstrap: Bootstrap | None = None,
+        *,
+        decoder: Callable[[bytes], ValueT_co] | Decoder[ValueT_co],
+        key_decoder: str,
+        plugins: Plugins = (),
+        config: Mapping[str, Any] | None = None,
+        **settings: Unpack[ConsumerKeywords],
+    ) -> None: ...
+
+    def __init__(
+        self,
+        bootstrap: Bootstrap | None = None,
+        *,
+        decoder: str | Decoder | Callable[[bytes], Any] | None = None,
+        key_decoder: str | Decoder | Callable[[bytes], Any] | None = None,
+        plugins: Plugins = (),
+        config: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        decoders: dict[str, Any] = {"decoder": decoder, "key_decoder": key_decoder}
+        self.consumer: Consumer[ValueT_co, KeyT_co] = Consumer(
+            bootstrap, plugins=plugins, config=config, **decoders, **settings
+        )
         """The wrapped `Consumer`, for its other methods; its properties, `pause`, `resume` and `seek` never wait."""
         self._left: set[asyncio.Task[Any]] = set()
 
@@ -150,12 +268,14 @@ class AsyncConsumer:
         """Assign partitions, see `Consumer.assign`."""
         return await self._run(partial(self.consumer.assign, what, **more))
 
-    async def poll(self, timeout: float = 0.0) -> Message | None:
+    async def poll(self, timeout: float = 0.0) -> Message[ValueT_co, KeyT_co] | None:
         """Return the next message or None, see `Consumer.poll`."""
         found = await self.poll_many(1, timeout)
         return found[0] if found else None
 
-    async def poll_many(self, max_messages: int | None = None, timeout: float = 0.0) -> list[Message]:
+    async def poll_many(
+        self, max_messages: int | None = None, timeout: float = 0.0
+    ) -> list[Message[ValueT_co, KeyT_co]]:
         """Return the messages that are there, see `Consumer.poll_many`."""
         clock = asyncio.get_running_loop().time
         deadline = clock() + timeout
@@ -165,7 +285,7 @@ class AsyncConsumer:
             if found or left <= _WAIT_S:
                 return found
 
-    async def messages(self, *, stop_at_end: bool = False) -> AsyncIterator[Message]:
+    async def messages(self, *, stop_at_end: bool = False) -> AsyncIterator[Message[ValueT_co, KeyT_co]]:
         """Iterate over messages, see `Consumer.messages`; only `stop_at_end` ends the iteration.
 
         A message counts as handed out when it is yielded.
@@ -178,7 +298,7 @@ class AsyncConsumer:
             if not await self._get(partial(consumer._next, _WAIT_S, ends)) and consumer._at_end(ends):
                 return
 
-    def __aiter__(self) -> AsyncIterator[Message]:
+    def __aiter__(self) -> AsyncIterator[Message[ValueT_co, KeyT_co]]:
         return self.messages()
 
     async def commit(self, what: Any = None, *, timeout: float | None = None) -> None:
@@ -205,7 +325,7 @@ class AsyncConsumer:
         """Close the consumer, see `Consumer.close`."""
         await self._run(partial(self.consumer.close, timeout, auto_commit=auto_commit))
 
-    async def __aenter__(self) -> AsyncConsumer:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
@@ -244,7 +364,7 @@ class AsyncConsumer:
             running.add_done_callback(ended)
             raise
 
-    def _put_back(self, messages: list[Message]) -> None:
+    def _put_back(self, messages: Sequence[Message[Any, Any]]) -> None:
         first: dict[TopicPartition, int] = {}
         for message in messages:
             first.setdefault(TopicPartition(message.topic, message.partition), message.offset)

@@ -16,6 +16,7 @@ from ...ports.report import counted
 from ...ports.types import TopicPartition
 from ..clients.admin.admin import Admin
 from ..clients.shared.blocking_shell import logger
+from ..clients.shared.bootstrap import Bootstrap
 from ..clients.shared.connect import secured
 from .taken import Taken, TopicMaker, current_message
 
@@ -58,7 +59,7 @@ def _patience_ms(target: Mapping[str, Any]) -> int:
 class TopicLayout:
     """Lets the target have the topics of one source, with at least as many partitions. Any thread."""
 
-    def __init__(self, source: object, target: Mapping[str, Any], topics: TopicFilter) -> None:
+    def __init__(self, source: Bootstrap, target: Mapping[str, Any], topics: TopicFilter) -> None:
         """`source`: addresses, with the security of the cluster; `target`: a producer's configuration."""
         self._source = Admin(source, default_api_timeout_ms=PATIENCE_MS)
         self._target = Admin(secured(target["bootstrap.servers"], target), default_api_timeout_ms=_patience_ms(target))

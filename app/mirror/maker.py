@@ -33,6 +33,7 @@ from ..clients.classic.producer import ClassicProducer
 from ..clients.classic.streams import MessageStream
 from ..clients.producer.producer import Producer
 from ..clients.shared.blocking_shell import logger
+from ..clients.shared.bootstrap import Bootstrap
 from ..clients.shared.connect import plugin_host, secured
 from ..clients.shared.delivery import ManyHandle
 from .assigned import AssignedReader, AssignedSource
@@ -61,7 +62,7 @@ _ADMIN_MS = 5000
 class StreamCount:
     """Counts one stream of a current cluster. Used by its thread alone."""
 
-    def __init__(self, counter: MessageCounter, bootstrap: object, consumer: Consumer) -> None:
+    def __init__(self, counter: MessageCounter, bootstrap: Bootstrap, consumer: Consumer) -> None:
         self._counter = counter
         self._consumer = consumer
         self._admin = Admin(bootstrap, default_api_timeout_ms=_ADMIN_MS)
@@ -255,7 +256,7 @@ def check_counted(sources: Sequence[Mapping[str, Any]], target: Mapping[str, Any
         raise ConfigError("counting what is copied needs bootstrap.servers (the current generation) at both ends")
 
 
-def bootstrap_of(config: Mapping[str, Any]) -> object:
+def bootstrap_of(config: Mapping[str, Any]) -> Bootstrap:
     """Return the bootstrap servers in a configuration for a current cluster."""
     return secured(str(dotted(config)["bootstrap.servers"]), config)
 

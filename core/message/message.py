@@ -1,5 +1,6 @@
 """One message, as a user sends and receives it."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, overload
 
 CREATE_TIME = "CreateTime"
@@ -79,13 +80,17 @@ if TYPE_CHECKING:
         @property
         def timestamp_type(self) -> str: ...
 
-        def _asdict(self) -> dict[str, Any]: ...
+        _asdict: Callable[[], dict[str, Any]]
+
         def _replace(self, **changes: Any) -> "Message[Any, Any]": ...
         @classmethod
         def _make(cls, fields: Any) -> Self: ...
 
 else:
-    ValueT_co = KeyT_co = Any
+    from typing import TypeVar
+
+    ValueT_co = TypeVar("ValueT_co", covariant=True)
+    KeyT_co = TypeVar("KeyT_co", covariant=True)
 
     class Message(NamedTuple):
         """A record of a topic. Only the value is needed to send one; a None value is a tombstone on compacted topics.

@@ -81,7 +81,7 @@ class ClientCluster:
     ) -> Iterator[PartitionColumns]:
         partition = _plain(place)
         if self._consumer is None:
-            self._consumer = SimpleConsumer(self._bootstrap, config=self._client, plugins=self._plugins)  # type: ignore[arg-type]  # a host is taken as it is
+            self._consumer = SimpleConsumer(self._bootstrap, config=self._client, plugins=self._plugins)
         for piece in self._fetch(self._consumer, partition, start, end):
             if piece.damage is not None:
                 yield PartitionColumns.without_records(_damaged(piece.damage))

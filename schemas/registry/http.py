@@ -21,7 +21,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...app.compose.https import BasicAuthentication
-from ...core.client.errors import ClientTimeout
+from ...ports.errors import BarnabasError
 from ...ports.values import frozen
 from ..formats.compatibility import Compatibility, conflicts
 from ..formats.parsed import AVRO, FORMATS, PROTOBUF, InvalidSchema, ParsedSchema, UnsupportedFormat
@@ -833,7 +833,7 @@ def _endpoint(registry: Registry, handles: dict[str, Handle]) -> Callable[[Reque
                 answer = await wrap_future(answer)
         except RegistryError as error:
             return _answer({"error_code": error.code, "message": str(error)}, error.status)
-        except ClientTimeout:  # of the registry's own clients, and a `TimeoutError` as well
+        except BarnabasError:  # one of them is a `TimeoutError` as well
             raise
         except TimeoutError:
             return _answer({"error_code": 408, "message": f"HTTP 408: request incomplete after {BODY_S:g} s"}, 408)

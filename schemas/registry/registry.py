@@ -17,6 +17,7 @@ from attrs import define, field
 from ...app.clients.admin.admin import Admin
 from ...app.clients.consumer.simple_consumer import SimpleConsumer
 from ...app.clients.producer.producer import Producer
+from ...app.clients.shared.bootstrap import Bootstrap
 from ...app.clients.shared.delivery import DeliveryHandle
 from ...core.message.message import Message
 from ...ports.broker_api.configs import ResourceKind
@@ -85,7 +86,7 @@ _REMEMBERED = 20_000
 class SchemaReader:
     """The reading thread. Other methods may be called from any thread."""
 
-    def __init__(self, bootstrap: object, topic: str, *, attempt_ms: int) -> None:
+    def __init__(self, bootstrap: Bootstrap, topic: str, *, attempt_ms: int) -> None:
         """`attempt_ms`: timeout of one request to the brokers."""
         self._bootstrap = bootstrap
         self._topic = topic
@@ -237,7 +238,7 @@ class SchemaReader:
             self._changed.notify_all()
 
 
-def committed_reader(bootstrap: object, attempt_ms: int) -> SimpleConsumer:
+def committed_reader(bootstrap: Bootstrap, attempt_ms: int) -> SimpleConsumer:
     """Return a client for committed records, and for their end."""
     return SimpleConsumer(
         bootstrap,
@@ -295,7 +296,7 @@ class SchemaWriter:
     """The writing thread. `submit` may be called from any thread."""
 
     def __init__(
-        self, bootstrap: object, topic: str, following: SchemaReader, *, attempt_ms: int, timeout_s: float
+        self, bootstrap: Bootstrap, topic: str, following: SchemaReader, *, attempt_ms: int, timeout_s: float
     ) -> None:
         """`timeout_s`: how long a change waits for unreachable brokers."""
         self._bootstrap = bootstrap
@@ -558,7 +559,7 @@ class Registry:
     """A registry over a topic of a cluster. Callable from any thread."""
 
     def __init__(
-        self, bootstrap: object, topic: str = TOPIC, *, timeout_s: float = 10.0, validate_defaults: bool = False
+        self, bootstrap: Bootstrap, topic: str = TOPIC, *, timeout_s: float = 10.0, validate_defaults: bool = False
     ) -> None:
         """`timeout_s`: how long a change waits for unreachable brokers. `validate_defaults`: see `Library`."""
         self.library = Library(validate_defaults=validate_defaults)

@@ -11,6 +11,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from ...app.clients.shared.bootstrap import Bootstrap
 from ...app.compose.https import HttpSecurity
 from ...ports.errors import ConfigError
 from .http import make_app
@@ -63,7 +64,7 @@ class RegistryServer:
 
     def __init__(
         self,
-        bootstrap: object,
+        bootstrap: Bootstrap,
         listen: tuple[str, int],
         *,
         topic: str,

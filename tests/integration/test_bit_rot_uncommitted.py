@@ -65,7 +65,7 @@ def test_rot_in_an_uncommitted_batch_without_a_copy_ends_with_a_restart_of_the_l
             producer.send(TOPIC, b"later").result(PATIENCE_S)
         with Consumer(cluster.bootstrap, auto_offset_reset="earliest") as consumer:
             consumer.assign([(TOPIC, 0)])
-            values = []
+            values: list[bytes | None] = []
             while not values or values[-1] != b"later":
                 message = consumer.poll(60.0)
                 assert message is not None

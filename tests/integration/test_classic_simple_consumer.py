@@ -209,7 +209,7 @@ def test_fetch_after_close_raises_closed_error(broker: FakeClassicBroker) -> Non
     [
         (lambda: SimpleConsumer("classic://h:1,classic://h:2"), "one address"),
         (lambda: SimpleConsumer("classic://h"), "port"),
-        (lambda: SimpleConsumer("classic://h:1", fetch_sise=5), "did you mean 'fetch_size'"),
+        (lambda: SimpleConsumer("classic://h:1", fetch_sise=5), "did you mean 'fetch_size'"),  # type: ignore[call-arg]
         (lambda: SimpleConsumer("classic://h:1", config={"fetch.sise": 5}), r"did you mean 'fetch\.size'"),
     ],
 )

@@ -24,7 +24,7 @@ from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, ConfigError
 from barnabas.ports.types import TopicPartition
 
-QUICK = {"linger_ms": 0, "retry_backoff_ms": 1, "reconnect_backoff_ms": 1}
+QUICK: dict[str, Any] = {"linger_ms": 0, "retry_backoff_ms": 1, "reconnect_backoff_ms": 1}
 IN = TopicPartition("in", 0)
 
 
@@ -276,7 +276,7 @@ def test_settings_that_do_not_fit(cluster: TransactionalCluster) -> None:
     refused("expected a name", transactional_id="")
     refused(r"transaction\.timeout\.ms", config={"transaction.timeout.ms": 0})
     with pytest.raises(ConfigError, match="only producers of the current generation"):
-        Consumer("127.0.0.1:1", transactional_id="x")
+        Consumer("127.0.0.1:1", transactional_id="x")  # type: ignore[call-overload]
     with Producer(PlainConnector(cluster)) as plain, pytest.raises(ConfigError, match="has no transactions"):
         plain.begin_transaction()
 

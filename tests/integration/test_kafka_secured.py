@@ -146,8 +146,8 @@ def test_async_clients_log_in_at_kafka(kafka_world: SecuredWorld, feature: str) 
     async def exchange() -> bytes | None:
         async with AsyncProducer(login.bootstrap, config=config) as producer:
             await producer.send_and_wait(topic, b"x")
-        earliest = {"group_id": group, "auto_offset_reset": "earliest"}
-        async with AsyncConsumer(login.bootstrap, config=config, **earliest) as consumer:
+        reset = "earliest"
+        async with AsyncConsumer(login.bootstrap, config=config, group_id=group, auto_offset_reset=reset) as consumer:
             await consumer.subscribe(topic)
             async for message in consumer.messages():
                 return message.value

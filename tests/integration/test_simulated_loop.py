@@ -22,7 +22,7 @@ def example(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 def careless(bill_of: Callable[[bytes], bytes]) -> Callable[[object], None]:
     """Bills are written ten at a time, or when nothing comes; meanwhile the positions of their orders are committed."""
 
-    def run(bootstrap: object) -> None:
+    def run(bootstrap: Any) -> None:
         with (
             Producer(bootstrap, acks="all") as producer,
             Consumer(bootstrap, group_id="billing", auto_offset_reset="earliest") as consumer,

@@ -24,7 +24,7 @@ QUICK: dict[str, Any] = {
 class RunningMember:
     """A consumer in a thread. `events` has ("assigned" | "revoked" | "lost", partitions) in their order."""
 
-    def __init__(self, bootstrap: object, topics: Any = "t", **settings: Any) -> None:
+    def __init__(self, bootstrap: Any, topics: Any = "t", **settings: Any) -> None:
         pattern = settings.pop("pattern", None)
         self.consumer = Consumer(bootstrap, **{**QUICK, "group_id": "g", **settings})
         self.messages: list[Message] = []
@@ -80,7 +80,7 @@ class RunningMember:
 
 
 @contextmanager
-def member(bootstrap: object, topics: Any = "t", **settings: Any) -> Iterator[RunningMember]:
+def member(bootstrap: Any, topics: Any = "t", **settings: Any) -> Iterator[RunningMember]:
     running = RunningMember(bootstrap, topics, **settings)
     try:
         yield running

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from ....core.client.calls import CoordinatorOf, Target
 from ....core.cluster.topics import ALL_LOG_DIRS, CORDONED_KEY
@@ -71,11 +71,14 @@ from ....ports.error_codes import ErrorCode
 from ....ports.errors import ConfigError
 from ....ports.types import TopicPartition
 from ....ports.values import frozen
+from ...config.security_settings import SecuritySettings
 from ..shared.client_arguments import ClientArguments
 from ..shared.connect import first_error, open_shell
 from ..shared.foreign_methods import ADMIN, explain_foreign_names
 from ..shared.process import check_process_in_methods
 from ..shared.settings import CommonSettings, read_settings
+from ..shared.signature import SettingsSignature, defaults_of
+from ..shared.typed_settings import ClientKeywords
 from .asker import AdminRequests, Place, check, passing
 from .groups import GroupAdmin
 from .quotas import QuotaAdmin
@@ -84,6 +87,8 @@ from .users import UserAdmin
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+    from ..shared.bootstrap import Bootstrap
 
 _CONNECTIONS_PAGE = 500
 """The number of connections that one request asks for."""
@@ -591,9 +596,23 @@ class Admin:
         admin.create_topic("views", partitions=3, configs={"retention.ms": "86400000"})
 
     A call about several things raises the first error only after all requests; the other changes take effect.
+
+    Settings of every client: `client_id`, `request_timeout_ms`, `socket_connection_setup_timeout_ms`,
+    `retry_backoff_ms`, `retry_backoff_max_ms`, `reconnect_backoff_ms`, `reconnect_backoff_max_ms`,
+    `metadata_max_age_ms`, `default_api_timeout_ms`; and those of its connections, `security_protocol`, `ssl_...` and
+    `sasl_...`.
+    The signature has the default of each, docs/configuration.md explains them.
     """
 
-    def __init__(self, bootstrap: object = None, *, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
+    __signature__ = SettingsSignature(ClientKeywords, lambda: defaults_of(CommonSettings, SecuritySettings))
+
+    def __init__(
+        self,
+        bootstrap: Bootstrap | None = None,
+        *,
+        config: Mapping[str, Any] | None = None,
+        **settings: Unpack[ClientKeywords],
+    ) -> None:
         """`bootstrap`: "host:port,host:port", a running `Broker`, or a mapping of settings with `bootstrap.servers`.
 
         Raises `ConfigError`, `TransportError`.

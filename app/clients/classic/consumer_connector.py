@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 
 from ....core.classic.consumer.consumer import ClassicConsumer, ConsumerOutside, make_consumer_id
 from ....core.classic.consumer.settings import ConnectorSettings, ConsumerRebalanceFailed
@@ -21,11 +21,13 @@ from ....ports.errors import BarnabasError, ClosedError, ConfigError
 from ....ports.scheduler import Outcome
 from ...config.names import coordination_url
 from ...config.security_settings import NO_SECURITY, SecuritySettings, is_security_key
+from ..shared import typed_settings
 from ..shared.blocking_shell import logger
-from ..shared.connect import plugin_host
+from ..shared.connect import Plugins, plugin_host
 from ..shared.encoding import as_decoder
 from ..shared.process import check_process_in_methods
 from ..shared.settings import read_security, read_settings
+from ..shared.signature import SettingsSignature, defaults_of
 from .shell import ClassicShell
 from .streams import GuardedFeed, MessageStream
 
@@ -114,7 +116,20 @@ class ConsumerConnector:
 
     Threads: every stream may have its own; the methods here are callable from any. `ConfigError` and
     `CoordinationError` come from the constructor.
+
+    Further settings, as keyword arguments: `etcd_connect`, `client_id`, `consumerid`, `socket_timeout_ms`,
+    `socket_buffersize`, `socket_connection_setup_timeout_ms`, `reconnect_backoff_ms`, `reconnect_backoff_max_ms`,
+    `fetch_size`, `fetch_size_max`, `fetch_max_bytes`, `fetcher_backoff_ms`, `autocommit_enable`,
+    `autocommit_interval_ms`, `autooffset_reset`, `queuedchunks_max`, `rebalance_retries_max`, `consumer_timeout_ms`,
+    `shallowiterator_enable`, `check_crcs`, `zk_sessiontimeout_ms`, `zk_connectiontimeout_ms`, `zk_synctime_ms`,
+    `rebalance_backoff_ms`, `mirror_topics_whitelist`, `mirror_topics_blacklist`, `mirror_consumer_numthreads`,
+    `zk_suspended_stop_ms`; and those of its connections, `security_protocol`, `ssl_...`, `zookeeper_...` and
+    `etcd_...`. The signature has the default of each, docs/configuration.md explains them.
     """
+
+    __signature__ = SettingsSignature(
+        typed_settings.ConnectorKeywords, lambda: defaults_of(ConnectorSettings, SecuritySettings)
+    )
 
     def __init__(
         self,
@@ -126,9 +141,9 @@ class ConsumerConnector:
         decoder: str | Decoder | Callable[[bytes], Any] | None = None,
         start_offsets: StartOffsets | None = None,
         rebalance_strategy: str | Rebalancer | None = None,
-        plugins: Any = (),
+        plugins: Plugins = (),
         connector: Connector | None = None,
-        **settings: Any,
+        **settings: Unpack[typed_settings.ConnectorKeywords],
     ) -> None:
         named = decoder if isinstance(decoder, str) else None
         strategy = rebalance_strategy if isinstance(rebalance_strategy, str) else None

@@ -6,23 +6,27 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from itertools import islice
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, overload
 
 from ....core.client.arguments import as_topic_partition, check_offset
 from ....core.client.consumer.fetcher import Fetcher
 from ....core.client.consumer.subscription_state import AtOffset, AtTime, FetcherSettings
 from ....core.client.group.events import CommittedOffset, GroupMetadata
 from ....core.message.corrupt_record import Damage
-from ....core.message.message import Message
+from ....core.message.message import KeyT_co, Message, ValueT_co
 from ....ports.errors import BarnabasError, ClosedError, ConfigError
 from ....ports.types import TopicPartition
+from ...config.security_settings import SecuritySettings
 from ..arrow import gather
+from ..shared import settings as settings_table
 from ..shared.client_arguments import ClientArguments
-from ..shared.connect import open_shell, plugin_host
+from ..shared.connect import Plugins, open_shell, plugin_host
 from ..shared.encoding import decoders_of
 from ..shared.foreign_methods import CONSUMER, KEYWORDS, explain_foreign_names
 from ..shared.process import check_process_in_methods
-from ..shared.settings import ConsumerSettings, copy_settings, read_settings
+from ..shared.settings import copy_settings, read_settings
+from ..shared.signature import SettingsSignature, defaults_of
+from ..shared.typed_settings import ConsumerKeywords
 from .fetch_buffer import FetchBuffer
 from .group_coordinator import CommitCallback, GroupCoordinatorClient, assignors_of
 from .partition_finder import PartitionFinder, Place, StartOffset, start_at, subscription_of
@@ -35,14 +39,20 @@ if TYPE_CHECKING:
     from pyarrow import Table
 
     from ....core.client.serde import Decoder
+    from ..shared.bootstrap import Bootstrap
 
 CLOSE_S = 5.0
 """The default timeout of `close` and `unsubscribe`, in seconds, for the group coordinator."""
 
 
+def consumer_defaults() -> dict[str, object]:
+    """Return the defaults of the settings of a consumer."""
+    return defaults_of(settings_table.ConsumerSettings, SecuritySettings)
+
+
 @explain_foreign_names(CONSUMER, KEYWORDS)
 @check_process_in_methods("_shell")
-class Consumer:
+class Consumer(Generic[ValueT_co, KeyT_co]):
     """Reads messages of assigned partitions, or of its share as a member of a group; it fetches ahead of its user.
 
         with Consumer("localhost:9092", group_id="billing") as consumer:
@@ -60,7 +70,7 @@ class Consumer:
     decoder, key_decoder: names of plugins, objects, or functions of the bytes.
     plugins:              objects with hooks, modules or names of modules, besides the installed ones.
     config:               names of Kafka, of its other clients or of 0.7, with dots; `settings` are the same in snake
-                          case and win (see `settings.ConsumerSettings`).
+                          case and win (see `barnabas.ConsumerKeywords`).
 
     One thread at a time may use the consumer; any thread may call `close`, and `commit` with given offsets. Iteration
     over the consumer itself is `messages()`. With a group, the consumer commits positions as in Kafka, unless
@@ -68,15 +78,101 @@ class Consumer:
     commits when the user asks for more messages, and so never a message that the user still processes. If an
     exception ends the `with` block, the consumer commits nothing more, unless the exception came while it waited for
     messages (Ctrl-C, for example): then the user has processed all that were handed out. Raises `ConfigError`.
+
+    Settings, as keyword arguments: `group_id`, `group_instance_id`, `enable_auto_commit`, `auto_commit_interval_ms`,
+    `partition_assignment_strategy`, `session_timeout_ms`, `heartbeat_interval_ms`, `max_poll_interval_ms`,
+    `exclude_internal_topics`, `client_rack`; of fetches: `fetch_min_bytes`, `fetch_max_wait_ms`, `fetch_max_bytes`,
+    `max_partition_fetch_bytes`, `max_poll_records`, `auto_offset_reset`, `isolation_level`, `check_crcs`,
+    `skip_damaged`, `consumer_timeout_ms`, `allow_auto_create_topics`, `decoder`, `key_decoder`. The signature has the
+    default of each, docs/configuration.md explains them.
+
+    Settings of every client: `client_id`, `request_timeout_ms`, `socket_connection_setup_timeout_ms`,
+    `retry_backoff_ms`, `retry_backoff_max_ms`, `reconnect_backoff_ms`, `reconnect_backoff_max_ms`,
+    `metadata_max_age_ms`, `default_api_timeout_ms`; and those of its connections, `security_protocol`, `ssl_...` and
+    `sasl_...`.
     """
+
+    __signature__ = SettingsSignature(ConsumerKeywords, consumer_defaults)
+
+    @overload
+    def __init__(
+        self,
+        bootstrap: Bootstrap | None = None,
+        *,
+        decoder: Callable[[bytes], ValueT_co] | Decoder[ValueT_co] | None = None,
+        key_decoder: Callable[[bytes], KeyT_co] | Decoder[KeyT_co] | None = None,
+        plugins: Plugins = (),
+        config: Mapping[str, Any] | None = None,
+        **settings: Unpack[ConsumerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Consumer[Any, bytes | None],
+        bootstrap: Bootstrap | None = None,
+        *,
+        decoder: str,
+        key_decoder: None = None,
+        plugins: Plugins = (),
+        config: Mapping[str, Any] | None = None,
+        **settings: Unpack[ConsumerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Consumer[Any, KeyT_co],
+        bootstrap: Bootstrap | None = None,
+        *,
+        decoder: str,
+        key_decoder: Callable[[bytes], KeyT_co] | Decoder[KeyT_co],
+        plugins: Plugins = (),
+        config: Mapping[str, Any] | None = None,
+        **settings: Unpack[ConsumerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Consumer[Any, Any],
+        bootstrap: Bootstrap | None = None,
+        *,
+        decoder: str,
+        key_decoder: str,
+        plugins: Plugins = (),
+        config: Mapping[str, Any] | None = None,
+        **settings: Unpack[ConsumerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Consumer[bytes | None, Any],
+        bootstrap: Bootstrap | None = None,
+        *,
+        decoder: None = None,
+        key_decoder: str,
+        plugins: Plugins = (),
+        config: Mapping[str, Any] | None = None,
+        **settings: Unpack[ConsumerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Consumer[ValueT_co, Any],
+        bootstrap: Bootstrap | None = None,
+        *,
+        decoder: Callable[[bytes], ValueT_co] | Decoder[ValueT_co],
+        key_decoder: str,
+        plugins: Plugins = (),
+        config: Mapping[str, Any] | None = None,
+        **settings: Unpack[ConsumerKeywords],
+    ) -> None: ...
 
     def __init__(
         self,
-        bootstrap: object = None,
+        bootstrap: Bootstrap | None = None,
         *,
         decoder: str | Decoder | Callable[[bytes], Any] | None = None,
         key_decoder: str | Decoder | Callable[[bytes], Any] | None = None,
-        plugins: Sequence[object] = (),
+        plugins: Plugins = (),
         config: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> None:
@@ -87,7 +183,9 @@ class Consumer:
         )
         names = {"decoder": decoder, "key_decoder": key_decoder}
         given = {name: thing for name, thing in names.items() if isinstance(thing, str)}
-        self.settings = chosen = read_settings(ConsumerSettings, arguments.config, {**given, **arguments.settings})
+        self.settings = chosen = read_settings(
+            settings_table.ConsumerSettings, arguments.config, {**given, **arguments.settings}
+        )
         host = plugin_host(plugins)
         values, keys = decoders_of(host, chosen, decoder, key_decoder)
         assignors = assignors_of(chosen, host) if chosen.group_id else []
@@ -291,7 +389,7 @@ class Consumer:
         stop_at_end: bool = False,
         timeout: float | None = None,
         before_waiting: Callable[[], object] | None = None,
-    ) -> Iterator[Message]:
+    ) -> Iterator[Message[ValueT_co, KeyT_co]]:
         """Iterate over messages for ever; with `stop_at_end`, up to the end that each partition has now.
 
         In a group, `stop_at_end` ends the iteration when the group has settled, as far as this member knows, and each
@@ -315,22 +413,22 @@ class Consumer:
             if not self._next(limit, ends):
                 return
 
-    def __iter__(self) -> Iterator[Message]:
+    def __iter__(self) -> Iterator[Message[ValueT_co, KeyT_co]]:
         return self.messages()
 
-    def poll(self, timeout: float = 0.0) -> Message | None:
+    def poll(self, timeout: float = 0.0) -> Message[ValueT_co, KeyT_co] | None:
         """Return the next message, or None if none comes within `timeout` seconds."""
         found = self.poll_many(1, timeout)
         return found[0] if found else None
 
-    def poll_many(self, max_messages: int | None = None, timeout: float = 0.0) -> list[Message]:
+    def poll_many(self, max_messages: int | None = None, timeout: float = 0.0) -> list[Message[ValueT_co, KeyT_co]]:
         """Return the next messages, at most `max_messages` (default `max.poll.records`).
 
         Waits up to `timeout` seconds for the first message. In a group, the rebalance listener and a commit before
         partitions are revoked may take longer than `timeout`.
         """
         wanted = self.settings.max_poll_records if max_messages is None else max_messages
-        found: list[Message] = []
+        found: list[Message[Any, Any]] = []
         self._take(lambda: found.extend(islice(self._reading.rest(None), wanted - len(found))), found, wanted, timeout)
         return found
 
@@ -432,7 +530,7 @@ class Consumer:
         if first and self._group is not None:
             self._group.end()
 
-    def __enter__(self) -> Consumer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -552,7 +650,7 @@ class Consumer:
         return positions if what is None else offsets_to_commit(what, positions)
 
 
-def _fetcher_settings(chosen: ConsumerSettings) -> FetcherSettings:
+def _fetcher_settings(chosen: settings_table.ConsumerSettings) -> FetcherSettings:
     return copy_settings(
         FetcherSettings,
         chosen,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attrs import define
 
@@ -74,7 +74,7 @@ class FetchBuffer:
         is_current = current is not None and current.state is state
         return current.completed_fetch.messages.leader_epoch if current is not None and is_current else state.read_epoch
 
-    def rest(self, ends: Ends | None) -> Iterator[Message]:
+    def rest(self, ends: Ends | None) -> Iterator[Message[Any, Any]]:
         """Yield the remaining messages of the current fetch, until it is suspended."""
         current = self._current
         if current is None:
@@ -189,7 +189,7 @@ class FetchBuffer:
             self.drop([state.tp])
         return failure
 
-    def _decoded(self, message: Message) -> Message:
+    def _decoded(self, message: Message) -> Message[Any, Any]:
         try:
             return message._replace(
                 value=self._decoder.decode(message.topic, message.value),

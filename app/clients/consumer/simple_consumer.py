@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from ....core.client.consumer.fetch_position import CheckedRecords, FetchPosition, PartitionFetchSettings
 from ....core.message.codec import Codecs
@@ -13,18 +13,24 @@ from ....ports.broker_api.offsets import EARLIEST, LATEST, ListOffsets, ListOffs
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
 from ....ports.types import TopicPartition
+from ...config.security_settings import SecuritySettings
 from ..arrow import gather
 from ..classic.choice import bootstrap_of, is_classic_address
+from ..classic.producer_settings import ClassicConsumerSettings
 from ..shared.client_arguments import ClientArguments
-from ..shared.connect import first_error, open_shell, plugin_host
+from ..shared.connect import Plugins, first_error, open_shell, plugin_host
 from ..shared.process import check_process_in_methods
 from ..shared.protocols import AnySimpleConsumer
 from ..shared.settings import FetchSettings, read_settings
+from ..shared.signature import SettingsSignature, defaults_of
+from ..shared.typed_settings import SimpleConsumerKeywords
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from pyarrow import Table
+
+    from ..shared.bootstrap import Bootstrap
 
 _PAUSE_MS = 100
 
@@ -58,15 +64,29 @@ class SimpleConsumer(AnySimpleConsumer):
     with SimpleConsumer("localhost:9092") as consumer:
         for message in consumer.fetch("views", 0, offset=0):
             print(message.offset, message.value)
+
+    Settings, as keyword arguments: `fetch_min_bytes`, `fetch_max_wait_ms`, `fetch_max_bytes`,
+    `max_partition_fetch_bytes`, `max_poll_records`, `auto_offset_reset`, `isolation_level`, `check_crcs`,
+    `skip_damaged`, `consumer_timeout_ms`, `allow_auto_create_topics`. The signature has the default of each,
+    docs/configuration.md explains them.
+
+    Settings of every client: `client_id`, `request_timeout_ms`, `socket_connection_setup_timeout_ms`,
+    `retry_backoff_ms`, `retry_backoff_max_ms`, `reconnect_backoff_ms`, `reconnect_backoff_max_ms`,
+    `metadata_max_age_ms`, `default_api_timeout_ms`; and those of its connections, `security_protocol`, `ssl_...` and
+    `sasl_...`.
     """
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> SimpleConsumer:
+    __signature__ = SettingsSignature(
+        SimpleConsumerKeywords, lambda: defaults_of(FetchSettings, SecuritySettings, ClassicConsumerSettings)
+    )
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Return a `ClassicSimpleConsumer` for `classic://host:port`."""
         if cls is SimpleConsumer and is_classic_address(bootstrap_of(args, kwargs)):
             from ..classic.simple_consumer import ClassicSimpleConsumer
 
             made: Any = ClassicSimpleConsumer(*args, **kwargs)
-            return cast("SimpleConsumer", made)
+            return cast("Self", made)
         return object.__new__(cls)
 
     @classmethod
@@ -76,11 +96,11 @@ class SimpleConsumer(AnySimpleConsumer):
 
     def __init__(
         self,
-        bootstrap: object = None,
+        bootstrap: Bootstrap | None = None,
         *,
-        plugins: Sequence[object] = (),
+        plugins: Plugins = (),
         config: Mapping[str, Any] | None = None,
-        **settings: Any,
+        **settings: Unpack[SimpleConsumerKeywords],
     ) -> None:
         """`bootstrap`: "host:port,host:port", a running `Broker`, or a mapping of settings with `bootstrap.servers`.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from ....core.client.arguments import check_topic
 from ....core.client.errors import ClientTimeout, HookError, QueueFull, topic_error
@@ -31,12 +31,14 @@ from ....core.client.producer.sender import Sender, SenderSettings
 from ....core.message.message import Message
 from ....ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
 from ....ports.report import counted
+from ...config.security_settings import SecuritySettings
 from ..arrow import require_arrow
 from ..classic.choice import is_classic
+from ..classic.producer_settings import ClassicProducerSettings
 from ..shared.at_exit import flush_at_exit
 from ..shared.blocking_shell import logger
 from ..shared.client_arguments import ClientArguments
-from ..shared.connect import open_shell, plugin_host, with_security
+from ..shared.connect import Plugins, open_shell, plugin_host, with_security
 from ..shared.delivery import DeliveryHandle, ManyHandle, all_done
 from ..shared.encoding import (
     by_name,
@@ -52,6 +54,8 @@ from ..shared.locked import Locked, LockedSender
 from ..shared.process import check_process_in_methods
 from ..shared.protocols import AnyProducer
 from ..shared.settings import ProducerSettings, copy_settings, read_settings
+from ..shared.signature import SettingsSignature, defaults_of
+from ..shared.typed_settings import AnyProducerKeywords
 from .record_appender import RecordAppender
 
 if TYPE_CHECKING:
@@ -62,6 +66,7 @@ if TYPE_CHECKING:
     from ....core.client.serde import Encoder
     from ....core.message.codec import Codec
     from ....core.message.numbered_header import NumberedHeader
+    from ..shared.bootstrap import Bootstrap
     from ..shared.client_shell import ClientShell
     from .transactions import ProducerTransactions
 
@@ -269,6 +274,11 @@ class BatchHooks:
                 self._report("callback handler: close failed", error)
 
 
+def producer_defaults() -> dict[str, object]:
+    """Return the defaults of the settings of a producer: those of the current generation, then those of the classic."""
+    return defaults_of(ProducerSettings, SecuritySettings, ClassicProducerSettings)
+
+
 @explain_foreign_names(PRODUCER)
 @check_process_in_methods("_shell", but=("send",))
 class Producer(AnyProducer):
@@ -283,7 +293,7 @@ class Producer(AnyProducer):
         (encoders also functions of the value).
     plugins:          objects with hooks, modules or names of modules, besides the installed ones; or a `PluginHost`.
     config:           names of Kafka, of its other clients or of 0.7, with dots; `settings` are the same in snake case
-                      and win (see `settings.ProducerSettings`).
+                      and win (see `barnabas.ProducerKeywords`).
 
     transactional_id:
                       makes a transactional producer: it sends messages only within `transaction()`, and consumers with
@@ -294,14 +304,28 @@ class Producer(AnyProducer):
 
     With `classic://host:port`, or without a bootstrap but with `broker_list`, `zk_connect`, `etcd_connect` or
     `coordination`, it is a `ClassicProducer`, for brokers of the classic generation.
+
+    Settings, as keyword arguments: `acks`, `compression_type`, `compressed_topics`, `linger_ms`, `batch_size`,
+    `batch_num_messages`, `buffer_memory`, `queue_buffering_max_messages`, `max_block_ms`, `max_request_size`,
+    `max_in_flight_requests_per_connection`, `retries`, `delivery_timeout_ms`, `enable_idempotence`, `transactional_id`,
+    `transaction_timeout_ms`, `producer_type`, `allow_auto_create_topics`, `encoder`, `key_encoder`, `partitioner`,
+    `event_handler`, `event_handler_props`, `callback_handler`, `callback_handler_props`. The signature has the default
+    of each, docs/configuration.md explains them.
+
+    Settings of every client: `client_id`, `request_timeout_ms`, `socket_connection_setup_timeout_ms`,
+    `retry_backoff_ms`, `retry_backoff_max_ms`, `reconnect_backoff_ms`, `reconnect_backoff_max_ms`,
+    `metadata_max_age_ms`, `default_api_timeout_ms`; and those of its connections, `security_protocol`, `ssl_...` and
+    `sasl_...`.
     """
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Producer:
+    __signature__ = SettingsSignature(AnyProducerKeywords, producer_defaults)
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         if cls is Producer and is_classic(args, kwargs):
             from ..classic.producer import ClassicProducer
 
             made: Any = ClassicProducer(*args, **kwargs)
-            return cast("Producer", made)
+            return cast("Self", made)
         return object.__new__(cls)
 
     @classmethod
@@ -311,20 +335,16 @@ class Producer(AnyProducer):
 
     def __init__(
         self,
-        bootstrap: object = None,
+        bootstrap: Bootstrap | None = None,
         *,
         encoder: str | Encoder | Callable[[Any], bytes | None] | None = None,
         key_encoder: str | Encoder | Callable[[Any], bytes | None] | None = None,
         partitioner: str | Partitioner | None = None,
         event_handler: str | EventHandler | None = None,
         callback_handler: str | CallbackHandler | None = None,
-        compression_type: str | None = None,
-        acks: int | str | None = None,
-        linger_ms: float | None = None,
-        batch_size: int | None = None,
-        plugins: Sequence[object] = (),
+        plugins: Plugins = (),
         config: Mapping[str, Any] | None = None,
-        **settings: Any,
+        **settings: Unpack[AnyProducerKeywords],
     ) -> None:
         arguments = ClientArguments(bootstrap, config, settings)
         bootstrap = arguments.bootstrap
@@ -340,7 +360,6 @@ class Producer(AnyProducer):
             event_handler=event_handler,
             callback_handler=callback_handler,
         )
-        given |= {"compression_type": compression_type, "acks": acks, "linger_ms": linger_ms, "batch_size": batch_size}
         self.settings = chosen = read_settings(ProducerSettings, arguments.config, {**given, **arguments.settings})
         host = plugin_host(plugins)
         encoding = encoding_of(host, chosen, encoder, key_encoder)

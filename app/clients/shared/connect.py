@@ -1,5 +1,7 @@
 """The start of every client: its connector and its shell."""
 
+from __future__ import annotations
+
 import ssl
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -8,26 +10,15 @@ from attrs import evolve
 
 from ....plugins.host import PluginHost
 from ....ports.errors import BarnabasError, ConfigError
-from ....ports.values import frozen
-from ...config.security_settings import NO_SECURITY, SecuritySettings, is_security_key
+from ...config.security_settings import NO_SECURITY, is_security_key
 from ...connector import Connector, MakesConnectors
 from .blocking_shell import logger
+from .bootstrap import Bootstrap, SecuredBootstrap
 from .client_shell import ClientShell
 from .settings import CommonSettings, read_security
 
 
-@frozen
-class SecuredBootstrap:
-    """The addresses of brokers with the security of their cluster; every client takes it in place of addresses."""
-
-    bootstrap: object
-    security: SecuritySettings
-
-    def __str__(self) -> str:
-        return str(self.bootstrap)
-
-
-def secured(bootstrap: object, config: Mapping[str, Any]) -> object:
+def secured(bootstrap: Bootstrap, config: Mapping[str, Any]) -> Bootstrap:
     """Return the bootstrap with the security settings among those of a client; the bootstrap itself without any.
 
     Raises `ConfigError`.
@@ -42,7 +33,7 @@ def without_security(config: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in config.items() if not is_security_key(key)}
 
 
-def with_security(bootstrap: object, settings: CommonSettings) -> object:
+def with_security(bootstrap: Bootstrap, settings: CommonSettings) -> Bootstrap:
     """Return the bootstrap of a client with its security, for other clients of the same cluster."""
     return bootstrap if settings.security is NO_SECURITY else SecuredBootstrap(bootstrap, settings.security)
 
@@ -79,7 +70,11 @@ def https_context(settings: Mapping[str, Any], prefix: str = "") -> ssl.SSLConte
     return tls.context
 
 
-def plugin_host(plugins: Any) -> PluginHost:
+Plugins = Sequence[object] | PluginHost
+"""Objects with hooks, modules, or names of modules, besides the installed ones; or a host of plug-ins."""
+
+
+def plugin_host(plugins: Plugins) -> PluginHost:
     """Return the host for a client: a given `PluginHost`, or one with these plugins besides the installed ones."""
     return plugins if isinstance(plugins, PluginHost) else PluginHost(plugins)
 

@@ -4,13 +4,14 @@ A type checker refuses misspelt names and wrong types, and an editor completes t
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 from ....core.client.group.assignor import Assignor
 from ....ports.values import Secret
+from .connect import Plugins
 
 
-class SecuritySettings(TypedDict, total=False):
+class SecurityKeywords(TypedDict, total=False):
     """TLS and SASL of the connections to brokers."""
 
     security_protocol: str | None
@@ -97,54 +98,32 @@ class SecuritySettings(TypedDict, total=False):
     """The file with the keys of that principal; librdkafka's name."""
 
 
-class RegistrySecuritySettings(TypedDict, total=False):
+class RegistryKeywords(TypedDict, total=False):
     """TLS and logins of the connections to the registries of the classic generation."""
 
-    etcd_cacert: str | int | float | bool | None
-    """Ours. The PEM file of the authorities that etcd's certificates may be of; implies TLS."""
-    etcd_cert: str | int | float | bool | None
-    """Ours. The PEM file of the certificate that etcd asks for; implies TLS."""
+    etcd_cacert: str | None
+    etcd_cert: str | None
     etcd_insecure_transport: bool | str | None
-    """Ours. false: connections to etcd use TLS with the authorities of the system; etcd.cacert and etcd.cert imply it.
-    """
-    etcd_key: str | int | float | bool | None
-    """Ours. The PEM file of the key of etcd.cert."""
+    etcd_key: str | None
     etcd_password: str | Secret[str] | None
-    """Ours. The password of etcd.user."""
-    etcd_user: str | int | float | bool | None
-    """Ours. The user at an etcd with authentication."""
-    zookeeper_sasl_client_username: str | int | float | bool | None
-    """The Kerberos service of ZooKeeper; a system property in Kafka."""
+    etcd_user: str | None
+    zookeeper_sasl_client_username: str | None
     zookeeper_sasl_jaas_config: str | Secret[str] | None
-    """Ours. The login at ZooKeeper, as a JAAS file has it in Client: DigestLoginModule required username="USER"
-    password="PASSWORD"; for the user of brokers."""
     zookeeper_set_acl: bool | str | None
-    """Whether new nodes in ZooKeeper belong to who makes them: others may read them, but no secrets."""
     zookeeper_ssl_cipher_suites: str | Sequence[str] | None
-    """The cipher suites by Java's or OpenSSL's names; empty: its default."""
     zookeeper_ssl_client_enable: bool | str | None
-    """Whether connections to ZooKeeper use TLS."""
     zookeeper_ssl_enabled_protocols: str | Sequence[str] | None
-    """The versions of TLS that may be used."""
-    zookeeper_ssl_endpoint_identification_algorithm: str | int | float | bool | None
-    """HTTPS: ZooKeeper's certificates must be for its hosts; none or empty: for any."""
-    zookeeper_ssl_keystore_location: str | int | float | bool | None
-    """The file of the key and certificate that ZooKeeper asks for."""
+    zookeeper_ssl_endpoint_identification_algorithm: str | None
+    zookeeper_ssl_keystore_location: str | None
     zookeeper_ssl_keystore_password: str | Secret[str] | None
-    """The password of that key store, and of its key."""
-    zookeeper_ssl_keystore_type: str | int | float | bool | None
-    """PEM or PKCS12; the content of the file counts."""
-    zookeeper_ssl_protocol: str | int | float | bool | None
-    """The highest version of TLS."""
-    zookeeper_ssl_truststore_location: str | int | float | bool | None
-    """The file of the authorities that ZooKeeper's certificates may be of; unset: those of the system."""
+    zookeeper_ssl_keystore_type: str | None
+    zookeeper_ssl_protocol: str | None
+    zookeeper_ssl_truststore_location: str | None
     zookeeper_ssl_truststore_password: str | Secret[str] | None
-    """The password of that trust store."""
-    zookeeper_ssl_truststore_type: str | int | float | bool | None
-    """PEM or PKCS12; the content of the file counts."""
+    zookeeper_ssl_truststore_type: str | None
 
 
-class ClientSettings(SecuritySettings, total=False):
+class ClientKeywords(SecurityKeywords, total=False):
     """The settings of every client."""
 
     client_id: str | None
@@ -167,7 +146,7 @@ class ClientSettings(SecuritySettings, total=False):
     """The whole time that a call waits for its result, with all attempts and the waits between them."""
 
 
-class ProducerSettings(ClientSettings, total=False):
+class ProducerKeywords(ClientKeywords, total=False):
     """The settings of a `Producer`."""
 
     acks: int | Literal["all"] | str | None
@@ -203,7 +182,7 @@ class ProducerSettings(ClientSettings, total=False):
     """Makes a transactional producer; it fences the producer that had the id before."""
     transaction_timeout_ms: int | None
     """The coordinator aborts a transaction that stays open for longer than this, and fences its producer."""
-    producer_type: Literal["sync", "async"] | None
+    producer_type: Literal["sync", "async"] | str | None
     """With sync, `send` returns when the message has arrived."""
     allow_auto_create_topics: bool | None
     """Whether a topic that is missing may be made by the broker."""
@@ -213,7 +192,7 @@ class ProducerSettings(ClientSettings, total=False):
     """The properties that the callback handler receives."""
 
 
-class AnyProducerSettings(ProducerSettings, RegistrySecuritySettings, total=False):
+class AnyProducerKeywords(ProducerKeywords, RegistryKeywords, total=False):
     """The settings of a `Producer`, and those that only the classic generation has."""
 
     zookeeper_session_timeout_ms: int | None
@@ -256,7 +235,7 @@ class AnyProducerSettings(ProducerSettings, RegistrySecuritySettings, total=Fals
     """The registries: a URL, a running `Broker`, or a callable that opens a session."""
 
 
-class FetchSettings(ClientSettings, total=False):
+class FetchKeywords(ClientKeywords, total=False):
     """The settings of fetches, of all consumers."""
 
     fetch_min_bytes: int | None
@@ -269,10 +248,10 @@ class FetchSettings(ClientSettings, total=False):
     """About how many bytes an answer carries of one partition."""
     max_poll_records: int | None
     """The most messages that `poll_many` returns, unless a call names its own limit."""
-    auto_offset_reset: Literal["earliest", "latest", "none"] | None
+    auto_offset_reset: Literal["earliest", "latest", "none"] | str | None
     """The start of reading when no offset is committed, or when the position is out of range: earliest, latest, or none
     (an error)."""
-    isolation_level: Literal["read_uncommitted", "read_committed"] | None
+    isolation_level: Literal["read_uncommitted", "read_committed"] | str | None
     """With read_committed, the reader gets no messages of open or aborted transactions."""
     check_crcs: bool | None
     """Whether the checksums of batches are verified."""
@@ -284,7 +263,7 @@ class FetchSettings(ClientSettings, total=False):
     """Whether a topic that is missing may be made by the broker."""
 
 
-class SimpleConsumerSettings(FetchSettings, total=False):
+class SimpleConsumerKeywords(FetchKeywords, total=False):
     """The settings of a `SimpleConsumer`, and those that only the classic generation has."""
 
     socket_timeout_ms: int | None
@@ -299,7 +278,7 @@ class SimpleConsumerSettings(FetchSettings, total=False):
     """The size up to which a fetch grows for one message that is larger than it."""
 
 
-class ConsumerSettings(FetchSettings, total=False):
+class ConsumerKeywords(FetchKeywords, total=False):
     """The settings of a `Consumer`."""
 
     group_id: str | None
@@ -324,7 +303,39 @@ class ConsumerSettings(FetchSettings, total=False):
     """The rack of the consumer, for brokers that choose a near replica (`replica.selector.class`)."""
 
 
-class ConnectorSettings(SecuritySettings, RegistrySecuritySettings, total=False):
+class ProducerArguments(AnyProducerKeywords, total=False):
+    """All keyword arguments of a `Producer`."""
+
+    encoder: object
+    """See `Producer`."""
+    key_encoder: object
+    """See `Producer`."""
+    partitioner: object
+    """See `Producer`."""
+    event_handler: object
+    """See `Producer`."""
+    callback_handler: object
+    """See `Producer`."""
+    plugins: Plugins
+    """See `Producer`."""
+    config: Mapping[str, Any] | None
+    """See `Producer`."""
+
+
+class ConsumerArguments(ConsumerKeywords, total=False):
+    """All keyword arguments of a `Consumer`."""
+
+    decoder: object
+    """See `Consumer`."""
+    key_decoder: object
+    """See `Consumer`."""
+    plugins: Plugins
+    """See `Consumer`."""
+    config: Mapping[str, Any] | None
+    """See `Consumer`."""
+
+
+class ConnectorKeywords(SecurityKeywords, RegistryKeywords, total=False):
     """The settings of a `ConsumerConnector`."""
 
     etcd_connect: str | None
@@ -355,7 +366,7 @@ class ConnectorSettings(SecuritySettings, RegistrySecuritySettings, total=False)
     """Commit by itself what was handed out, at an interval and at the end."""
     autocommit_interval_ms: float | None
     """The interval of `autocommit.enable`."""
-    autooffset_reset: Literal["smallest", "largest", "earliest", "latest", "none"] | None
+    autooffset_reset: Literal["smallest", "largest", "earliest", "latest", "none"] | str | None
     """The start position without an offset, or with one out of range; `none` raises that in the stream."""
     queuedchunks_max: int | None
     """Chunks that wait per stream. What was asked for before it was full still comes: one more per partition."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import attrs
 import pytest
@@ -179,11 +180,11 @@ def test_a_shared_mapping_of_librdkafka_makes_every_client() -> None:
 
 def test_keywords_of_kafka_python_make_clients_of_one_process_and_of_asyncio() -> None:
     async def over_asyncio(bootstrap: str) -> object:
-        async with AsyncProducer(bootstrap_servers=bootstrap, value_serializer=str.encode) as producer:
+        kafka_python: dict[str, Any] = {"bootstrap_servers": bootstrap, "value_serializer": str.encode}
+        async with AsyncProducer(**kafka_python) as producer:
             await producer.send_and_wait("orders", "one")
-        async with AsyncConsumer(
-            bootstrap_servers=[bootstrap], group_id=None, value_deserializer=bytes.decode, consumer_timeout_ms=1000
-        ) as consumer:
+        kafka_python = {"bootstrap_servers": [bootstrap], "value_deserializer": bytes.decode}
+        async with AsyncConsumer(group_id=None, consumer_timeout_ms=1000, **kafka_python) as consumer:
             await consumer.assign("orders", position="earliest")
             return (await consumer.poll_many(1, 30))[0].value
 
@@ -215,7 +216,7 @@ def test_addresses_are_taken_once() -> None:
     assert ClientArguments(None, config, {"bootstrap_servers": ["c:1"]}).bootstrap == ["c:1"]
     assert ClientArguments(None, {"bootstrap_servers": "d:1"}, {}).bootstrap == "d:1"
     with pytest.raises(ConfigError, match=r"bootstrap 'orders' and bootstrap_servers are both given.*subscribe\(\)"):
-        Consumer("orders", bootstrap_servers="a:1")
+        Consumer("orders", bootstrap_servers="a:1")  # type: ignore[call-overload]  # foreign names have no types
     with pytest.raises(ConfigError, match="give one of them"):
         Producer(config, config={"acks": 1})
     with pytest.raises(ConfigError, match=r"or bootstrap\.servers"):

@@ -1,5 +1,7 @@
 """Secured test brokers and clusters: who may log in, over TLS or not, and what is denied on demand."""
 
+from typing import Any
+
 import pytest
 
 from barnabas import ApiError, ErrorCode
@@ -36,7 +38,8 @@ def test_test_broker_with_tls_alone_has_a_certificate_of_its_own() -> None:
         assert settings["security.protocol"] == "SSL"
         with broker.admin() as admin:
             assert admin.describe_cluster().brokers
-        stranger = broker.admin(ssl_ca_location=None, ssl_truststore_location="")
+        foreign: Any = {"ssl_ca_location": None}
+        stranger = broker.admin(ssl_truststore_location="", **foreign)
         with stranger as admin, pytest.raises(AuthenticationError, match="certificate"):
             admin.describe_cluster()
 

@@ -1,5 +1,7 @@
 """The examples of the pages for those who come from another client: before and after print the same."""
 
+import asyncio
+import contextlib
 import shutil
 import subprocess
 import warnings
@@ -9,7 +11,9 @@ import pytest
 from support.command import barnabas_here
 from support.doc_commands import ADDRESS, Reader
 from support.documents import blocks, lines_of
+from support.waiting import PATIENCE_S, wait_for
 
+from barnabas import Admin, ApiError, AsyncConsumer, Consumer, Producer
 from barnabas.testing import TestBroker
 
 LIBRARIES = {"kafka-python": "kafka", "confluent-kafka": "confluent_kafka", "aiokafka": "aiokafka"}
@@ -51,6 +55,85 @@ def test_migrated_example_prints_the_same_as_the_one_before(library: str) -> Non
 
 def test_keyword_arguments_of_kafka_python_work_as_they_are() -> None:
     assert run_python(PAGES["kafka-python"], "the least change") == EXPECTED["kafka-python"]
+
+
+def test_members_of_kafka_python_share_a_group_by_default() -> None:
+    kafka = pytest.importorskip("kafka", reason="kafka-python is not installed")
+    with TestBroker() as broker, broker.admin() as admin:
+        admin.create_topic("orders", partitions=4)
+        theirs = kafka.KafkaConsumer("orders", bootstrap_servers=broker.bootstrap, group_id="g")
+        with contextlib.closing(theirs), Consumer(broker.bootstrap, group_id="g") as ours:
+            ours.subscribe("orders")
+
+            def both_have_partitions() -> bool:
+                theirs.poll(timeout_ms=50)
+                ours.poll(0.05)
+                return [len(theirs.assignment()), len(ours.assignment)] == [2, 2]
+
+            wait_for(both_have_partitions)
+
+
+def test_members_of_aiokafka_share_a_group_with_its_assignor() -> None:
+    aiokafka = pytest.importorskip("aiokafka", reason="aiokafka is not installed")
+
+    async def share(bootstrap: str, **settings: str) -> None:
+        theirs = aiokafka.AIOKafkaConsumer("orders", bootstrap_servers=bootstrap, group_id="g")
+        await theirs.start()
+        try:
+            async with AsyncConsumer(bootstrap, group_id="g", **settings) as ours:
+                await ours.subscribe("orders")
+                while [len(theirs.assignment()), len(ours.consumer.assignment)] != [2, 2]:
+                    await ours.poll(0.05)
+        finally:
+            await theirs.stop()
+
+    with TestBroker() as broker, broker.admin() as admin:
+        admin.create_topic("orders", partitions=4)
+        run = share(broker.bootstrap, partition_assignment_strategy="roundrobin")
+        asyncio.run(asyncio.wait_for(run, PATIENCE_S))
+        with pytest.raises(ApiError, match="INCONSISTENT_GROUP_PROTOCOL"):
+            asyncio.run(asyncio.wait_for(share(broker.bootstrap), PATIENCE_S))
+
+
+def test_secured_settings_of_each_library_work_as_they_are() -> None:
+    with TestBroker(security="sasl_ssl", users={"alice": "secret"}) as broker:
+        ca = broker.security.ca_location
+        java = {
+            "bootstrap.servers": broker.bootstrap,
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
+            'username="alice" password="secret";',
+            "ssl.truststore.location": ca,
+            "ssl.truststore.type": "PEM",
+            "key.serializer": "org.apache.kafka.common.serialization.StringSerializer",
+            "value.serializer": "org.apache.kafka.common.serialization.StringSerializer",
+        }
+        librdkafka = {
+            "metadata.broker.list": broker.bootstrap,
+            "security.protocol": "sasl_ssl",
+            "sasl.mechanisms": "SCRAM-SHA-256",
+            "sasl.username": "alice",
+            "sasl.password": "secret",
+            "ssl.ca.location": ca,
+            "group.id": "readers",
+            "auto.offset.reset": "smallest",
+        }
+        with Producer(java) as producer:
+            producer.send("orders", "one", key="k").result(PATIENCE_S)
+        with Consumer(librdkafka) as consumer:
+            consumer.subscribe(["orders"])
+            (message,) = consumer.poll_many(1, timeout=PATIENCE_S)
+        with Admin(
+            bootstrap_servers=[broker.bootstrap],
+            security_protocol="SASL_SSL",
+            sasl_mechanism="SCRAM-SHA-256",
+            sasl_plain_username="alice",
+            sasl_plain_password="secret",
+            ssl_cafile=ca,
+        ) as admin:
+            assert admin.list_topics() == ["orders"]
+    assert (message.key, message.value) == (b"k", b"one")
 
 
 def test_serializers_of_confluent_kafka_work_as_encoders() -> None:

@@ -180,7 +180,7 @@ def test_answers_that_come_up_in_one_turn_leave_together(harness: TcpHarness) ->
     assert unsent == [7, 14, 9]
 
 
-def test_what_was_gathered_leaves_before_a_connection_closes(harness: TcpHarness) -> None:
+def test_gathered_batches_are_sent_before_a_connection_closes(harness: TcpHarness) -> None:
     server = ServerSide(harness)
 
     def answer_and_close() -> None:
@@ -465,7 +465,7 @@ def test_partial_frames_progress_one_at_a_time_under_memory_limit(harness: TcpHa
     assert harness.reports == []
 
 
-def test_who_stops_in_the_middle_of_a_frame_while_memory_is_short_is_closed(
+def test_connection_that_stops_within_a_frame_is_closed_while_memory_is_short(
     harness: TcpHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("barnabas.adapters.transport_tcp.connection._STALLED_MS", 50.0)

@@ -27,7 +27,7 @@ def _right() -> History:
     return history
 
 
-def test_what_is_right() -> None:
+def test_correct_history_passes_the_checker() -> None:
     verdict = check(_right())
     assert verdict.clean, verdict
 
@@ -129,7 +129,7 @@ def _other_epoch(history: History) -> None:
         (_other_epoch, "diverging-replicas"),
     ],
 )
-def test_what_is_wrong(spoil: Callable[[History], None], kind: str) -> None:
+def test_wrong_history_fails_the_checker(spoil: Callable[[History], None], kind: str) -> None:
     history = _right()
     spoil(history)
     verdict = check(history)

@@ -57,7 +57,7 @@ def _says(connection: socket.socket, patience_s: float) -> bytes:
         return b"(nothing)"
 
 
-def test_what_is_cut_one_way_flows_on_when_it_is_healed(board: Switchboard, echo: tuple[str, int]) -> None:
+def test_traffic_cut_one_way_continues_when_healed(board: Switchboard, echo: tuple[str, int]) -> None:
     port = board.open("server", echo)  # the first request says who calls
     first = _request(b"broker-1-fetcher")
     with socket.create_connection(("127.0.0.1", port)) as caller:

@@ -34,7 +34,7 @@ def test_the_page_agrees_with_what_this_run_found(page: str) -> None:
     assert {cell: written[cell] for cell in found} == found
 
 
-def test_what_fails_is_named() -> None:
+def test_failing_check_is_named() -> None:
     text = table.render(results(kcat_headers="no"))
     row = next(line for line in text.splitlines() if line.startswith(f"| {FEATURES['headers']} "))
     assert row.count("| yes ") == len(CLIENTS) - 1
@@ -42,7 +42,7 @@ def test_what_fails_is_named() -> None:
     assert f"({number}) kcat: a." in " ".join(text.split())
 
 
-def test_what_was_not_tested_is_not_written() -> None:
+def test_untested_client_is_not_written_to_the_table() -> None:
     with pytest.raises(ValueError, match=r"not tested: kcat-headers$"):
         table.render(results(kcat_headers="skipped"))
 

@@ -86,7 +86,7 @@ def the_recovery_point_is_where_the_log_ends(patch: pytest.MonkeyPatch) -> None:
         ]
     ),
 )
-def test_what_breaks_a_promise_is_found(
+def test_broken_promise_is_found(
     break_it: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     break_it(monkeypatch)

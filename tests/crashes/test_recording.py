@@ -61,7 +61,7 @@ def test_calls_are_recorded_in_their_order(folder: Path) -> None:
     assert not list(folder.iterdir())
 
 
-def test_what_others_write_is_noticed_when_it_is_synced(folder: Path) -> None:
+def test_writes_of_other_clients_are_noticed_after_a_sync(folder: Path) -> None:
     with Recording(folder) as recording:
         shutil.copyfile(__file__, folder / "copy")
         fd = os.open(folder / "copy", os.O_RDONLY)

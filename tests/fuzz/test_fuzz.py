@@ -40,7 +40,7 @@ def test_the_seeds_are_good(name: str) -> None:
     assert good >= max(1, len(target.seeds) // 2)
 
 
-def test_what_is_not_declared_is_found() -> None:
+def test_undeclared_exception_is_found() -> None:
     def wrong(data: bytes) -> int:
         return {b"good": 1}[data]
 

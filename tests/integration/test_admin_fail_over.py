@@ -38,7 +38,7 @@ def test_groups_of_a_broker_that_leaves_meanwhile_are_found_where_they_are_now(c
         assert [group.group_id for group in admin.list_groups()] == ["a", "b", "c"]
 
 
-def test_what_the_controller_is_asked_another_broker_does_while_it_cannot_be_reached(cluster: PlainCluster) -> None:
+def test_another_broker_serves_while_the_controller_is_unreachable(cluster: PlainCluster) -> None:
     def answer(node: int, request: Any) -> Any:
         if not isinstance(request, CreateTopics):
             return None

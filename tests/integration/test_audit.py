@@ -121,7 +121,7 @@ def test_producer_broker_and_consumer_agree_transactions_too(broker: str) -> Non
         assert all(t.delay_median_ms is not None for t in figures if t.count)
 
 
-def test_what_was_dropped_and_doubled_is_named_to_the_message(bootstrap: str) -> None:
+def test_audit_names_each_dropped_and_doubled_message(bootstrap: str) -> None:
     with Admin(bootstrap) as admin:
         admin.create_topic("orders", partitions=1)
     with audited(bootstrap, "web-1/drop") as producer:
@@ -145,7 +145,7 @@ def test_what_was_dropped_and_doubled_is_named_to_the_message(bootstrap: str) ->
     assert found.messages("doubled") == 5
 
 
-def test_what_was_not_committed_is_counted_by_who_comes_next(bootstrap: str) -> None:
+def test_next_consumer_counts_uncommitted_messages(bootstrap: str) -> None:
     with audited(bootstrap, "web-1/again") as producer:
         producer.send_many("again", [b"x"] * 50)
     with pytest.raises(RuntimeError), AuditedConsumer(bootstrap, group_id="a", auto_offset_reset="earliest") as first:
@@ -182,7 +182,7 @@ def test_a_transaction_with_counts_takes_what_else_is_sent(bootstrap: str) -> No
     assert sum(t.count for w in reconciled(bootstrap, "work").windows for t in w.tiers if t.tier == "consumer:w") == 5
 
 
-def test_what_is_not_audited_says_so() -> None:
+def test_topic_without_audit_is_reported_as_such() -> None:
     with TestBroker() as broker, pytest.raises(ConfigError, match="it is not audited"):
         AuditReader([broker.bootstrap])
     with pytest.raises(ConfigError, match="unknown colour"):
@@ -239,7 +239,7 @@ def test_audit_commands_count_and_report_messages(broker: str, tmp_path: Path) -
         assert b"no broker there: 127.0.0.1:1" in away.stderr
 
 
-def test_what_went_to_quarantine_has_come_to_the_table(bootstrap: str, tmp_path: Path) -> None:
+def test_quarantined_rows_count_as_arrived_in_the_table(bootstrap: str, tmp_path: Path) -> None:
     table, day = tmp_path / "t", "2024-01-01"
     topic_id = made(bootstrap, "bad")
     commit_rows(open_store(table / QUARANTINE), Rows("bad", day, [3, 4, 10]))  # 10 is of a load that was killed then
@@ -339,7 +339,7 @@ def test_a_reader_that_cannot_begin_leaves_nothing_open(broker: str, monkeypatch
     assert threads() <= before
 
 
-def test_what_is_committed_counts_though_its_markers_are_to_come(broker: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_committed_messages_count_before_their_markers_arrive(broker: str, monkeypatch: pytest.MonkeyPatch) -> None:
     origin = Reporter(tier="web", by="web-1", time_ms=wall_ms())
     report = CountReport(origin=origin, topic="views", window_ms=0, width_ms=60_000, count=5)
     with Admin(broker) as admin, Producer(broker, transactional_id="tier") as producer:
@@ -363,7 +363,7 @@ def test_what_is_committed_counts_though_its_markers_are_to_come(broker: str, mo
 
 
 @pytest.mark.parametrize("exactly_once", [True, False], ids=["exactly-once", "at-least-once"])
-def test_what_a_mirror_drops_and_doubles_is_found_between_its_clusters(exactly_once: bool) -> None:
+def test_audit_finds_messages_that_a_mirror_drops_and_doubles(exactly_once: bool) -> None:
     with TestBroker() as one, TestBroker() as two:
         with Admin(one.bootstrap) as admin:
             admin.create_topic("views", partitions=2)

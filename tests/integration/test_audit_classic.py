@@ -20,7 +20,7 @@ from barnabas.testing import TestBroker
 PROPS = {"interval.ms": 100, "window.ms": 86_400_000, "instance": "web-1/classic"}
 
 
-def test_what_was_lost_and_doubled_on_the_way_from_a_classic_cluster_is_named() -> None:
+def test_audit_names_messages_lost_and_doubled_from_a_classic_cluster() -> None:
     settings: dict[str, Any] = {"log_flush_interval": 1, "log_flush_scheduler_interval_ms": 20}
     with (
         Broker(listeners=["classic://127.0.0.1:0"], storage="memory", **settings) as classic,
@@ -62,7 +62,7 @@ def messages_of(bootstrap: str) -> list[Message]:
         return list(consumer.messages(stop_at_end=True))
 
 
-def test_what_the_encoder_cannot_take_is_said() -> None:
+def test_value_that_the_encoder_refuses_is_named() -> None:
     with TestBroker() as current, AuditEncoder(current.bootstrap, props=PROPS) as encoder:
         assert encoder.encode("t", None) is None
         assert encoder.encode("_audit", b"x") == b"x"

@@ -70,7 +70,7 @@ def read_until(connection: RawConnection, topic: str, wanted: bytes) -> None:
     wait_for(lambda: read(connection, topic) == wanted)
 
 
-def test_what_was_produced_is_fetched_byte_for_byte(broker: Broker, connection: RawConnection, tmp_path: Path) -> None:
+def test_produced_batch_is_fetched_byte_for_byte(broker: Broker, connection: RawConnection, tmp_path: Path) -> None:
     records = HELLO + gzip_wrapper(b"a", b"b", b"c") + message_set(b"x" * 100_000)
     connection.send(produce("t", records))
     read_until(connection, "t", records)

@@ -71,7 +71,7 @@ def test_a_classic_address_or_a_list_or_registries_make_a_classic_producer(broke
         ({"bootstrap": "localhost:9", "config": {"zk.connect": "z:1"}}, r"zk\.connect"),
     ],
 )
-def test_what_cannot_be_meant(arguments: dict[str, Any], text: str) -> None:
+def test_settings_that_contradict_each_other_are_refused(arguments: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         Producer(**arguments)
 
@@ -140,7 +140,7 @@ def test_several_topics_at_once_are_one_multi_produce(broker: FakeClassicBroker)
     assert [(each.topic, each.values) for each in broker.sets()] == [("a", [b"1", b"2"]), ("b", [b"3"])]
 
 
-def test_what_cannot_be_sent_is_refused_at_once(broker: FakeClassicBroker) -> None:
+def test_unsendable_message_is_refused_at_once(broker: FakeClassicBroker) -> None:
     with listed(broker, max_message_size=10) as producer:
         for value, error, text in (
             (bytes(11), ApiError, "MESSAGE_TOO_LARGE"),

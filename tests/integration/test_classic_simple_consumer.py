@@ -111,7 +111,7 @@ def test_fetch_size_does_not_grow_beyond_its_limit(broker: FakeClassicBroker) ->
 @pytest.mark.parametrize(
     "garbage", [b"\x7f\xff\xff\xff rest", b"\xff\xff\xff\xff rest", b"\0\0\0\x50 the log ends here"]
 )
-def test_what_says_nonsense_is_an_error(
+def test_malformed_messages_are_an_error(
     broker: FakeClassicBroker, consumer: ClassicSimpleConsumer, garbage: bytes
 ) -> None:
     broker.answer = Logs(t=garbage)
@@ -213,6 +213,6 @@ def test_fetch_after_close_raises_closed_error(broker: FakeClassicBroker) -> Non
         (lambda: SimpleConsumer("classic://h:1", config={"fetch.sise": 5}), r"did you mean 'fetch\.size'"),
     ],
 )
-def test_what_cannot_be_meant(make: Callable[[], Any], text: str) -> None:
+def test_settings_that_contradict_each_other_are_refused(make: Callable[[], Any], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         make()

@@ -257,7 +257,7 @@ def test_ctrl_c_ends_consume_without_error_output(broker: TestBroker, words: tup
     assert (running.returncode, told) == (code, b"")
 
 
-def test_who_has_had_enough_ends_it_quietly(broker: TestBroker) -> None:
+def test_reader_that_closes_the_pipe_ends_the_command_quietly(broker: TestBroker) -> None:
     topic = broker.create_topic(partitions=1)
     broker.produce(topic, [b"x" * 1000] * 1000)
     running = _consuming(broker, topic)
@@ -280,7 +280,7 @@ def test_records_of_a_topic_that_is_not_there(broker: TestBroker, capsys: pytest
 @pytest.mark.parametrize(
     "words", ["cluster status", "cluster overview", "topics list", "consume {topic} --stop-at-end"]
 )
-def test_who_closes_standard_output_gets_nothing_there(broker: TestBroker, words: str) -> None:
+def test_closed_standard_output_receives_nothing(broker: TestBroker, words: str) -> None:
     topic = broker.create_topic()
     broker.produce(topic, ["x"])
     line = f"exec {COMMAND} {words.format(topic=topic)} -b {broker.bootstrap} >&-"

@@ -187,7 +187,7 @@ def test_period_texts_parse_to_milliseconds(text: str, milliseconds: int) -> Non
 
 
 @pytest.mark.parametrize("text", ["", "5", "m", "0s", "5 m", "5x", "-1s", "soon"])
-def test_what_is_no_period(text: str) -> None:
+def test_wrong_period_is_refused_with_the_reason(text: str) -> None:
     with pytest.raises(ConfigError, match=r"--every '.*' is not a duration; give 30s, 5m or 1h"):
         parse_period_ms(text, "--every")
 

@@ -80,7 +80,7 @@ def test_separators_may_be_any_bytes(run: Run, topic: str) -> None:
             unescaped(wrong, "-K")
 
 
-def test_what_consume_writes_as_json_goes_back_as_it_was(broker: TestBroker, run: Run) -> None:
+def test_json_of_consume_is_produced_unchanged(broker: TestBroker, run: Run) -> None:
     source, target = new_topic(broker, 2), new_topic(broker, 2)
     sent = [
         Message(b"text", b"key", (("h", b"1"), ("h", None), ("bytes", b"\xff")), START_MS),
@@ -195,7 +195,7 @@ def test_a_host_that_is_not_there_is_named_at_once(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.process
 @pytest.mark.parametrize(("words", "last"), [("--last 10", "20/20"), (f"--until {START_MS + 100}", "100/100")])
-def test_who_waits_sees_how_much_is_left(broker: TestBroker, tmp_path: Path, words: str, last: str) -> None:
+def test_progress_shows_how_much_is_left(broker: TestBroker, tmp_path: Path, words: str, last: str) -> None:
     """Where messages go elsewhere than to the terminal."""
     topic = new_topic(broker, 2)
     broker.produce(topic, [Message(b"%d" % n, timestamp_ms=START_MS + n) for n in range(100)], partition=0)

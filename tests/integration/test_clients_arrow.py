@@ -135,7 +135,7 @@ def test_tables_that_are_sent_are_read_again(broker: Broker, codec: str) -> None
     assert {m.partition for m in found if m.key == b"k7"} == {partition}
 
 
-def test_what_has_arrows_interface_can_be_sent(broker: Broker) -> None:
+def test_object_with_the_arrow_interface_is_sent(broker: Broker) -> None:
     columns = {"key": ["a", "b"], "value": ["1", "2"], "partition": [0, 1]}
     tables = [polars.DataFrame(columns), pandas.DataFrame(columns), pa.record_batch(columns)]
     with Producer(broker) as producer:

@@ -40,7 +40,7 @@ def test_producing_and_reading_back(bootstrap: str) -> None:
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-def test_what_we_compress_librdkafka_reads(bootstrap: str, codec: str) -> None:
+def test_librdkafka_reads_our_compressed_batches(bootstrap: str, codec: str) -> None:
     topic = f"written-{codec}"
     with Producer(bootstrap, compression_type=codec) as producer:
         producer.send_many(topic, [b"x" * 200 + b"%d" % n for n in range(300)], partition=0).result(PATIENCE_S)
@@ -56,7 +56,7 @@ def test_what_we_compress_librdkafka_reads(bootstrap: str, codec: str) -> None:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_what_librdkafka_writes_we_read(bootstrap: str, codec: str) -> None:
+def test_we_read_compressed_batches_of_librdkafka(bootstrap: str, codec: str) -> None:
     topic = f"read-{codec}"
     writer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "compression.type": codec})
     for number in range(300):

@@ -131,7 +131,7 @@ def test_send_with_acks_0_returns_offset_minus_1(cluster: PlainCluster) -> None:
 # --- what is wrong with it
 
 
-def test_what_cannot_be_encoded_is_refused_at_once(producer: Producer) -> None:
+def test_value_without_encoding_is_refused_at_once(producer: Producer) -> None:
     with pytest.raises(EncodeError, match='choose encoder="string"'):
         producer.send("t", "text")
     with pytest.raises(EncodeError, match="header"):
@@ -184,7 +184,7 @@ def test_a_partitioner_that_fails_fails_its_message(cluster: PlainCluster) -> No
     assert values(cluster) == [b"good"]
 
 
-def test_what_is_not_a_partitioner() -> None:
+def test_wrong_partitioner_is_refused_with_the_reason() -> None:
     for wrong in (object(), "no such"):
         with pytest.raises(ConfigError, match="partitioner"):
             Producer("localhost:9", partitioner=wrong)  # type: ignore[arg-type]  # that is the point
@@ -493,7 +493,7 @@ def test_an_event_handler_decides_what_goes_out(cluster: PlainCluster) -> None:
     assert values(cluster) == [b"abcdef"]
 
 
-def test_what_a_hook_made_unusable_fails_its_handle(cluster: PlainCluster) -> None:
+def test_message_that_a_hook_broke_fails_its_handle(cluster: PlainCluster) -> None:
     class Spoils(CallbackHandler):
         def before_send(self, items: Sequence[ProducerItem]) -> Sequence[ProducerItem]:
             for item in items:

@@ -132,7 +132,7 @@ def test_transactions_do_not_nest(cluster: TransactionalCluster, producer: Produ
     assert cluster.committed == [b"x", b"y"]
 
 
-def test_what_failed_cannot_be_committed(cluster: TransactionalCluster, producer: Producer) -> None:
+def test_failed_transaction_cannot_be_committed(cluster: TransactionalCluster, producer: Producer) -> None:
     refuse_next(cluster, ErrorCode.INVALID_RECORD)
     with pytest.raises(AbortNeeded) as refused, producer.transaction():
         handle = producer.send("t", b"bad")

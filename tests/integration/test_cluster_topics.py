@@ -48,7 +48,7 @@ def _others(cluster: TestCluster, broker_id: int) -> list[int]:
 
 
 @pytest.mark.parametrize("broker_id", [1, 2, 3])
-def test_what_one_broker_is_asked_for_all_know(quiet: TestCluster, broker_id: int) -> None:
+def test_change_at_one_broker_reaches_all(quiet: TestCluster, broker_id: int) -> None:
     topic, asked = f"made-at-{broker_id}", quiet.broker(broker_id)
     made = asked.ask(
         CreateTopics(

@@ -81,7 +81,7 @@ def test_committed_records_in_every_version(connection: ApiConnection) -> None:
         assert ends == [3, 1], version
 
 
-def test_what_a_client_may_not_do(connection: ApiConnection) -> None:
+def test_forbidden_client_actions_are_refused(connection: ApiConnection) -> None:
     assert send(connection, b"a", transactional_id=None).error is E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert end(connection, True, producer=99) is E.NONE, "nobody has begun it"
     assert send(connection, b"a").error is E.NONE

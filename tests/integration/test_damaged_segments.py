@@ -93,7 +93,7 @@ def test_flipped_header_bit_loses_only_its_batch_and_is_reported(data: Path, byt
 
 
 @pytest.mark.parametrize("tail", first_is_quick([b"\0\0\1\0garbage", bytes(7)]))
-def test_what_stands_behind_the_last_classic_message_is_cut_before_more_comes(tmp_path: Path, tail: bytes) -> None:
+def test_bytes_behind_the_last_classic_message_are_cut_before_an_append(tmp_path: Path, tail: bytes) -> None:
     """Left there, it would make a later recovery drop all that was flushed behind it."""
     data, values = tmp_path / "data", [b"value %02d" % n for n in range(20)]
     settings = ("log.flush.interval=1", "log.flush.scheduler.interval.ms=20")

@@ -90,7 +90,7 @@ def errors_in(result: Any) -> list[ErrorCode]:
 
 
 @pytest.mark.parametrize("wrong", [pytest.param(wrong, id=wrong.name) for wrong in WRONG])
-def test_what_is_asked_wrongly(taken: RawMember, connection: ApiConnection, wrong: Wrong) -> None:
+def test_wrong_usage_is_refused_with_the_reason(taken: RawMember, connection: ApiConnection, wrong: Wrong) -> None:
     request = wrong.ask(taken.joined.member_id)
     api = BY_REQUEST[type(request)]
     low, high = api.versions

@@ -197,7 +197,7 @@ def test_a_partition_named_twice_is_refused(broker: Broker) -> None:
     assert [each.error for each in twice] == [ErrorCode.INVALID_REQUEST] * 2
 
 
-def test_what_is_named_twice_is_described_once(broker: Broker) -> None:
+def test_topic_named_twice_is_described_once(broker: Broker) -> None:
     resource = ConfigResource(kind=ResourceKind.TOPIC, name=TOPICS[0])
     described = DescribeConfigs(resources=[ConfigDescription(resource=resource)] * 50)
     with RawConnection(broker.bootstrap) as connection:

@@ -120,7 +120,7 @@ def errors_of(result: Any) -> list[E]:
 
 
 @pytest.mark.parametrize(("request_", "expected"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED])
-def test_what_makes_no_sense_is_refused_and_leaves_no_group(
+def test_nonsense_request_is_refused_and_leaves_no_group(
     broker: Broker, neighbour: RawMember, connection: RawConnection, request_: Request[Any], expected: list[E]
 ) -> None:
     assert errors_of(ask(connection, request_, AT_ONCE if isinstance(request_, JoinGroup) else None)) == expected
@@ -214,7 +214,7 @@ def test_joins_without_end_over_one_connection_wait_their_turn(
     stays.leave()
 
 
-def test_who_says_nothing_and_who_says_half(broker: Broker, neighbour: RawMember) -> None:
+def test_silent_and_half_sent_requests_are_closed(broker: Broker, neighbour: RawMember) -> None:
     silent = [RawConnection(broker.bootstrap) for _ in range(20)]
     for number, connection in enumerate(silent):
         connection.send(framed(joining("half", metadata=bytes(1000)))[: number * 50])
@@ -223,7 +223,9 @@ def test_who_says_nothing_and_who_says_half(broker: Broker, neighbour: RawMember
         connection.socket.close()
 
 
-def test_who_never_reads_is_not_read_from(broker: Broker, neighbour: RawMember, connection: RawConnection) -> None:
+def test_client_that_never_reads_is_not_read_from(
+    broker: Broker, neighbour: RawMember, connection: RawConnection
+) -> None:
     """Answers for somebody who does not take them do not pile up: the requests do, at the sender."""
     large = RawMember(broker.bootstrap, "large", TOPIC, metadata=bytes(500_000))
     request = framed(DescribeGroups(group_ids=["large"])) * 100
@@ -249,7 +251,7 @@ def _connections(broker: Broker) -> list[Any]:
     return [each._connection for each in tuple(server.connections.values())]
 
 
-def test_who_goes_while_waiting_stays_a_member_until_its_session_is_over(
+def test_member_that_disconnects_while_waiting_stays_until_its_session_ends(
     broker: Broker, neighbour: RawMember, connection: RawConnection
 ) -> None:
     stays = RawMember(broker.bootstrap, "left alone", TOPIC)

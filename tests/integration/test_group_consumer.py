@@ -282,7 +282,7 @@ def test_a_listener_says_where_to_begin(broker: Broker) -> None:
         assert offsets(consumer.messages(stop_at_end=True)) == [(0, 8), (0, 9), (1, 3), (1, 4)]
 
 
-def test_what_a_listener_raises_reaches_the_user_and_breaks_nothing(broker: Broker) -> None:
+def test_error_of_a_listener_reaches_the_user_and_breaks_nothing(broker: Broker) -> None:
     def fail(_: Any) -> None:
         raise KeyError("mine")
 

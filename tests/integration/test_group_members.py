@@ -102,7 +102,7 @@ def test_cooperative_rebalance_listener_gets_moved_partitions_only(broker: Broke
         assert [event for event in one.events if event[1]][2:] == [("assigned", moved)]
 
 
-def test_what_is_paused_stays_paused_while_it_stays(broker: Broker, fill: Callable[[int], list[bytes]]) -> None:
+def test_paused_partition_stays_paused_while_assigned(broker: Broker, fill: Callable[[int], list[bytes]]) -> None:
     with member(broker, group_id="paused") as one:
         one.settles_with(*ALL)
         one.consumer.pause(("t", 0))
@@ -164,7 +164,7 @@ def test_two_of_one_name_are_not_possible(broker: Broker) -> None:
     first.close()
 
 
-def test_who_does_not_ask_for_messages_is_out_until_it_does(broker: Broker) -> None:
+def test_member_that_does_not_poll_is_out_until_it_polls(broker: Broker) -> None:
     with (
         member(broker, group_id="slow", max_poll_interval_ms=300) as slow,
         member(broker, group_id="slow") as other,
@@ -179,7 +179,7 @@ def test_who_does_not_ask_for_messages_is_out_until_it_does(broker: Broker) -> N
         assert "lost" in [what for what, _ in slow.events]
 
 
-def test_who_is_out_stays_out_with_messages_in_hand(broker: Broker, fill: Callable[[int], list[bytes]]) -> None:
+def test_expelled_member_stays_out_with_fetched_messages(broker: Broker, fill: Callable[[int], list[bytes]]) -> None:
     fill(40)
     told: list[str] = []
     settings = {**QUICK, "group_id": "g", "max_poll_interval_ms": 100, "enable_auto_commit": False}
@@ -210,7 +210,9 @@ def test_a_topic_that_is_deleted_does_not_hold_up_its_readers(
         assert time.monotonic() - began < PATIENCE_S / 2  # not until the commit of u has run out of time
 
 
-def test_who_gets_on_with_what_it_has_counts_as_alive(broker: Broker, fill: Callable[[int], list[bytes]]) -> None:
+def test_member_that_works_on_fetched_messages_counts_as_alive(
+    broker: Broker, fill: Callable[[int], list[bytes]]
+) -> None:
     fill(400)
     with Consumer(broker, **QUICK, group_id="steady", max_poll_interval_ms=1500) as consumer:
         consumer.subscribe("t", on_lost=lambda _: pytest.fail("it was alive"))

@@ -171,7 +171,7 @@ def test_loads_and_the_spark_source_do_so_too(
 
 
 @pytest.mark.parametrize("kafka", ["kafka"], indirect=True)
-def test_what_compaction_leaves_is_read_without_complaint(kafka: KafkaServer | TestBroker) -> None:
+def test_compacted_log_is_read_without_errors(kafka: KafkaServer | TestBroker) -> None:
     configs = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
     with Admin(kafka.bootstrap) as admin:
         admin.create_topic("compacted", partitions=1, configs=configs)

@@ -46,7 +46,7 @@ def test_inter_broker_listener_replicates_and_clients_see_their_own_addresses(cl
         assert sorted(f"{node.host}:{node.port}" for node in nodes) == sorted(told)
 
 
-def test_who_calls_itself_a_replica_where_clients_come_in_is_refused(cluster: TestCluster) -> None:
+def test_replica_id_on_a_client_listener_is_refused(cluster: TestCluster) -> None:
     topic = cluster.create_topic()
     cluster.wait_in_sync(topic)
     leader = cluster.wait_for_leader(topic, 0)

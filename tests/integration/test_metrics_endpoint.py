@@ -155,7 +155,7 @@ def test_half_open_connections_do_not_block_health_endpoint(endpoint: MetricsEnd
         wait_for(lambda: accepted(address) <= AT_ONCE_MAX)
 
 
-def test_who_sends_a_byte_now_and_then_is_hung_up_on(
+def test_connection_that_sends_bytes_slowly_is_closed(
     endpoint: MetricsEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(endpoint_module, "_SECONDS", 0.5)

@@ -237,7 +237,7 @@ def test_a_topic_that_the_target_has_lost_is_made_again(tmp_path: Path) -> None:
         assert in_partitions(target, "views") == [set(), {b"after"}]
 
 
-def test_what_the_target_has_not_got_is_not_committed() -> None:
+def test_mirror_commits_no_offset_that_the_target_lacks() -> None:
     with current_broker(group_initial_rebalance_delay_ms=0) as source:
         with Producer(source) as producer:
             producer.send("views", b"1").result()
@@ -401,7 +401,7 @@ def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
     assert b"needs zk.connect" in barnabas("mirror", "--consumer-config", good, *named, expect=2).stderr
 
 
-def test_what_the_target_can_never_take_stops_the_mirror(tmp_path: Path) -> None:
+def test_message_that_the_target_refuses_stops_the_mirror(tmp_path: Path) -> None:
     with current_broker() as source, classic_broker() as target:
         with Producer(source) as producer:
             producer.send("views", None, key=b"gone")
@@ -450,7 +450,7 @@ def test_a_partition_that_cannot_be_read_on_stops_the_mirror(tmp_path: Path) -> 
         ),
     ],
 )
-def test_what_cannot_be_meant(
+def test_settings_that_contradict_each_other_are_refused(
     sources: list[dict[str, Any]], target: dict[str, Any], settings: dict[str, Any], fault: str
 ) -> None:
     with pytest.raises(ConfigError, match=fault):

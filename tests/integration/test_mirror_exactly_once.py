@@ -68,7 +68,7 @@ def test_exactly_once_mirror_commits_messages_with_offsets_and_resumes() -> None
             assert len(admin.describe_topics(["views"])[0].partitions) == 3
 
 
-def test_what_the_source_has_aborted_is_not_copied() -> None:
+def test_mirror_does_not_copy_aborted_messages() -> None:
     with broker() as source, broker() as target:
         with Producer(source, transactional_id="writer") as producer:
             with producer.transaction():
@@ -263,7 +263,7 @@ def test_a_partition_stays_in_the_same_stream_whatever_topics_there_are() -> Non
         ({"bootstrap.servers": "a:1", "offsets.file": "f"}, {"bootstrap.servers": "b:1"}, "group.id"),
     ],
 )
-def test_what_cannot_be_copied_exactly_once_is_refused(
+def test_mirror_refuses_topics_that_it_cannot_copy_exactly_once(
     source: dict[str, str], target: dict[str, str], says: str
 ) -> None:
     with pytest.raises(ConfigError, match=says):

@@ -86,7 +86,7 @@ def test_rows_of_old_and_new_schemas(spark: "SparkSession", broker: Broker, stub
     assert pinned.where("value is not null").selectExpr("value.*").columns == ["id"]
 
 
-def test_what_does_not_decode(spark: "SparkSession", broker: Broker, stub: RegistryStub) -> None:
+def test_value_that_does_not_decode_is_an_error(spark: "SparkSession", broker: Broker, stub: RegistryStub) -> None:
     _visits(broker, stub, "soiled")
     with Producer(broker) as producer:
         producer.send_many("soiled", [b"plain text", b"\0\0\0\0\x63gone"])

@@ -168,7 +168,7 @@ def test_positions_go_with_the_transaction(bootstrap: str, topic: str) -> None:
             wait_for(lambda: admin.group_offsets(group)[TopicPartition(topic, 0)].offset == 8, WAIT_S)
 
 
-def test_what_the_broker_refuses_aborts_and_the_next_one_works(bootstrap: str, topic: str) -> None:
+def test_refused_transaction_aborts_and_the_next_one_commits(bootstrap: str, topic: str) -> None:
     with Admin(bootstrap) as admin:
         admin.alter_topic_configs(topic, {"max.message.bytes": "500"})
     with transactional(bootstrap, topic) as producer:
@@ -186,7 +186,7 @@ def test_a_timeout_that_the_broker_does_not_allow(bootstrap: str) -> None:
         assert refused.value.code is ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
 
-def test_what_administrators_see(bootstrap: str, topic: str) -> None:
+def test_administrators_see_open_transactions(bootstrap: str, topic: str) -> None:
     with transactional(bootstrap, topic) as producer, Admin(bootstrap) as admin, producer.transaction():
         producer.send(topic, b"x", partition=1).result(WAIT_S)
         (listed,) = admin.list_transactions(states=["Ongoing"])
@@ -239,7 +239,7 @@ def test_lines_in_one_transaction(bootstrap: str, topic: str) -> None:
 
 
 @pytest.mark.parametrize("name", [None, "x"], ids=["idempotent", "transactional"])
-def test_what_is_sent_after_a_topic_was_made_again_stands_in_the_new_one_in_order(
+def test_messages_sent_after_recreation_are_in_the_new_topic_in_order(
     bootstrap: str, topic: str, name: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Produce goes by topic id, but for transactions on a broker that has version 2 of them: by name."""

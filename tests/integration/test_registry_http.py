@@ -66,7 +66,7 @@ def test_numbers_that_other_readers_of_json_do_not_know(ask: Asking) -> None:
     assert ask("GET", "/schemas") == (200, [])
 
 
-def test_what_is_not_there(ask: Asking) -> None:
+def test_missing_subject_and_version_are_reported(ask: Asking) -> None:
     ask.register("s", ONE)
     for method, path, body, expected in (
         ("GET", "/subjects/x/versions", None, (404, 40401)),
@@ -199,9 +199,7 @@ def test_two_registries_at_once_never_give_an_id_twice(broker: TestBroker) -> No
             assert Asking(third)("GET", "/schemas") == asking[0]("GET", "/schemas")
 
 
-def test_who_asks_for_nothing_or_does_not_end_is_hung_up_on(
-    broker: TestBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_http_client_without_a_complete_request_is_closed(broker: TestBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "FIRST_REQUEST_S", 0.3)
     monkeypatch.setattr(http, "BODY_S", 0.3)
     with serving(broker.bootstrap, "_schemas-slow") as url:

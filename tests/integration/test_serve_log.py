@@ -106,7 +106,7 @@ def test_connections_that_are_refused_are_closed_at_once(tmp_path: Path) -> None
                 assert refused.closed_by_broker()
 
 
-def test_what_clients_send_that_is_nonsense_is_summed_up(tmp_path: Path) -> None:
+def test_malformed_requests_are_logged_as_a_sum(tmp_path: Path) -> None:
     with broker_process(tmp_path / "data") as broker:
         for _ in range(50):
             with RawConnection(broker.bootstrap) as connection:

@@ -135,7 +135,7 @@ def test_clients_in_the_process_go_through_the_faults(broker: TestBroker) -> Non
 # --- what was produced
 
 
-def test_what_a_foreign_client_produced(broker: TestBroker) -> None:
+def test_messages_of_a_foreign_client_are_asserted(broker: TestBroker) -> None:
     topic = broker.create_topic()
     for codec in CODECS:
         producer = confluent_kafka.Producer(

@@ -258,7 +258,7 @@ def test_without_enough_replicas_in_sync(cluster: TestCluster) -> None:
     cluster.produce(topic, ["c"])
 
 
-def test_what_was_not_flushed_is_lost_with_the_power(cluster: TestCluster) -> None:
+def test_power_cut_loses_unflushed_bytes(cluster: TestCluster) -> None:
     """With two more in sync it is copied back; none of them may lead without it."""
     topic = cluster.create_topic()
     cluster.wait_in_sync(topic)

@@ -68,7 +68,7 @@ def test_pytest_plugin_starts_one_broker_per_xdist_worker(
     pytester.runpytest_subprocess("-n", "2", *plugins).assert_outcomes(passed=5)
 
 
-def test_what_a_test_did_to_the_broker_is_undone(pytester: pytest.Pytester) -> None:
+def test_changes_of_a_test_to_the_broker_are_undone(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         def test_first_test_disturbs_broker(barnabas_broker, barnabas_topic, barnabas_producer):

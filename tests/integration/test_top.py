@@ -63,7 +63,7 @@ def test_topics_with_rates_brokers_and_groups_with_lag(broker: TestBroker) -> No
         assert terminal.written.endswith("\x1b[?25h\x1b[?1049l"), "the cursor and the screen of before"
 
 
-def test_what_is_open_has_other_views_and_keys_are_explained(broker: TestBroker) -> None:
+def test_open_item_has_other_views_and_keys_are_explained(broker: TestBroker) -> None:
     broker.create_topic("orders", partitions=2)
     broker.produce("orders", [b"x"] * 10, partition=1)
     with Admin(broker.bootstrap, client_id="desk") as admin, top(broker) as terminal:

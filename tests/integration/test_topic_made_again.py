@@ -95,7 +95,7 @@ def test_member_that_gets_a_partition_back_does_not_take_its_old_position_for_on
         assert read(consumer, len(new)) == new
 
 
-def test_what_was_fetched_of_the_old_one_comes_before(bootstrap: str) -> None:
+def test_messages_fetched_from_the_old_topic_come_first(bootstrap: str) -> None:
     made(bootstrap, OLD)
     with Consumer(bootstrap, auto_offset_reset="earliest", fetch_max_wait_ms=50) as consumer:
         consumer.assign("t", position="earliest")

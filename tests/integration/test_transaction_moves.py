@@ -103,7 +103,7 @@ def test_transaction_continues_at_next_coordinator(
 
 @pytest.mark.parametrize("event", EVENTS)
 @pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
-def test_what_is_decided_is_carried_out_by_the_next_coordinator(commit: bool, event: str) -> None:
+def test_next_coordinator_completes_a_decided_transaction(commit: bool, event: str) -> None:
     """One partition has no leader, so that its marker cannot be written before the coordinator has gone."""
     with TestCluster(brokers=4, transaction_state_log_num_partitions=PARTITIONS) as cluster:
         sender = RawTransactions(cluster.bootstrap, NAME)

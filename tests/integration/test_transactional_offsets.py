@@ -114,7 +114,7 @@ def test_the_marker_comes_to_another_coordinator_than_the_positions(
 
 
 @pytest.mark.slow
-def test_who_sees_the_messages_finds_the_position_behind_them(cluster: TestCluster, closed: ExitStack) -> None:
+def test_reader_of_messages_finds_the_position_behind_them(cluster: TestCluster, closed: ExitStack) -> None:
     """Between the markers of one transaction, which come to several brokers, the old position is told to nobody."""
     topic = cluster.create_topic()
     producer, asker = transactional(cluster), closed.enter_context(closing(consumer(cluster)))

@@ -61,7 +61,7 @@ def test_errors_that_pass(broker: TestBroker, producer: Producer, api: str, code
     broker.assert_produced("orders", ["one"], committed=True)
 
 
-def test_what_readers_see(broker: TestBroker, producer: Producer) -> None:
+def test_committed_reads_show_committed_messages_only(broker: TestBroker, producer: Producer) -> None:
     with producer.transaction():
         producer.send("orders", b"open").result(WAIT_S)
         assert broker.produced("orders", committed=True) == []

@@ -97,7 +97,7 @@ def codes(raised: pytest.ExceptionInfo[KafkaException]) -> int:
     return code
 
 
-def test_what_is_committed_is_seen_and_what_is_aborted_is_not(broker: Broker, topic: str) -> None:
+def test_committed_messages_are_read_and_aborted_ones_are_not(broker: Broker, topic: str) -> None:
     sender = producer(broker, topic)
     transaction(sender, topic, b"1", b"2")
     transaction(sender, topic, b"3", commit=False)

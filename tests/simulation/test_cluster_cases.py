@@ -690,7 +690,7 @@ def test_a_deleted_topic_is_forgotten_by_a_late_broker_that_has_no_replica_of_it
         world.run_until(lambda: "t" not in node.state.image.topics)
 
 
-def test_what_is_sent_to_a_topic_made_again_is_not_acknowledged_by_the_leader_of_the_one_before() -> None:
+def test_leader_of_the_old_topic_does_not_acknowledge_messages_of_the_new_one() -> None:
     """It makes another topic, which takes long, and hears late of topics, though not of who leads."""
     alone: dict[str, Any] = {"default_replication_factor": 1, "min_insync_replicas": 1}
     with cluster(9, **alone) as world, Admin(world.client()) as admin:

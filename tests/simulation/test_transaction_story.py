@@ -51,7 +51,7 @@ RIGHT = [{0: "a t1 0 2", 5: "a t2 2 1"}, {1: "a t1 1 2"}]
         ([{0: "a t2 2 1", 5: "a t1 0 2"}, RIGHT[1]], 3, "order"),
     ],
 )
-def test_what_is_wrong_is_found(seen: list[dict[int, str]], position: int, word: str) -> None:
+def test_wrong_positions_of_a_transaction_are_found(seen: list[dict[int, str]], position: int, word: str) -> None:
     book = Commitments(acknowledged=position)
     if word:
         with pytest.raises(Broken, match=word):

@@ -56,7 +56,7 @@ def test_a_program_is_ordinary_blocking_code() -> None:
     assert seen == [b"%d" % number for number in range(60)]
 
 
-def test_what_a_program_raises_leaves_the_run() -> None:
+def test_exception_of_a_program_leaves_the_run() -> None:
     def wrong(_program: Program) -> None:
         raise AssertionError("two and two")
 
@@ -164,7 +164,7 @@ def lost(world: World) -> None:
 
 
 @pytest.mark.parametrize(("end", "kept"), [(flushed, range(20, 21)), (cut, range(20)), (lost, range(1))])
-def test_what_the_end_of_a_broker_leaves_on_its_disk(end: Callable[[World], None], kept: range) -> None:
+def test_end_of_a_broker_leaves_its_flushed_bytes_on_disk(end: Callable[[World], None], kept: range) -> None:
     with one_broker(3) as world:
         for number in range(20):
             send_one(world, b"%d" % number)

@@ -30,5 +30,5 @@ def test_each_kind_of_fault_is_found(spoilt: Seen, text: str) -> None:
     assert found.startswith(text)
 
 
-def test_what_was_committed_and_is_gone_is_found() -> None:
+def test_lost_committed_message_is_found() -> None:
     assert went_back(REACHED, {("a", 0): 2}) == ["('a', 0) was at 3 and is at 2", "('a', 1) was at 1 and is at 0"]

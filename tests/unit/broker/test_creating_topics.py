@@ -50,7 +50,7 @@ def test_create_topics_timeout_reports_unfinished_topics_that_are_created_later(
     assert len(asked) == 1
 
 
-def test_who_does_not_wait_is_answered_at_once() -> None:
+def test_request_without_wait_is_answered_at_once() -> None:
     broker = SlowDisk()
     asked = broker.submit(request(2, timeout_ms=0))
     assert [topic.error for topic in asked[0].topics] == [TIMED_OUT, TIMED_OUT]

@@ -129,7 +129,7 @@ def test_later_generation_wins_partition_claimed_by_two(name: str) -> None:
     assert (t[0] in shares["a"], shares["b"], t[1] in shares["a"]) == (True, [t[1], t[2]], False)
 
 
-def test_what_other_clients_say_that_they_had_counts() -> None:
+def test_commits_of_other_clients_count() -> None:
     """The generation of cooperative members of before version 2 stands in their user data; librdkafka's has more."""
     t = [TopicPartition("t", number) for number in range(2)]
     cooperative = builtin_assignor("cooperative-sticky")

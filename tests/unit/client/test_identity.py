@@ -147,7 +147,7 @@ def test_a_lost_answer_is_asked_for_again_with_the_same_numbers() -> None:
     assert [batch.base_offset for batch in bench.settled] == list(range(5))
 
 
-def test_what_the_broker_refuses_leaves_no_gap() -> None:
+def test_refused_batch_leaves_no_sequence_gap() -> None:
     bench = Bench(CountingCluster(t=1))
     bench.next_produce(refusing(ErrorCode.INVALID_RECORD))
     for value in (b"bad", b"a", b"b"):
@@ -157,7 +157,7 @@ def test_what_the_broker_refuses_leaves_no_gap() -> None:
     assert headers(bench.cluster) == [(1, 0, 0), (1, 0, 0), (1, 0, 1)]
 
 
-def test_what_cannot_be_encoded_leaves_no_gap() -> None:
+def test_unencodable_batch_leaves_no_sequence_gap() -> None:
     class Broken:
         id, name = 1, "broken"
 

@@ -528,7 +528,7 @@ def test_transactional_offset_commit_of_former_member_raises_commit_failed(
     "code",
     [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_TXN_STATE],
 )
-def test_what_cannot_pass_ends_the_producer(kind: type[Any], code: ErrorCode) -> None:
+def test_batch_that_cannot_be_sent_ends_the_producer(kind: type[Any], code: ErrorCode) -> None:
     bench = Bench(TransactionalCluster(t=1))
     bench.cluster.script(lambda _, request: ApiError(code, "no") if isinstance(request, kind) else None)
     bench.start()
@@ -671,7 +671,7 @@ def test_an_identity_is_handed_over_between_transactions() -> None:
     assert len(bench.cluster.of(InitProducerId)) == 1
 
 
-def test_what_was_prepared_is_fenced_as_its_producer_is() -> None:
+def test_prepared_batches_are_fenced_with_their_producer() -> None:
     bench = Bench(TransactionalCluster(t=2)).start()
     bench.txn.begin_transaction()
     bench.send(b"a")

@@ -107,7 +107,7 @@ def test_the_last_one_is_waited_for_and_comes_back() -> None:
     assert short(back) == (3, 3, (3,), (), ()) and back.broker_epochs == {3: 23}
 
 
-def test_who_is_eligible_leads_before_one_whose_disk_may_be_torn() -> None:
+def test_eligible_replica_leads_before_one_with_a_torn_disk() -> None:
     alone = settle(FIRST, brokers((3, 13), (1, 11)))
     alone = settle(alone, brokers((1, 11)))
     assert short(alone) == (1, 0, (1,), (3,), ())
@@ -237,7 +237,7 @@ def test_a_member_that_has_its_log_speaks_for_one_that_lost_it() -> None:
     assert settle(claimed(state, ReplicaId(2, 22), 0, 7), live, TWO).leader == 2
 
 
-def test_who_is_about_to_stop_hands_over() -> None:
+def test_stopping_broker_hands_its_leaderships_over() -> None:
     state = settle(FIRST, evolve_leaving(1))
     assert short(state) == (2, 1, (2, 3), (), ())
     assert short(settle(FIRST, evolve_leaving(2))) == (1, 0, (1, 3), (), ())

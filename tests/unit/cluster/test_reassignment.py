@@ -177,7 +177,7 @@ def test_a_move_to_nowhere(target: tuple[int, ...]) -> None:
     assert error.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
-def test_who_leads_too_few_of_those_that_it_should() -> None:
+def test_broker_that_leads_too_few_preferred_partitions_is_found() -> None:
     states = {0: new_state((1, 2, 3), LIVE), 1: evolve(new_state((2, 3, 1), LIVE), leader=3)}
     image = image_of(TOPIC, states)
     assert unbalanced(image, 10) == [TopicPartition("t", 1)]

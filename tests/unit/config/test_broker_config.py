@@ -313,7 +313,7 @@ def test_a_table_where_a_value_belongs(tmp_path: Path) -> None:
 
 
 @given(st.sampled_from(sorted(KEYS)), st.data())
-def test_what_is_written_is_read_again(name: str, data: st.DataObject) -> None:
+def test_written_values_are_read_back(name: str, data: st.DataObject) -> None:
     key = KEYS[name]
     if key.type in (ConfigType.SHORT, ConfigType.INT, ConfigType.LONG):
         assert key.low is not None and key.high is not None

@@ -158,7 +158,7 @@ def test_config_file_errors_name_file_and_line(tmp_path: Path) -> None:
         ({"remote.log.storage.system.enable": "true"}, "is not one of false"),
     ],
 )
-def test_what_would_promise_more_than_there_is(settings: dict[str, object], fault: str) -> None:
+def test_contradictory_broker_settings_are_refused(settings: dict[str, object], fault: str) -> None:
     with pytest.raises(ConfigError) as error:
         BrokerConfig.from_mapping(settings)
     assert fault in str(error.value)

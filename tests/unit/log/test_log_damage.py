@@ -171,7 +171,7 @@ def test_several_batches_in_one_gap_and_several_gaps() -> None:
     assert told == ["2 to 4 cannot be read", "7 to 7 cannot be read", "15 to 15 cannot be read"]
 
 
-def test_what_a_damaged_batch_contains_is_not_taken_for_a_batch() -> None:
+def test_content_of_a_damaged_batch_is_not_read_as_a_batch() -> None:
     """A message may hold the bytes of a batch."""
     inner = bytearray(batch(b"forged"))
     assign_offset(inner, 1, 0)
@@ -245,7 +245,7 @@ def test_nothing_intact_is_found_in_what_is_none() -> None:
 
 @pytest.mark.parametrize("tail", [bytes(7), bytes(500), b"\xff" * 70, batch(b"torn")[:-1].tobytes()])
 @pytest.mark.parametrize("recovery_point", [COUNT, 0])
-def test_what_stands_behind_the_last_batch_is_cut_at_every_start(tail: bytes, recovery_point: int) -> None:
+def test_bytes_behind_the_last_batch_are_cut_at_every_start(tail: bytes, recovery_point: int) -> None:
     """Else what is appended behind it would be dropped by a later recovery, although it was flushed."""
     folder = new_folder()
     written(folder).close()

@@ -64,7 +64,7 @@ def test_a_sound_folder_has_nothing_to_mend() -> None:
     assert house.everything() == before
 
 
-def test_what_a_crash_leaves_is_no_damage() -> None:
+def test_remains_of_a_crash_are_not_damage() -> None:
     house = RepairHouse()
     house.start()
     house.fill(SIZES)
@@ -301,7 +301,7 @@ def test_a_replica_is_cut_where_a_start_cuts_it_so_that_the_leader_gives_the_res
     assert any(name.endswith(".log.aside") for name in house.names()), "the segments behind it are kept"
 
 
-def test_what_a_producer_wrote_is_still_known_when_its_batches_are_lost() -> None:
+def test_producer_state_survives_the_loss_of_its_batches() -> None:
     house = RepairHouse(LogConfig(segment_bytes=150, retention_ms=-1))
     house.start()
     house.fill([3] * 8)

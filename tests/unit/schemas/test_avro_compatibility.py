@@ -292,7 +292,7 @@ def reads_by_the_rule_of_avro(reader: Json, writer: Json) -> bool:
 
 @settings(max_examples=examples(150))
 @given(st.data(), SCHEMAS.filter(one_definition), SCHEMAS.filter(one_definition))
-def test_what_the_rule_allows_can_be_decoded(data: st.DataObject, writer: Json, reader: Json) -> None:
+def test_compatible_schema_decodes_old_values(data: st.DataObject, writer: Json, reader: Json) -> None:
     """With one that was made of the other, and with two that have nothing to do with each other."""
     changed = reader if data.draw(st.integers(0, 3)) == 0 else data.draw(evolved(writer))
     value = data.draw(values_of(writer))

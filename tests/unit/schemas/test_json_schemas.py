@@ -124,7 +124,7 @@ def test_incompatible_json_schema_has_difference(reader: Json, writer: Json, kin
         ('{"not":' * 200 + "{}" + "}" * 200, "nested deeper than 100"),
     ],
 )
-def test_what_is_no_schema(text: str, why: str) -> None:
+def test_text_that_is_no_schema_is_refused(text: str, why: str) -> None:
     with pytest.raises(InvalidSchema) as refused:
         parse_json_schema(text)
     assert why in str(refused.value)
@@ -188,7 +188,7 @@ SCHEMAS = st.recursive(LEAVES, _around, max_leaves=4)
 
 @settings(max_examples=examples(250))
 @given(SCHEMAS, SCHEMAS, st.lists(VALUES, min_size=1, max_size=12), st.integers(0, 3))
-def test_what_the_rule_allows_is_valid(writer: Json, other: Json, values: list[Json], how: int) -> None:
+def test_compatible_schema_validates_old_values(writer: Json, other: Json, values: list[Json], how: int) -> None:
     reader = (other, {"anyOf": [other, writer]}, _wider(writer), writer)[how]
     if parsed(reader).cannot_read(parsed(writer)):
         return

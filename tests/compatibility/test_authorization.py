@@ -16,6 +16,7 @@ from barnabas import Broker
 from barnabas.adapters.wire_kafka.table import BY_REQUEST
 from barnabas.ports.broker_api.acls import AclBinding, AclBindingFilter, CreateAcls, DeleteAcls, DescribeAcls
 from barnabas.ports.broker_api.classic import ClassicFetch, ClassicOffsets, ClassicProduce
+from barnabas.ports.broker_api.cluster import DescribeConnections
 from barnabas.ports.broker_api.epochs import OffsetForLeaderEpoch
 from barnabas.ports.broker_api.groups import (
     FindCoordinator,
@@ -35,9 +36,10 @@ CLASSIC = (ClassicProduce, ClassicFetch, ClassicOffsets)
 
 
 def is_ours_alone(case: Case) -> bool:
-    """True for the classic protocol, and where we ask for more than Kafka: a replica id in these two is a broker's."""
+    """True for the classic protocol, our own API, and where we ask for more than Kafka: a replica id in these two is a
+    broker's."""
     is_replica = getattr(case.request, "replica_id", -1) >= 0
-    return isinstance(case.request, CLASSIC) or (
+    return isinstance(case.request, (*CLASSIC, DescribeConnections)) or (
         is_replica and isinstance(case.request, ListOffsets | OffsetForLeaderEpoch)
     )
 

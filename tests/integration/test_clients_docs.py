@@ -5,6 +5,7 @@ from support.doc_commands import ADDRESS
 from support.documents import blocks
 from support.schema_registry import serving
 
+from barnabas import Admin
 from barnabas.testing import TestBroker
 
 PAGE = "docs/clients.md"
@@ -33,6 +34,21 @@ def test_a_group_and_transactions() -> None:
         exec(compile(example("transactional_id", broker.bootstrap), PAGE, "exec"), {})
         broker.assert_produced("invoices", ["for one"], committed=True, mode="contains")
     assert sorted(str(values[-1]) for values in printed) == ["b'one'", "b'two'"]
+
+
+def test_administration_example_prints_lags_and_connections() -> None:
+    printed: list[tuple[object, ...]] = []
+    with TestBroker() as broker:
+        topic = broker.create_topic("orders", partitions=1)
+        broker.produce(topic, [b"one", b"two"])
+        with Admin(broker.bootstrap) as admin:
+            admin.alter_group_offsets("billing", {(topic, 0): 1})
+        names = {"print": lambda *values: printed.append(values)}
+        exec(compile(example("list_group_lags", broker.bootstrap), PAGE, "exec"), names)
+    assert printed[0][:4] == ("billing", "Empty", 0, 1)
+    assert isinstance(printed[0][4], int)
+    assert printed[1][1:] == (1, None)
+    assert ("barnabas", "127.0.0.1") in [(row[2], row[4]) for row in printed[2:]]
 
 
 def test_asyncio_example_of_clients_page_runs() -> None:

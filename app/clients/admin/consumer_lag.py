@@ -63,7 +63,8 @@ class GroupSummary:
     topics: Sequence[str] = ()
     lag: int | None = None
     unread_since_ms: int | None = None
-    """The timestamp of the oldest message that the group has not read; None: it has read all, or it is unknown."""
+    """The timestamp of the oldest unread message, in the partitions that could be read; None: the group has read all,
+    or it is unknown."""
 
 
 def _chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:

@@ -38,8 +38,8 @@ IN_FLIGHT_MAX = 64
 ITEMS_MAX = 100_000
 """Elements of all arrays of one request together; a request for more than that many partitions is refused."""
 
-SOFTWARE_MAX = 100
-"""The longest name and version of a client's software that are kept."""
+SOFTWARE_MAX, CLIENT_ID_MAX = 100, 250
+"""The characters that are kept of the name and the version of a client's software, and described of a client id."""
 
 _HEADER = Struct(">hhih")
 _HEADER_BYTES = _HEADER.size
@@ -206,7 +206,7 @@ class _ServerConnection:
             port=connection.peer[1],
             principal=str(caller.principal),
             is_encrypted=caller.is_encrypted,
-            client_id=caller.client_id,
+            client_id=None if caller.client_id is None else caller.client_id[:CLIENT_ID_MAX],
             software_name=self._software[0],
             software_version=self._software[1],
             connected_at_ms=self._connected_at_ms,

@@ -424,8 +424,10 @@ def test_only_our_own_clients_find_our_own_api_in_api_versions() -> None:
         assert (own in end.answers[0]) is is_offered
 
 
-def test_long_software_names_are_cut() -> None:
+def test_long_software_names_and_client_ids_are_cut() -> None:
     end = ServerEnd()
     end.send(_introduce(b"x" * 120, b"1"))
+    end.send(request_frame(METADATA, 12, 1, SAMPLES[METADATA].request, "y" * 32_000))
     (connection,) = end.server.connections.values()
     assert connection.software == ("x" * 100, "1")
+    assert connection.describe().client_id == "y" * 250, "a page of connections has a bounded size"

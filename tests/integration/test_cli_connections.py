@@ -11,6 +11,7 @@ from support.command import Command
 from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Admin, ApiError, Consumer, ErrorCode, Producer
+from barnabas.adapters.wire_kafka.server import KafkaServer, _api_versions
 from barnabas.app.broker.handlers.cluster import SOFTWARES_MAX, count_software
 from barnabas.app.broker.state.dependencies import Server
 from barnabas.testing import TestBroker, TestCluster
@@ -91,6 +92,14 @@ def test_another_clients_library_is_named(broker: TestBroker) -> None:
         found = [each for each in admin.describe_connections()[1] if each.client_id == "foreign"]
     assert {each.software_name for each in found} == {"confluent-kafka-python"}
     assert all(each.software_version for each in found)
+
+
+def test_a_broker_of_kafka_is_named_as_the_reason(
+    broker: TestBroker, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(KafkaServer, "api_versions", lambda _, version, **__: _api_versions(version, False))
+    refused = Command(capsys, "--bootstrap", broker.bootstrap)("brokers", "connections", expect=1).err
+    assert "UNSUPPORTED_VERSION: broker 1 does not describe its connections: it is one of Kafka" in refused
 
 
 def test_metric_counts_connections_by_software_and_is_bounded() -> None:

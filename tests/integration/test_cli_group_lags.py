@@ -125,6 +125,14 @@ def test_deleted_and_unreadable_messages_and_bounded_work(
     admin.delete_topics(["short"])
     (late,) = [each for each in admin.list_group_lags() if each.group_id == "late"]
     assert late.lag == 10, "of the partitions that exist"
+    monkeypatch.setattr(consumer_lag, "PARTITIONS_PER_ROUND", 1)
+    monkeypatch.setattr(consumer_lag, "ROUNDS_MAX", 2)
+    for group, offset in (("early-1", 1), ("early-2", 2)):
+        admin.alter_group_offsets(group, {T0: offset})
+    admin.alter_group_offsets("other", {T1: 0})
+    known = {each.group_id for each in admin.list_group_lags() if each.unread_since_ms is not None}
+    assert {"late", "other"} <= known, "each partition has its turn, the oldest offset first"
+    assert not {"early-1", "early-2"} & known
     monkeypatch.setattr(consumer_lag, "ROUNDS_MAX", 0)
     (late,) = [each for each in admin.list_group_lags() if each.group_id == "late"]
     assert (late.lag, late.unread_since_ms) == (10, None)

@@ -68,7 +68,7 @@ from ....ports.broker_api.transactions import (
     WriteTxnMarkersResult,
 )
 from ....ports.error_codes import ErrorCode
-from ....ports.errors import ConfigError
+from ....ports.errors import ApiError, ConfigError
 from ....ports.types import TopicPartition
 from ....ports.values import frozen
 from ...config.security_settings import SecuritySettings
@@ -471,9 +471,15 @@ class ClusterAdmin:
         while limit is None or len(found) < limit:
             after = found[-1].connection_id if found else 0
             asked = _CONNECTIONS_PAGE if limit is None else min(_CONNECTIONS_PAGE, limit - len(found))
-            result: DescribeConnectionsResult = self._asker.shell.ask(
-                DescribeConnections(after=after, limit=asked), node
-            )
+            try:
+                result: DescribeConnectionsResult = self._asker.shell.ask(
+                    DescribeConnections(after=after, limit=asked), node
+                )
+            except ApiError as error:
+                if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+                    raise
+                text = f"broker {node} does not describe its connections: it is one of Kafka, or of an older Barnabas"
+                raise ApiError(error.code, text) from error
             check(result.error, result.error_message, f"broker {node}")
             found += result.connections
             if len(result.connections) < asked:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ....core.client.errors import ClientTimeout
 from ....core.message.batch_header import HEADER_SIZE, parse_header
 from ....core.message.batch_reader import decode_batch
 from ....ports.broker_api.fetch import Fetch, FetchPartition, FetchResult
@@ -23,6 +24,7 @@ from ....ports.broker_api.offsets import EARLIEST, LATEST
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
 from ....ports.storage import Region
+from ....ports.transport import TransportError
 from ....ports.types import Buffer, TopicPartition
 from ....ports.values import frozen
 from ..shared.list_offsets import list_offsets
@@ -88,9 +90,12 @@ class LagReader:
         described: dict[str, GroupDescription] = {}
         committed: dict[str, dict[TopicPartition, int]] = {}
         for node, listed in groups.items():
-            for chunk in _chunks((group.group_id for group in listed), GROUPS_PER_REQUEST):
-                described.update(self._describe(node, chunk))
-                committed.update(self._committed(node, chunk))
+            try:
+                for chunk in _chunks((group.group_id for group in listed), GROUPS_PER_REQUEST):
+                    described.update(self._describe(node, chunk))
+                    committed.update(self._committed(node, chunk))
+            except (TransportError, ClientTimeout):
+                continue  # the broker is going down: its groups have no lag until others coordinate them
         ends = self.ends({tp for offsets in committed.values() for tp in offsets})
         since: dict[tuple[TopicPartition, int], int] = {}
         if times:
@@ -101,19 +106,24 @@ class LagReader:
                 if offset < ends.get(tp, offset)
             }
             since = self.timestamps(unread)
-        found = [
-            _summary(group, node, described.get(group.group_id), committed.get(group.group_id), ends, since)
+        found = {
+            group.group_id: _summary(
+                group, node, described.get(group.group_id), committed.get(group.group_id), ends, since
+            )
             for node, listed in groups.items()
             for group in listed
-        ]
-        return sorted(found, key=lambda each: each.group_id)
+        }
+        return [found[group_id] for group_id in sorted(found)]
 
     def _describe(self, node: int, group_ids: Sequence[str]) -> dict[str, GroupDescription]:
         try:
             result: DescribeGroupsResult = self._asker.shell.ask(DescribeGroups(group_ids=group_ids), node)
         except ApiError:
             return {}
-        return {group.group_id: group for group in result.groups if group.error is ErrorCode.NONE}
+        # Kafka describes groups of the new protocol (KIP-848) as dead here.
+        return {
+            group.group_id: group for group in result.groups if group.error is ErrorCode.NONE and group.state != "Dead"
+        }
 
     def _committed(self, node: int, group_ids: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
         asked = [OffsetFetchGroup(group_id=group_id) for group_id in group_ids]
@@ -180,9 +190,9 @@ class LagReader:
                     tried.add(place)
                     waiting[tp] = waiting.pop(tp)
                     continue
-                waiting[tp].pop()
-                if not waiting[tp]:
-                    del waiting[tp]
+                later = waiting.pop(tp)[:-1]
+                if later:
+                    waiting[tp] = later  # after the other partitions
                 if isinstance(answer, int):
                     found[place] = answer
                 elif answer is not None and answer.code is ErrorCode.OFFSET_OUT_OF_RANGE:

@@ -143,6 +143,8 @@ class LogManager:
         self._is_cordoned = is_cordoned
         self._entropy = entropy
         self._may_end_early, self._has_losses = may_end_early, False
+        self._has_noted_life = False
+        """True once this run has noted a broker epoch of its own."""
         self._producer_expiration_ms = producer_expiration_ms
         self._periods = (
             (retention_check_ms, self.retain),
@@ -232,6 +234,7 @@ class LogManager:
         Raises `StorageError` when no folder can be written.
         """
         self._note(lambda folder: folder.note_life(note, len(self.folders)))
+        self._has_noted_life = True
 
     def note_distrusted(self, partitions: frozenset[TopicPartition] | None) -> None:
         """Record in all data folders which partitions are not trusted yet (None: all); see `note_life`."""
@@ -690,6 +693,10 @@ class LogManager:
         self._closed = True
         for timer in self._timers.values():
             timer.cancel()
+        if self._may_end_early and not self._has_noted_life and not self.had_clean_shutdown:
+            # The noted broker epoch is of an earlier run, which lost data: this orderly end must not count for it.
+            for folder in self.folders:
+                folder.incomplete = True
 
 
 def close_all(

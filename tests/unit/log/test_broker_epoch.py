@@ -119,8 +119,9 @@ class Broker:
             disk.in_use = False
         return [MemoryLogDir(disk, path=f"/data/{number}") for number, disk in enumerate(self.disks)]
 
-    def start(self, epoch: int, *, works: bool = True) -> LogManager:
-        """Load, open what is missing, register; `works`: go on until the folder of the partition has its label."""
+    def start(self, epoch: int | None, *, works: bool = True, is_member: bool = False) -> LogManager:
+        """Load, open what is missing, register (unless `epoch` is None); `works`: go on until the folder of the
+        partition has its label."""
         clock = ManualClock()
         self.scheduler = ManualScheduler(clock)
         logs = LogManager(
@@ -133,15 +134,42 @@ class Broker:
             report=self.reports.append,
             entropy=SeededEntropy(1),
             topic_id_of=lambda key: TOPIC_ID if key == KEY else None,
+            may_end_early=is_member,
         )
         logs.load()
         if logs.get(KEY) is None:
             logs.create(KEY, is_new=False)
         logs.start()
-        logs.note_life(LifeNote(broker_epoch=epoch))
+        if epoch is not None:
+            logs.note_life(LifeNote(broker_epoch=epoch))
         if works:
             self.scheduler.run_until(lambda: bool(labels(self)))
         return logs
+
+
+def _stop(broker: Broker, logs: LogManager) -> None:
+    stopped: list[bool] = []
+    logs.stop(lambda: stopped.append(True))
+    broker.scheduler.run_until(lambda: bool(stopped))
+
+
+def test_orderly_end_of_run_that_never_registered_does_not_hide_the_crash_before() -> None:
+    """Otherwise the replica counts as complete in the life that crashed, and leads without messages that it lost."""
+    broker = Broker()
+    put(broker.start(3, is_member=True).create(KEY), b"a")
+    again = broker.start(None, is_member=True)  # after a crash
+    assert not again.had_clean_shutdown
+    _stop(broker, again)
+    assert not broker.start(None, is_member=True).had_clean_shutdown
+
+
+def test_orderly_end_counts_for_the_run_that_registered_and_for_runs_after_it() -> None:
+    broker = Broker()
+    _stop(broker, broker.start(3, is_member=True))
+    unregistered = broker.start(None, is_member=True)
+    assert unregistered.had_clean_shutdown
+    _stop(broker, unregistered)
+    assert broker.start(None, is_member=True).had_clean_shutdown
 
 
 def test_a_log_stays_the_one_of_each_life_of_its_disk() -> None:

@@ -1,6 +1,7 @@
 """The clients of a cluster's story: writers and readers as machines, a group and an operator as programs."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from attrs import define, field
@@ -9,6 +10,7 @@ from simulation.client import TOPIC, Client
 from simulation.cluster_checker import Broken, ClusterChecker
 
 from barnabas import Admin, Consumer, Producer
+from barnabas.app.clients.admin.draining import BrokerDrain
 from barnabas.core.client.consumer.fetcher import Fetcher
 from barnabas.core.client.consumer.subscription_state import AtTime, FetcherSettings, Reset
 from barnabas.core.client.producer.producer_batch import ProducerBatch
@@ -32,6 +34,7 @@ REMADE = "remade"
 """A topic of a group that is deleted and made again, and the group."""
 ORPHAN_S = 2.5
 """A broker that was killed is without its session after less than that."""
+DRAIN_S = 4.0
 QUICK_S = 1.0
 """Sooner than a request is sent again because there is no answer."""
 
@@ -210,15 +213,17 @@ def _short_lived(program: Program) -> Producer:
 
 class Operator:
     """Changes the cluster while it works: reassigns partitions, cancels that, adds some, deletes and makes a topic,
-    changes configs, has leaders elected.
+    changes configs, has leaders elected; drains and removes brokers.
 
-    acts: some of `Operator.ACTS`; all by default.
+    acts: some of `Operator.ACTS` and `MORE_ACTS`; the former by default.
     """
 
     ACTS = (
         *("move", "replace_move", "cancel_move", "move_offsets", "elect", "elect_uncleanly"),
         *("grow", "delete_or_make", "write", "delete_records", "configure", "set_min_isr", "orphan"),
     )
+    MORE_ACTS = ("drain", "remove")
+    """What some seeds have besides, so that the others stay as they were."""
 
     def __init__(self, acts: Sequence[str] = ACTS) -> None:
         self.acts = tuple(acts)
@@ -227,18 +232,22 @@ class Operator:
 
     def run(self, program: Program) -> None:
         self.program = program
-        chance = program.world.entropy.child(f"operator {program.lives}")
+        world: Any = program.world
+        chance = world.entropy.child(f"operator {program.lives}")
         settings: dict[str, Any] = {"request_timeout_ms": 2000, "default_api_timeout_ms": 4000}
         with Admin(program, **settings) as admin, _short_lived(program) as self.producer:
+            if set(self.MORE_ACTS) & set(self.acts):
+                for broker in world.brokers:  # an earlier life may have left them drained
+                    admin.cordon_broker(broker, cordoned=False)
             while True:
                 program.sleep(0.2 + chance.fraction())
                 name = self.acts[chance.below(len(self.acts))]
                 act: Callable[[Admin, Any, Any], None] = getattr(self, f"_{name}")
                 try:
-                    act(admin, program.world, chance.below)
+                    act(admin, world, chance.below)
                 except BarnabasError:
                     continue  # it was refused, or nobody answered: the next one
-                program.world.reached[f"operator: {name}"] += 1
+                world.reached[f"operator: {name}"] += 1
 
     def _move(self, admin: Admin, world: Any, below: Any) -> None:
         brokers = sorted(world.brokers)
@@ -278,6 +287,39 @@ class Operator:
         brokers = sorted(world.brokers)
         replicas = [brokers.pop(below(len(brokers))) for _ in range(min(3, len(brokers)))]
         admin.reassign_partitions({TopicPartition("__consumer_offsets", below(2)): replicas})
+
+    def _drain(self, admin: Admin, world: Any, below: Any) -> None:
+        """Move everything off a broker, then let it get replicas again."""
+        broker = sorted(world.brokers)[below(len(world.brokers))]
+        self._drained(admin, world, broker)
+        admin.cordon_broker(broker, cordoned=False)
+
+    def _remove(self, admin: Admin, world: Any, below: Any) -> None:
+        """Drain a broker, stop it and remove it; later it comes back like a new one with its id."""
+        broker = sorted(world.brokers)[below(len(world.brokers))]
+        if self._drained(admin, world, broker):
+            world.brokers[broker].restart(after=2 * ORPHAN_S)
+            began = self.program.now
+            while self.program.now - began < 2 * ORPHAN_S:
+                with suppress(BarnabasError):  # its session has not ended, or it got a replica
+                    admin.unregister_broker(broker)
+                    world.reached["drain: removed"] += 1
+                    return
+                self.program.sleep(0.2)
+        admin.cordon_broker(broker, cordoned=False)
+
+    def _drained(self, admin: Admin, world: Any, broker: int) -> bool:
+        """Drain a broker within a few seconds; False: not all was moved by then."""
+        drain = BrokerDrain(admin, broker, replication_factor=2 if len(world.brokers) == 3 else None)
+        drain.start(drain.plan())
+        began = self.program.now
+        while self.program.now - began < DRAIN_S:
+            with suppress(BarnabasError):  # nobody answered: the next step looks anew
+                if drain.advance().is_done:
+                    world.reached["drain: complete"] += 1
+                    return True
+            self.program.sleep(0.2)
+        return False
 
     def _grow(self, admin: Admin, _world: Any, below: Any) -> None:
         admin.create_partitions(FLEETING, 2 + below(3))

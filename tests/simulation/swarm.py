@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from attrs import define
+from attrs import define, evolve
 from simulation.cluster_actors import Operator
 from simulation.knobs import names_of
 
@@ -34,7 +34,9 @@ REPORTED = {
 """Rare states that the brokers report: what a line of their logs contains."""
 _OF_CLUSTERS = (
     *(f"fault: {kind}" for kind in KINDS),
-    *(f"operator: {act}" for act in Operator.ACTS),
+    *(f"operator: {act}" for act in (*Operator.ACTS, *Operator.MORE_ACTS)),
+    "drain: complete",
+    "drain: removed",
     "election: a member of the ISR",
     "election: an eligible replica that is not in the ISR",
     "election: by claims",
@@ -100,6 +102,13 @@ class Swarm:
 
     @classmethod
     def of(cls, entropy: Entropy) -> "Swarm":
+        """Return the choice of a seed. One of four has brokers drained and removed besides."""
+        chosen = cls._without_drains(entropy)
+        has_drains = entropy.below(4) == 0  # the last draw, so that it changes no other
+        return evolve(chosen, acts=(*chosen.acts, *Operator.MORE_ACTS)) if has_drains else chosen
+
+    @classmethod
+    def _without_drains(cls, entropy: Entropy) -> "Swarm":
         """One of four seeds has everything, and one of twelve hardly more than what leads to unclean elections."""
         if entropy.below(12) == 0:
             return cls(kinds=_some(MILD, entropy), every=1.5, acts=("orphan", "write"))

@@ -18,7 +18,7 @@ from barnabas.ports.broker_api.acls import (
     DescribeAcls,
     ResourceType,
 )
-from barnabas.ports.broker_api.cluster import DescribeCluster
+from barnabas.ports.broker_api.cluster import DescribeCluster, UnregisterBroker
 from barnabas.ports.broker_api.configs import (
     AlterConfigs,
     ConfigAlteration,
@@ -235,6 +235,7 @@ READING = [
     Wrong(
         "producers: no such topic", lambda _: DescribeProducers(topics={"nowhere": [0]}), [E.UNKNOWN_TOPIC_OR_PARTITION]
     ),
+    Wrong("cluster: no such broker", lambda _: UnregisterBroker(broker_id=99), [E.BROKER_ID_NOT_REGISTERED]),
     Wrong("cluster: its controllers", lambda _: DescribeCluster(endpoint_type=2), [E.UNSUPPORTED_VERSION], since=1),
 ]
 

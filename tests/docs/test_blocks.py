@@ -40,6 +40,7 @@ RUN = {
     "README.md": {"test_readme": 4, "test_testing_docs": 1},
     "docs/adapters.md": {"test_own_adapters": 3},
     "docs/audit.md": {"test_audit_docs": 4},
+    "docs/changing-a-cluster.md": {"test_operations_docs": 3},
     "docs/checklist.md": {"test_deployment_docs": 1},
     "docs/classic.md": {"test_classic_docs": 1},
     "docs/cli.md": {"test_cli_docs": 3},

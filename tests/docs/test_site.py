@@ -74,7 +74,7 @@ SEARCHES = {
     "auto.offset.reset": "configuration",
     "offset.reset": "configuration",
     "interval.messages": "configuration",
-    "decommission": "operations",
+    "decommission": "changing-a-cluster",
     "migrate": "coming-from-[a-z-]+",
     "async": "clients",
     "exactly once": "transactions",

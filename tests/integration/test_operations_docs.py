@@ -16,6 +16,8 @@ from barnabas.app.compose.coordination import COORDINATION_FILE
 from barnabas.app.config import BrokerConfig
 from barnabas.core.security.quotas.request_quotas import RequestQuotas
 from barnabas.core.traffic.socket_server_metrics import SocketServerMetrics
+from barnabas.ports.broker_api.configs import ResourceKind
+from barnabas.testing import TestCluster
 
 PAGE = "docs/operations.md"
 
@@ -45,6 +47,38 @@ def test_the_commands_of_every_week(reader: Reader, tmp_path: Path) -> None:
     assert printed[2].startswith("readers  Empty  lag 0")
     assert printed[3].splitlines()[1].startswith("events")
     assert "User:ANONYMOUS" in printed[4]
+
+
+CHANGES = "docs/changing-a-cluster.md"
+
+
+def test_commands_that_drain_and_remove_a_broker_take_it_out(reader: Reader) -> None:
+    drain, remove = (block for block in blocks(CHANGES, "sh") if "barnabas brokers" in block.code)
+    with TestCluster(brokers=4) as cluster:
+        topic = cluster.create_topic("events", partitions=4, replication_factor=3)
+        assert "broker 2 has" in next(iter(reader.run(drain, cluster.bootstrap).values()))
+        assert all(2 not in cluster.replicas(topic, number) for number in range(4))
+        cluster.stop(2)
+        assert list(reader.run(remove, cluster.broker(1).bootstrap).values()) == ["removed broker 2\n"]
+
+
+def test_commands_that_change_retention_show_its_value(reader: Reader, tmp_path: Path) -> None:
+    (commands,) = (block for block in blocks(CHANGES, "sh") if "retention" in block.code)
+    with Broker(tmp_path / "data") as broker, Admin(broker.bootstrap) as admin:
+        admin.create_topic("events", partitions=1)
+        printed = list(reader.run(commands, broker.bootstrap).values())
+        assert "86400000" in printed[2]
+        assert [entry.value for entry in admin.describe_configs(ResourceKind.TOPIC, "events", ["retention.ms"])] == [
+            "259200000"
+        ]
+
+
+def test_effect_times_of_retention_are_those_of_the_defaults() -> None:
+    defaults, text = BrokerConfig.from_mapping({}), read(CHANGES)
+    assert f"`log.retention.check.interval.ms` ({defaults.log_retention_check_interval_ms // 60_000} min)" in text
+    assert f"`file.delete.delay.ms` ({defaults.log_segment_delete_delay_ms // 60_000} min)" in text
+    assert f"`segment.bytes` ({defaults.log_segment_bytes >> 30} GiB)" in text
+    assert f"`segment.ms` ({defaults.log_roll_hours // 24} days)" in text
 
 
 @pytest.mark.process

@@ -269,8 +269,13 @@ def _settings(given: list[str] | None) -> dict[str, str]:
     return found
 
 
+def _is_led(admin: Admin, name: str) -> bool:
+    return all(each.leader >= 0 for topic in admin.describe_topics([name]) for each in topic.partitions)
+
+
 def _wait_known(admin: Admin, name: str) -> None:
-    """Wait until each broker knows the topic, so that the next command finds it: brokers learn of it with a delay.
+    """Wait until each broker knows the topic and its leaders, so that the next command finds it and no offline
+    partition: brokers learn of it with a delay.
 
     A broker that does not answer, or not in time, is left out.
     """
@@ -280,7 +285,7 @@ def _wait_known(admin: Admin, name: str) -> None:
         with open_admin(f"[{node.host}]:{node.port}" if ":" in node.host else f"{node.host}:{node.port}") as other:
             while time.monotonic() < until:
                 try:
-                    if name in other.list_topics(internal=True):
+                    if name in other.list_topics(internal=True) and _is_led(other, name):
                         break
                 except BarnabasError:
                     break

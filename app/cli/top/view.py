@@ -22,7 +22,7 @@ _DETAIL_KEYS = "↑↓ j k move  / filter  n r l s sort  p pause  esc back  ? he
 _HELP = (
     ("b  t  g", "show brokers, topics, groups"),
     ("↑ ↓  j k  PgUp PgDn  Home End", "move"),
-    ("Enter", "open: a topic (messages, partitions), a group (partitions, members), a broker (connections)"),
+    ("Enter", "open a topic (messages, partitions), a group (lag, members) or a broker (connections)"),
     ("Tab", "the other view of what is open"),
     ("n  r  l  s", "sort by name, rate (messages per second), lag, size (bytes); the largest first"),
     ("/", "filter rows by a text; of messages: search, key=TEXT in keys only"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -12,7 +13,7 @@ from ...core.message.message import KeyT_co, ValueT_co
 from ...ports.errors import BarnabasError, ConfigError
 from ...ports.types import TopicPartition
 from .consumer.consumer import Consumer, consumer_defaults
-from .consumer.partition_finder import Place
+from .consumer.partition_finder import Place, StartOffset
 from .producer.producer import Producer, producer_defaults
 from .shared.foreign_methods import ASYNC_CONSUMER, PRODUCER, explain_foreign_names
 from .shared.signature import SettingsSignature
@@ -21,11 +22,14 @@ from .shared.typed_settings import AnyProducerKeywords, ConsumerKeywords
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from ...core.client.consumer.subscription_state import AtOffset
     from ...core.client.group.events import CommittedOffset
     from ...core.client.producer.handlers import CallbackHandler, EventHandler
     from ...core.client.producer.partitioner import Partitioner
+    from ...core.client.producer.producer_batch import Delivery, DeliveryCallback
     from ...core.client.serde import Decoder, Encoder
     from ...core.message.message import Message
+    from .consumer.rebalance_listener import PartitionsCallback, RebalanceListener
     from .shared.bootstrap import Bootstrap
     from .shared.connect import Plugins
     from .shared.delivery import DeliveryHandle, ManyHandle
@@ -40,8 +44,8 @@ class AsyncProducer:
     """A `Producer` that never blocks the event loop; takes the same arguments.
 
     async with AsyncProducer("localhost:9092") as producer:
-        handle = await producer.send("views", b"/index.html")
-        delivery = await handle
+        delivery = await producer.send_and_wait("views", b"/index.html")
+        handle = await producer.send("views", b"/about.html")  # not delivered yet: await the handle for that
     """
 
     __signature__ = SettingsSignature(AnyProducerKeywords, producer_defaults)
@@ -71,20 +75,69 @@ class AsyncProducer:
             **settings,
         )
 
-    async def send(self, topic: str, value: Any = None, key: Any = None, **more: Any) -> DeliveryHandle:
-        """Send a message, see `Producer.send`. Waits for room, not for the delivery: await the handle for that."""
-        send = partial(self._producer.send, topic, value, key, **more)
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        headers: Iterable[tuple[str, bytes | None]] = (),
+        timestamp_ms: int | None = None,
+        on_delivery: DeliveryCallback | None = None,
+    ) -> DeliveryHandle:
+        """Take a message for delivery, see `Producer.send`; return its handle, before the message is delivered.
+
+        Waits while the buffer is full. Await the handle for the delivery: `await (await producer.send(...))`, or call
+        `send_and_wait`.
+        """
+        send = partial(
+            self._producer.send,
+            topic,
+            value,
+            key,
+            partition=partition,
+            headers=headers,
+            timestamp_ms=timestamp_ms,
+            on_delivery=on_delivery,
+        )
         return await asyncio.to_thread(send) if self._producer.would_block else send()
 
-    async def send_and_wait(self, topic: str, value: Any = None, key: Any = None, **more: Any) -> Any:
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        headers: Iterable[tuple[str, bytes | None]] = (),
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
         """Send a message, and return its `Delivery` (topic, partition, offset). Raises the error it failed with."""
-        return await (await self.send(topic, value, key, **more))
+        return await (
+            await self.send(topic, value, key, partition=partition, headers=headers, timestamp_ms=timestamp_ms)
+        )
 
-    async def send_many(self, topic: str, values: Sequence[Any], **more: Any) -> ManyHandle:
-        """Send many messages, see `Producer.send_many`; await the handle for the number of delivered messages."""
-        return await asyncio.to_thread(partial(self._producer.send_many, topic, values, **more))
+    async def send_many(
+        self, topic: str, values: Sequence[Any], *, partition: int | None = None, key: Any = None
+    ) -> ManyHandle:
+        """Take many messages, see `Producer.send_many`; await the handle for the number of delivered messages."""
+        return await asyncio.to_thread(partial(self._producer.send_many, topic, values, partition=partition, key=key))
+
+    async def send_arrow(self, table: object, topic: str, *, partition: int | None = None) -> ManyHandle:
+        """Take the rows of a table as messages, see `Producer.send_arrow`."""
+        return await asyncio.to_thread(partial(self._producer.send_arrow, table, topic, partition=partition))
+
+    async def partitions(self, topic: str, timeout: float = 30.0) -> int:
+        """Return the number of partitions of a topic, see `Producer.partitions`."""
+        return await asyncio.to_thread(self._producer.partitions, topic, timeout)
+
+    async def confirm(self, timeout: float | None = 30.0) -> None:
+        """Flush, and raise an error if a message did not arrive, see `Producer.confirm`."""
+        await asyncio.to_thread(self._producer.confirm, timeout)
 
     async def flush(self, timeout: float | None = None) -> None:
+        """Send everything at once, and wait for all outcomes, see `Producer.flush`."""
         await asyncio.to_thread(self._producer.flush, timeout)
 
     async def init_transactions(self, timeout: float | None = None) -> None:
@@ -92,7 +145,7 @@ class AsyncProducer:
         await asyncio.to_thread(self._producer.init_transactions, timeout)
 
     @asynccontextmanager
-    async def transaction(self, timeout: float | None = None) -> AsyncIterator[AsyncProducer]:
+    async def transaction(self, timeout: float | None = None) -> AsyncIterator[Self]:
         """Run a transaction around an `async with` block, see `Producer.transaction`.
 
         If the task is cancelled within the block, the transaction is aborted, and the task waits for that; it also
@@ -129,7 +182,7 @@ class AsyncProducer:
         """Deliver everything, then stop."""
         await asyncio.to_thread(self._producer.close, timeout)
 
-    async def __aenter__(self) -> AsyncProducer:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
@@ -253,20 +306,85 @@ class AsyncConsumer(Generic[ValueT_co, KeyT_co]):
         self.consumer: Consumer[ValueT_co, KeyT_co] = Consumer(
             bootstrap, plugins=plugins, config=config, **decoders, **settings
         )
-        """The wrapped `Consumer`, for its other methods; its properties, `pause`, `resume` and `seek` never wait."""
+        """The wrapped `Consumer`, for its other methods."""
         self._left: set[asyncio.Task[Any]] = set()
 
-    async def subscribe(self, topics: str | Iterable[str] | None = None, **more: Any) -> None:
+    async def subscribe(
+        self,
+        topics: str | Iterable[str] | None = None,
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: RebalanceListener | None = None,
+        on_assigned: PartitionsCallback | None = None,
+        on_revoked: PartitionsCallback | None = None,
+        on_lost: PartitionsCallback | None = None,
+    ) -> None:
         """Subscribe to topics, see `Consumer.subscribe`."""
-        await self._run(partial(self.consumer.subscribe, topics, **more))
+        await self._run(
+            partial(
+                self.consumer.subscribe,
+                topics,
+                pattern=pattern,
+                listener=listener,
+                on_assigned=on_assigned,
+                on_revoked=on_revoked,
+                on_lost=on_lost,
+            )
+        )
 
     async def unsubscribe(self, timeout: float | None = None) -> None:
         """Stop reading and leave the group, see `Consumer.unsubscribe`."""
         await self._run(partial(self.consumer.unsubscribe, timeout))
 
-    async def assign(self, what: Any, **more: Any) -> list[TopicPartition]:
+    async def assign(
+        self,
+        what: str | Place | Iterable[str | Place],
+        *,
+        partitions: Iterable[int] | None = None,
+        position: StartOffset | None = None,
+        timestamp_ms: int | None = None,
+    ) -> list[TopicPartition]:
         """Assign partitions, see `Consumer.assign`."""
-        return await self._run(partial(self.consumer.assign, what, **more))
+        return await self._run(
+            partial(self.consumer.assign, what, partitions=partitions, position=position, timestamp_ms=timestamp_ms)
+        )
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions that this consumer reads."""
+        return self.consumer.assignment
+
+    @property
+    def subscription(self) -> list[str]:
+        """The subscribed topics; with a pattern, those that match it now."""
+        return self.consumer.subscription
+
+    @property
+    def paused(self) -> list[TopicPartition]:
+        """The assigned partitions that are paused."""
+        return self.consumer.paused
+
+    @overload
+    def seek(self, place: Place, position: StartOffset | AtOffset) -> None: ...
+
+    @overload
+    def seek(self, topic: str, partition: int, offset: StartOffset | AtOffset, /) -> None: ...
+
+    def seek(self, *where: Any, **named: Any) -> None:
+        """Continue reading a partition elsewhere, see `Consumer.seek`; it does not wait, and so is no coroutine."""
+        self.consumer.seek(*where, **named)
+
+    def seek_to_time(self, timestamp_ms: int, places: Iterable[Place] | None = None) -> None:
+        """Continue at the first message of a time, see `Consumer.seek_to_time`; it is no coroutine."""
+        self.consumer.seek_to_time(timestamp_ms, places)
+
+    def pause(self, *places: Place) -> None:
+        """Hand out no messages of these partitions, see `Consumer.pause`; it is no coroutine."""
+        self.consumer.pause(*places)
+
+    def resume(self, *places: Place) -> None:
+        """Undo `pause`, see `Consumer.resume`; it is no coroutine."""
+        self.consumer.resume(*places)
 
     async def poll(self, timeout: float = 0.0) -> Message[ValueT_co, KeyT_co] | None:
         """Return the next message or None, see `Consumer.poll`."""
@@ -316,6 +434,14 @@ class AsyncConsumer(Generic[ValueT_co, KeyT_co]):
     async def lag(self, places: Iterable[Place] | None = None) -> dict[TopicPartition, int]:
         """Return the lag of partitions, see `Consumer.lag`."""
         return await self._run(partial(self.consumer.lag, places))
+
+    async def beginning_offsets(self, places: Iterable[Place] | None = None) -> dict[TopicPartition, int]:
+        """Return the first offsets of partitions, see `Consumer.beginning_offsets`."""
+        return await self._run(partial(self.consumer.beginning_offsets, places))
+
+    async def offsets_for_times(self, times: Mapping[Place, int]) -> dict[TopicPartition, int | None]:
+        """Return the offsets of the first messages of times, see `Consumer.offsets_for_times`."""
+        return await self._run(partial(self.consumer.offsets_for_times, times))
 
     async def end_offsets(self, places: Iterable[Place] | None = None) -> dict[TopicPartition, int]:
         """Return the end offsets of partitions, see `Consumer.end_offsets`."""

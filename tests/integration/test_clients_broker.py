@@ -168,6 +168,34 @@ def test_a_message_that_the_broker_refuses(bootstrap: Any) -> None:
             producer.send("no/such", b"").result(PATIENCE_S)
 
 
+def test_async_clients_have_the_calls_of_the_others(bootstrap: Any) -> None:
+    place = TopicPartition("views", 0)
+
+    async def main() -> None:
+        async with AsyncProducer(bootstrap) as producer:
+            assert await producer.partitions("views") == 2
+            for value in (b"a", b"b", b"c"):
+                await producer.send("views", value, partition=0, timestamp_ms=1000 + value[0])
+            await producer.confirm(PATIENCE_S)
+        async with AsyncConsumer(bootstrap, auto_offset_reset="earliest") as consumer:
+            assert await consumer.assign("views", partitions=[0], position="latest") == [place]
+            assert (consumer.assignment, consumer.subscription, consumer.paused) == ([place], [], [])
+            consumer.seek("views", 0, 1)
+            assert await consumer.position(place) == 1
+            consumer.seek(place, 2)
+            assert [message.value for message in await consumer.poll_many(1, PATIENCE_S)] == [b"c"]
+            consumer.seek_to_time(1000 + ord("b"))
+            assert [message.value for message in await consumer.poll_many(1, PATIENCE_S)] == [b"b"]
+            consumer.pause(place)
+            assert consumer.paused == [place]
+            consumer.resume()
+            assert consumer.paused == []
+            assert await consumer.beginning_offsets() == {place: 0}
+            assert await consumer.offsets_for_times({place: 1000 + ord("b")}) == {place: 1}
+
+    asyncio.run(main())
+
+
 def test_async_producer_and_consumer_exchange_messages(bootstrap: Any) -> None:
     async def main() -> list[bytes | None]:
         async with AsyncProducer(bootstrap, linger_ms=1) as producer:

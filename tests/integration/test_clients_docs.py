@@ -55,7 +55,22 @@ def test_asyncio_example_of_clients_page_runs() -> None:
     printed: list[object] = []
     with TestBroker() as broker:
         exec(compile(example("asyncio", broker.bootstrap), PAGE, "exec"), {"print": printed.append})
-    assert printed == [b"one"]
+    assert printed == [0, b"one"]
+
+
+def test_typed_example_of_clients_page_runs() -> None:
+    printed: list[object] = []
+
+    def show(value: object) -> None:
+        printed.append(value)
+        raise Enough
+
+    with TestBroker() as broker:
+        broker.produce("orders", [{"number": 7}])
+        names = {"__name__": "clients", "print": show}
+        with pytest.raises(Enough):
+            exec(compile(example("ConsumerKeywords", broker.bootstrap), PAGE, "exec"), names)
+    assert printed == [7]
 
 
 def test_objects_of_the_json_example_come_back() -> None:

@@ -196,9 +196,10 @@ def test_simple_consumer_works_on(bootstrap: Any, name: str) -> None:
 @pytest.mark.parametrize("name", methods_of(AsyncProducer))
 def test_asyncio_producer_works_on(bootstrap: Any, name: str) -> None:
     async def use() -> None:
-        async with AsyncProducer(bootstrap, max_block_ms=3000, delivery_timeout_ms=3000, **QUICK) as producer:
-            await await_all(producer, name)
-            assert (await producer.send_and_wait(TOPIC, b"good")).topic == TOPIC
+        producer = AsyncProducer(bootstrap, max_block_ms=3000, delivery_timeout_ms=3000, **QUICK)
+        await await_all(producer, name)
+        assert (await producer.send_and_wait(TOPIC, b"good")).topic == TOPIC
+        await producer.close()
 
     asyncio.run(use())
 

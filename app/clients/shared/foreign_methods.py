@@ -75,17 +75,9 @@ _WRAPPED = "of the wrapped Consumer"
 ASYNC_CONSUMER: Names = {
     **CONSUMER,
     "getone": "poll(timeout), or async for message in consumer",
-    "seek": f"consumer.seek((topic, partition), offset), {_WRAPPED}",
-    "seek_to_beginning": f'consumer.seek((topic, partition), "earliest"), {_WRAPPED}',
-    "seek_to_end": f'consumer.seek((topic, partition), "latest"), {_WRAPPED}',
-    "seek_to_committed": f"consumer.seek((topic, partition), offset), {_WRAPPED}",
-    "pause": f"consumer.pause((topic, partition)), {_WRAPPED}",
-    "resume": f"consumer.resume((topic, partition)), {_WRAPPED}",
-    "paused": f"consumer.paused, {_WRAPPED}",
-    "assignment": f"consumer.assignment, {_WRAPPED}",
-    "subscription": f"consumer.subscription, {_WRAPPED}",
-    "beginning_offsets": f"asyncio.to_thread(consumer.consumer.beginning_offsets), {_WRAPPED}",
-    "offsets_for_times": f"asyncio.to_thread(consumer.consumer.offsets_for_times, times), {_WRAPPED}",
+    "seek_to_beginning": 'seek((topic, partition), "earliest")',
+    "seek_to_end": 'seek((topic, partition), "latest")',
+    "seek_to_committed": "seek((topic, partition), offset)",
     "highwater": f"consumer.high_watermark((topic, partition)), {_WRAPPED}",
 }
 """The names of consumers in asyncio; the attribute `consumer` is the wrapped one."""

@@ -182,7 +182,7 @@ def mypy_errors(types: Path, programs: Path, checkout: Path) -> dict[str, Errors
         pytest.skip("mypy is not installed")
     found: dict[str, Errors] = {}
     for name in ("right", "wrong"):
-        command = [sys.executable, "-m", "mypy", "--config-file", checkout / "pyproject.toml"]
+        command: list[str | Path] = [sys.executable, "-m", "mypy", "--config-file", checkout / "pyproject.toml"]
         command += ["--cache-dir", checkout / ".mypy_cache", programs / f"{name}.py"]
         ran = subprocess.run(
             command, cwd=types, env={**os.environ, "MYPYPATH": "."}, capture_output=True, text=True, check=False
@@ -200,7 +200,7 @@ def pyright_errors(types: Path, programs: Path) -> dict[str, Errors]:
         pytest.skip("pyright is not installed: pip install pyright")
     config = {"extraPaths": [str(types)], "include": ["."], "pythonPath": sys.executable}
     (programs / "pyrightconfig.json").write_text(json.dumps(config))
-    command = [sys.executable, "-m", "pyright", "--project", programs, "--outputjson"]
+    command: list[str | Path] = [sys.executable, "-m", "pyright", "--project", programs, "--outputjson"]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     if ran.returncode not in (0, 1):
         pytest.skip(f"pyright does not run here; it comes from npm at its first start: {ran.stderr[-300:]}")

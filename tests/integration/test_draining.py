@@ -63,6 +63,8 @@ def test_drained_broker_has_nothing_and_leaves_for_good(cluster: TestCluster, ca
         done = barnabas_here("brokers", "decommission", "2", "--execute", *b)
         assert b"broker 2 has no replicas, and gets no new ones; stop it, then run" in done.stderr
         assert not _held_by(admin, 2)
+        status = barnabas_here("cluster", "status", *b).stdout.decode().splitlines()
+        assert [line.endswith("up, cordoned") for line in status[2:6]] == [False, True, False, False]
         assert {each.node_id for each in admin.describe_cluster().brokers} == {1, 2, 3, 4}
         load = Counter(broker for found in admin.describe_topics([topic]) for p in found.partitions for broker in p.isr)
         assert load == {1: 6, 3: 6, 4: 6}

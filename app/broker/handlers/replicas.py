@@ -126,7 +126,7 @@ class ReplicaService:
             return None
         if kind is ElectionType.UNCLEAN:
             return ApiError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"no broker that lives has {key}")
-        text = f"broker {first}, the first replica of {key}, is not there, or not in sync"
+        text = f"broker {first}, the first replica of {key}, is down, or not in sync"
         return ApiError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, text)
 
     def _after(self, topic: Topic, number: int, image: ClusterImage, kind: ElectionType) -> PartitionState | None:

@@ -360,7 +360,7 @@ def sections_of(found: ClusterStatus) -> list[Section]:
             broker.in_sync,
             size_text(broker.bytes),
             "-" if broker.lag is None else broker.lag,
-            broker.problem or "up",
+            broker.state,
         )
         for broker in found.brokers
     ]
@@ -433,6 +433,7 @@ def to_fields(found: ClusterStatus) -> dict[str, Any]:
                 "bytes": broker.bytes,
                 "lag": broker.lag,
                 "problem": broker.problem,
+                "cordoned": broker.cordoned,
             }
             for broker in found.brokers
         ],

@@ -37,6 +37,13 @@ class BrokerStatus:
     bytes: int | None
     lag: int | None
     problem: str | None = None
+    cordoned: bool = False
+    """True if it gets no new replicas (`barnabas brokers drain`)."""
+
+    @property
+    def state(self) -> str:
+        """The state for a person."""
+        return self.problem or ("up, cordoned" if self.cordoned else "up")
 
 
 @frozen(kw_only=True)
@@ -188,6 +195,7 @@ def _brokers(
                 bytes=sum(replica.size_bytes for replica in held) if broker in folders else None,
                 lag=sum(replica.lag for replica in held) if broker in folders else None,
                 problem=problem,
+                cordoned=broker in folders and all(folder.is_cordoned for folder in folders[broker]),
             )
         )
     return found

@@ -212,7 +212,7 @@ def _broker_rows(state: TopState) -> list[ShownRow]:
             broker.in_sync,
             size_text(broker.bytes),
             broker.lag,
-            broker.problem or ("up, controller" if broker.controller else "up"),
+            broker.problem or (f"{broker.state}, controller" if broker.controller else broker.state),
         )
         for broker in _sorted(brokers, state.sort, lag=lambda b: b.lag, size=lambda b: b.bytes)
     ]

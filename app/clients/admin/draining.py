@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, ConfigError
 from ....ports.report import counted
 from ....ports.types import TopicPartition
@@ -84,6 +86,9 @@ class BrokerDrain:
         self._replication_factor = replication_factor
         self._throttle = throttle
         self._copies: dict[TopicPartition, tuple[int, ...]] = {}
+        self._before: dict[TopicPartition, Sequence[int]] = {}
+        self._after: dict[TopicPartition, Sequence[int]] = {}
+        """The moves that this object began: the throttle of a topic concerns all of them."""
         self._fruitless = 0
 
     def plan(self) -> DrainPlan:
@@ -169,9 +174,15 @@ class BrokerDrain:
             if self._broker in move.removing
         ]
         self._admin.cordon_broker(self._broker, cordoned=False)
-        if going:
-            self._admin.reassign_partitions(dict.fromkeys(going))
-        self.end()
+        try:
+            for some in _portions(dict.fromkeys(going)):
+                try:
+                    self._admin.reassign_partitions(dict.fromkeys(some))
+                except ApiError as error:
+                    if error.code is not ErrorCode.NO_REASSIGNMENT_IN_PROGRESS:  # complete by now
+                        raise
+        finally:
+            self.end()
         return len(going)
 
     def _move_leaders(self) -> None:
@@ -193,11 +204,14 @@ class BrokerDrain:
                 reordered[TopicPartition(str(topic.name), each.partition)] = [first, *others, broker]
         for some in _portions(reordered):
             self._admin.reassign_partitions({place: reordered[place] for place in some})
-            self._admin.elect_leaders(some)
+            with suppress(ApiError):  # a replica that is no longer in sync: the end of the move changes the leader
+                self._admin.elect_leaders(some)
 
     def _move(self, plan: DrainPlan) -> None:
-        if self._throttle is not None and plan.copies:
-            set_throttle(self._admin, plan.after, plan.before, self._throttle)
+        self._before.update(plan.before)
+        self._after.update(plan.after)
+        if self._throttle is not None:
+            set_throttle(self._admin, self._after, self._before, self._throttle)
         for place, broker in plan.copies:
             self._copies[place] = (*self._copies.get(place, ()), broker)
         for some in _portions(plan.after):

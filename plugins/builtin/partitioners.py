@@ -42,10 +42,15 @@ class RoundRobinPartitioner(Partitioner):
 
 
 class StickyPartitioner(Partitioner):
-    """One partition until a batch of it is complete, then another at random (KIP-480): full batches, even spread."""
+    """One partition until its turn ends or its batch is sent, then another (KIP-480, KIP-794).
+
+    Every partition has its turn before one has the next; their order is random, and another one in each round.
+    """
 
     def __init__(self) -> None:
         self._current: dict[str, int] = {}
+        self._round: dict[str, list[int]] = {}
+        """Topic → the partitions that have not had their turn."""
 
     @property
     def sticky(self) -> bool:
@@ -60,9 +65,26 @@ class StickyPartitioner(Partitioner):
         current = self._current.get(topic, -1)
         if current in available:
             return current
-        others = [p for p in available if p != ~current] or available
-        self._current[topic] = chosen = others[self._entropy.below(len(others))]
+        waiting = self._round.setdefault(topic, [])
+        while waiting:
+            chosen = waiting.pop()
+            if chosen in available:
+                break
+        else:
+            waiting += self._shuffled(available)
+            chosen = waiting.pop()
+            if chosen == ~current and waiting:
+                waiting.insert(0, chosen)  # not twice in a row
+                chosen = waiting.pop()
+        self._current[topic] = chosen
         return chosen
+
+    def _shuffled(self, available: Sequence[int]) -> list[int]:
+        shuffled = list(available)
+        for last in range(len(shuffled) - 1, 0, -1):
+            other = self._entropy.below(last + 1)
+            shuffled[last], shuffled[other] = shuffled[other], shuffled[last]
+        return shuffled
 
     def next_batch(self, topic: str, partition: int) -> None:
         if self._current.get(topic) == partition:

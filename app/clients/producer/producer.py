@@ -141,8 +141,14 @@ def _send_values(appender: RecordAppender, topic: str, values: list[bytes], part
             except QueueFull as error:
                 error.taken = ManyHandle(shell, runs, singles)
                 raise
+            available = len(view.available)
+            takes_turns = partition is None and available > 1
+            if takes_turns:
+                appender.end_turn(topic, ends[at] - before)
             tp = appender.resolve_partition(view, topic, (None, None, (), None), partition)
-            batch, taken = accumulator.extend(tp, values, ends, at)
+            batch = accumulator.batch_for(tp, ends[at] - before)
+            most = appender.turn_end(batch, available, ends[-1] - before) if takes_turns else None
+            taken = accumulator.extend(batch, values, ends, at, most)
             runs.append((batch, batch.count - taken, taken))
             at += taken
         shell.wake()

@@ -26,6 +26,13 @@ if TYPE_CHECKING:
     from ..shared.client_shell import ClientShell
     from ..shared.settings import ProducerSettings
 
+TURN_BYTES = 16_384
+"""Messages without a key go to another partition after so many bytes (Kafka's default of batch.size, KIP-794).
+
+Later turns are longer, up to batch.size, but none has more than each partition has got on average: few messages are
+spread, and many fill large batches.
+"""
+
 AppendFailedCallback = Callable[[Sequence[PendingMessage], BarnabasError], None]
 
 
@@ -77,6 +84,11 @@ class RecordAppender:
         self.transaction = transaction
         self.runs: dict[str, ProducerBatch] = {}
         """Topic → the batch of the next message that has only a value."""
+        self._turns: dict[str, ProducerBatch] = {}
+        """Topic → the batch of the partition whose turn it is to get messages without a key."""
+        self._turn_bytes: dict[str, int] = {}
+        """Topic → the bytes of its turns that have ended."""
+        self.takes_turns = partitioner.sticky
         self._may_run = runs
         self._on_not_placed = not_placed
 
@@ -125,13 +137,10 @@ class RecordAppender:
             view = self.view.topic(topic)
             if view is None or topic in self.unplaced:
                 return self._place_later(topic, PendingMessage(message, partition, size, handle), on_delivery)
-            tp = self.resolve_partition(view, topic, message, partition)
-            batch = self.accumulator.append(tp, message, size)
+            batch = self._append(view, topic, message, partition, size)
             index = batch.count - 1
             if not index:
                 self.shell.wake()
-                if self._may_run and partition is None and key is None:
-                    self.runs[topic] = batch
             if handle is not None:
                 handle.move(batch, index)
                 return handle
@@ -153,6 +162,50 @@ class RecordAppender:
         elif not 0 <= partition < len(view.leaders):
             raise no_partition(topic, len(view.leaders), partition)
         return view.partitions[partition]
+
+    def _append(
+        self,
+        view: TopicView,
+        topic: str,
+        message: EncodedMessage,
+        partition: int | None,
+        size: int,
+        since_ms: float | None = None,
+    ) -> ProducerBatch:
+        takes_turns = self.takes_turns and partition is None and message[1] is None
+        if takes_turns:
+            self.end_turn(topic, size)
+        tp = self.resolve_partition(view, topic, message, partition)
+        batch = self.accumulator.append(tp, message, size, since_ms)
+        if takes_turns and self._turns.get(topic) is not batch:
+            self._begin_turn(batch, batch.bytes - size, len(view.available))
+        return batch
+
+    def end_turn(self, topic: str, size: int) -> None:
+        """Let the partitioner move if the turn has no room for the next `size` bytes without a key."""
+        turn = self._turns.get(topic)
+        if turn is not None and not turn.full and turn.bytes + size > turn.turn_end:
+            self._turn_bytes[topic] = self._turn_bytes.get(topic, 0) + turn.bytes - turn.turn_begin
+            self._batch_closed(turn.tp)
+
+    def turn_end(self, batch: ProducerBatch, available: int, expected: int) -> int:
+        """Return how many bytes the batch may have before another one of `available` partitions has its turn.
+
+        `expected`: the bytes that are known to follow.
+        """
+        if self._turns.get(batch.tp.topic) is not batch:
+            self._begin_turn(batch, batch.bytes, available, expected)
+        return batch.turn_end
+
+    def _begin_turn(self, batch: ProducerBatch, begin: int, available: int, expected: int = 0) -> None:
+        topic, most = batch.tp.topic, self.settings.batch_size
+        if available > 1:
+            most = min(most, max(TURN_BYTES, expected // available, self._turn_bytes.get(topic, 0) // available))
+        batch.turn_begin = begin
+        batch.turn_end = min(begin + most, self.settings.batch_size)
+        self._turns[topic] = batch
+        if self._may_run:
+            self.runs[topic] = batch
 
     def wait_for_room(self, size: int) -> None:
         """Wait for room in the buffer, up to `max.block.ms`. Raises `QueueFull`, `ClosedError`."""
@@ -189,9 +242,8 @@ class RecordAppender:
             raise BarnabasError(f"topic {topic} has gone")
         if self.transaction is not None:
             self.transaction.check_sending(late=True)
-        tp = self.resolve_partition(view, topic, unplaced.message, unplaced.partition)
+        batch = self._append(view, topic, unplaced.message, unplaced.partition, unplaced.size, since_ms)
         self.accumulator.hold(-unplaced.size)
-        batch = self.accumulator.append(tp, unplaced.message, unplaced.size, since_ms)
         handle.move(batch, batch.count - 1)
 
     def _not_placed(self, group: Sequence[PendingMessage], error: BarnabasError) -> None:

@@ -29,7 +29,7 @@ from ..arrow.varints import Flags, Numbers, varint_sizes, write_varints, zigzags
 from ..shared.delivery import DeliveryHandle, ManyHandle
 from ..shared.encoding import choose_index
 from ..shared.hooks import HookPath
-from .record_appender import RecordAppender
+from .record_appender import TURN_BYTES, RecordAppender
 
 BLOCK_ROWS = 65_536
 BLOCK_BYTES = 64 * 1024 * 1024
@@ -365,9 +365,13 @@ class _Choice:
         return chosen
 
     def _sticky(self, sizes: Numbers) -> Numbers:
-        """Choose one partition for all rows that fit into a batch."""
+        """Choose one partition for all rows of its turn, which fit into a batch."""
         chosen = np.empty(len(sizes), dtype=np.int64)
-        firsts = batch_firsts(sizes, self._batch_size, len(sizes))
+        available = len(self._view.available)
+        turn = self._batch_size
+        if available > 1:
+            turn = min(turn, max(TURN_BYTES, -(-int(sizes.sum()) // available)))
+        firsts = batch_firsts(sizes, turn, len(sizes))
         for first, end in zip(firsts, [*firsts[1:], len(sizes)], strict=True):
             chosen[first:end] = partition = self._ask(None, None)
             if end < len(sizes):

@@ -24,4 +24,5 @@ class Partitioner(ABC):
         """Return a number in [0, `partitions`). `available` are the partitions with a leader; it is never empty."""
 
     def next_batch(self, topic: str, partition: int) -> None:  # noqa: B027  # only sticky partitioners care
-        """A batch of that partition has just been completed, so that the next message begins a new one."""
+        """A batch of that partition has just been completed, or has had its turn of 16 KiB or more, up to `batch.size`:
+        the next message without a key may go to another partition."""

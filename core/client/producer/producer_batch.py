@@ -105,6 +105,8 @@ class ProducerBatch(BatchFuture):
         "timestamps",
         "tp",
         "tried",
+        "turn_begin",
+        "turn_end",
         "values",
         "wall_ms",
     )
@@ -121,6 +123,8 @@ class ProducerBatch(BatchFuture):
         self.count = 0
         self.bytes = 0
         """About what it takes on the wire, rather more (without compression)."""
+        self.turn_begin = self.turn_end = 0
+        """The `bytes` between which messages without a key go to this batch, until its partition's turn ends."""
         self.created_ms = now_ms
         self.wall_ms = wall_ms
         """The timestamp of messages that bring none."""

@@ -92,7 +92,7 @@ class RecordAccumulator:
 
         `since_ms`: when it was sent, if that was before: its delivery timeout counts from then.
         """
-        batch = self._batch_for(tp, size)
+        batch = self.batch_for(tp, size)
         if since_ms is not None and since_ms < batch.created_ms:
             batch.created_ms = since_ms
         batch.add(*message)
@@ -104,14 +104,15 @@ class RecordAccumulator:
     def append_plain(self, batch: ProducerBatch, value: bytes) -> int:
         """Put a message that is nothing but a value into this batch: its number there, or -1 if it has to go elsewhere.
 
-        For runs of `send` with a sticky partitioner, which would choose the same batch.
+        For runs of `send` with a sticky partitioner, which would choose the same batch until the turn of its partition
+        ends.
         """
         size = RECORD_OVERHEAD + len(value)
         settings = self._settings
         if (
             batch.full
             or batch.columns
-            or batch.bytes + size > settings.batch_size
+            or batch.bytes + size > batch.turn_end
             or batch.count >= settings.batch_messages
             or self.bytes + size > settings.buffer_memory
             or self.messages >= settings.buffer_messages
@@ -126,25 +127,24 @@ class RecordAccumulator:
         return index
 
     def extend(
-        self, tp: TopicPartition, values: list[bytes], ends: Sequence[int], start: int
-    ) -> tuple[ProducerBatch, int]:
-        """Append the values from `start` on to one batch, as many as fit and at least one.
+        self, batch: ProducerBatch, values: list[bytes], ends: Sequence[int], start: int, most: int | None = None
+    ) -> int:
+        """Append the values from `start` on to the batch (see `batch_for`), as many as fit and at least one.
 
-        `ends` has the bytes of the messages up to each one (see `bytes_up_to`). Returns the batch and the number of
-        values appended.
+        `ends` has the bytes of the messages up to each one (see `bytes_up_to`). With `most` the batch gets up to that
+        many bytes, and stays open. Returns the number of values appended.
         """
         before = ends[start - 1] if start else 0
-        batch = self._batch_for(tp, ends[start] - before)
-        fits = bisect_right(ends, self._settings.batch_size - batch.bytes + before, start)
+        fits = bisect_right(ends, (most or self._settings.batch_size) - batch.bytes + before, start)
         end = max(start + 1, min(fits, start + self._settings.batch_messages - batch.count))
         size = ends[end - 1] - before
         batch.add_values(values[start:end])
         batch.bytes += size
-        if end < len(values):
+        if end < len(values) and most is None:
             self._close(batch)
         self.bytes += size
         self.messages += end - start
-        return batch, end - start
+        return end - start
 
     def put(self, batch: ProducerBatch) -> None:
         """Append a batch that takes no further messages to its partition."""
@@ -244,7 +244,8 @@ class RecordAccumulator:
         self.bytes -= batch.bytes
         self.messages -= batch.count
 
-    def _batch_for(self, tp: TopicPartition, size: int) -> ProducerBatch:
+    def batch_for(self, tp: TopicPartition, size: int) -> ProducerBatch:
+        """Return the batch that the next `size` bytes of a partition go to."""
         queue = self._queues.get(tp)
         if queue is None:
             queue = self._queues[tp] = _BatchQueue()

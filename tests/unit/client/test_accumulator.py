@@ -139,7 +139,8 @@ def test_a_run_of_values_goes_the_way_of_single_ones(data: list[bytes], batch_si
     singles = [one.put(value) for value in data]
     ends, at, runs = bytes_up_to(data), 0, []
     while at < len(data):
-        batch, taken = other.accumulator.extend(PLACE, data, ends, at)
+        batch = other.accumulator.batch_for(PLACE, len(data[at]) + RECORD_OVERHEAD)
+        taken = other.accumulator.extend(batch, data, ends, at)
         runs += [batch] * taken
         at += taken
     assert [values(b) for b in dict.fromkeys(singles)] == [values(b) for b in dict.fromkeys(runs)]

@@ -1,5 +1,7 @@
 """The built-in plugins run the suites of their kinds."""
 
+from itertools import pairwise
+
 import pytest
 
 from barnabas.adapters.system import SeededEntropy
@@ -94,6 +96,16 @@ class TestSticky(PartitionerContract):
         assert partitioner.partition("t", None, b"", 5, range(5)) == first
         partitioner.next_batch("t", first)
         assert partitioner.partition("t", None, b"", 5, range(5)) != first
+
+    def test_sticky_partitioner_gives_each_partition_a_turn_in_each_round(self) -> None:
+        partitioner = self._started()
+        chosen = []
+        for _ in range(30):
+            chosen.append(partitioner.partition("t", None, b"", 5, range(5)))
+            partitioner.next_batch("t", chosen[-1])
+        assert all(sorted(chosen[at : at + 5]) == [0, 1, 2, 3, 4] for at in range(0, 30, 5))
+        assert len({tuple(chosen[at : at + 5]) for at in range(0, 30, 5)}) > 1, "another order in each round"
+        assert all(first != second for first, second in pairwise(chosen))
 
     def test_sticky_partitioner_leaves_partition_without_leader(self) -> None:
         partitioner = self._started()

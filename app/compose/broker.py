@@ -60,7 +60,7 @@ def build_broker(
         metrics=metrics,
         report=report,
     )
-    return BrokerServer(config, made, host)
+    return BrokerServer(config if made.shared else config.of_single_broker(), made, host)
 
 
 def outside_of(

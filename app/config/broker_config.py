@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from attrs import fields
+from attrs import evolve, fields
 
 from ...core.cluster.topics import ALL_LOG_DIRS, CORDONED_KEY
 from ...core.security.quotas.entities import is_ip
@@ -579,7 +579,10 @@ class BrokerConfig(
         "group.max.session.timeout.ms", 1_800_000, 0, doc="The longest session that a member of a group may ask for."
     )
     group_initial_rebalance_delay_ms: int = int_key(
-        "group.initial.rebalance.delay.ms", 3000, 0, doc="How long a new group waits for further members."
+        "group.initial.rebalance.delay.ms",
+        3000,
+        0,
+        doc="How long a new group waits for further members; 0 if unset where no other broker can join.",
     )
     group_max_size: int = int_key("group.max.size", INT_MAX, 1, doc="The most members that a group may have.")
     offset_metadata_max_bytes: int = int_key(
@@ -755,6 +758,14 @@ class BrokerConfig(
         values = {KEYS[name].attribute: value for name, value in settings.items() if name not in ignored}
         others = {"ignored": ignored, "listener_settings": of_listeners, "given": frozenset(settings)}
         return cls(**values, **others)  # type: ignore[arg-type]  # converters check each value
+
+    def of_single_broker(self) -> "BrokerConfig":
+        """Return the configuration where no other broker can join the cluster.
+
+        There a new group does not wait for further members unless it is set, as in Kafka's `server.properties`.
+        """
+        key = "group.initial.rebalance.delay.ms"
+        return self if key in self.given else evolve(self, group_initial_rebalance_delay_ms=0)
 
     def for_listener(self, listener: str, key: str, mechanism: str = "") -> object:
         """The value of a key for a listener by its name, and for one of its SASL mechanisms.

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -486,3 +487,18 @@ def test_a_commit_before_anybody_answers_says_so(broker: Broker) -> None:
         with pytest.raises(CommitFailed, match="coordinator was not found: "):
             consumer.commit({T0: 1}, timeout=0.2)
         consumer.close(0.1)
+
+
+def test_first_member_of_a_group_does_not_wait_on_a_single_broker() -> None:
+    took: dict[int | None, float] = {}
+    for delay_ms in (None, 3000):
+        settings: dict[str, Any] = {} if delay_ms is None else {"group_initial_rebalance_delay_ms": delay_ms}
+        with Broker(storage="memory", coordination="memory", **settings) as broker:
+            with Producer(broker) as producer:
+                producer.send("orders", b"one").result(PATIENCE_S)
+            with Consumer(broker, group_id="billing", auto_offset_reset="earliest") as consumer:
+                consumer.subscribe("orders")
+                begun = time.monotonic()
+                assert consumer.poll(timeout=PATIENCE_S) is not None
+                took[delay_ms] = time.monotonic() - begun
+    assert took[None] < took[3000]

@@ -372,3 +372,10 @@ def test_sensitive_keys_are_described_without_their_values() -> None:
         assert (entries[key].sensitive, entries[key].value) == (True, None)
         assert [synonym.value for synonym in entries[key].synonyms] == [None]
     assert "planted" not in repr(config)
+
+
+def test_new_group_of_a_single_broker_waits_for_no_members_unless_set() -> None:
+    key = "group.initial.rebalance.delay.ms"
+    assert BrokerConfig.from_mapping({}).group_initial_rebalance_delay_ms == 3000
+    assert BrokerConfig.from_mapping({}).of_single_broker().group_initial_rebalance_delay_ms == 0
+    assert BrokerConfig.from_mapping({key: 3000}).of_single_broker().group_initial_rebalance_delay_ms == 3000

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..shared.settings import ProducerSettings
 
 TURN_BYTES = 16_384
-"""Messages without a key go to another partition after so many bytes (Kafka's default of batch.size, KIP-794).
+"""Messages without a key go to another partition after this number of bytes (Kafka's default of batch.size, KIP-794).
 
 Later turns are longer, up to batch.size, but none has more than each partition has got on average: few messages are
 spread, and many fill large batches.

@@ -194,7 +194,8 @@ def say_progress(output: ProgressOutput, into: Path) -> Callable[[LoadProgress],
         elif at.step == "start":
             for topic, rows in at.topics.items():
                 output.print_line(f"{topic}: {rows:,} new {'message' if rows == 1 else 'messages'}")
-            output.step("starting Spark")
+            if at.rows:
+                output.step("starting Spark")
         elif at.rows:
             output.count("reading", at.rows_read, at.rows)
         if at.step == "commit":

@@ -63,7 +63,8 @@ class TerminalLine(ProgressOutput):
     task: "TaskID"
 
     def step(self, text: str) -> None:
-        self.bar.reset(self.task, total=None, description=f"{text} ...")
+        self.bar.remove_task(self.task)
+        self.task = self.bar.add_task(f"{text} ...", total=None)
 
     def count(self, text: str, done: int, total: int) -> None:
         self.bar.update(self.task, completed=done, total=total, description=f"{text} {done:,} of {total:,}")

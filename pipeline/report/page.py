@@ -777,23 +777,32 @@ def lines_section(topic: str, found: RecordFigures) -> dict[str, Any]:
 
 
 def record_part(
-    found: RecordFigures, source: str = "topic", *, text: bool = True, columns: Sequence[str] = ()
+    found: RecordFigures,
+    source: str = "topic",
+    *,
+    text: bool = True,
+    columns: Sequence[str] = (),
+    typed: bool = False,
 ) -> dict[str, Any]:
     """Return the template's values for the records of any topic. `source` is its name in a query, `columns` the columns
-    that the table has; `text`: its values are UTF-8.
+    that the table has; `text`: its values are UTF-8; `typed`: they are structs, whose sizes are those of their JSON.
     """
+    whole = "value" if typed else "json"
     classic = any("-" in key for key in found.partitions)
     moment = "timestamp"
     if found.event_time:
-        moment = event_expression(field_expression(found.event_time, columns), found.event_per_second)
-    fields = {each.path: field_expression(each.path, columns) for each in found.fields if each.rows}
-    queries = record_queries(source, text=text, moment=moment, bucket_s=found.bucket_s, classic=classic, fields=fields)
+        moment = event_expression(field_expression(found.event_time, columns, whole), found.event_per_second)
+    fields = {each.path: field_expression(each.path, columns, whole) for each in found.fields if each.rows}
+    queries = record_queries(
+        source, text=text, moment=moment, bucket_s=found.bucket_s, classic=classic, whole=whole, fields=fields
+    )
     sizes = [found.bucket_s]
     rows = charts.per_bucket({"rows": found.rows_per_bucket}, sizes)
     size = charts.per_bucket({"bytes": found.bytes_per_bucket}, sizes)
     return {
         "figures": found,
         "bucket": charts.bucket_name(found.bucket_s),
+        "typed": typed,
         "span": charts.span_text(rows),
         "queries": queries,
         "rows_chart": charts.stacked(rows, title="rows over time"),
@@ -805,6 +814,7 @@ def section_of(
     topic: str, rows: "DataFrame", event_time: str | None = None, table: str = "warehouse"
 ) -> dict[str, Any]:
     """All that the template shows of a topic's rows. `table` is the table's name in queries."""
+    rows, typed = _values_as_bytes(rows)
     values = [row.value for row in rows.select("value").limit(_SAMPLE_ROWS).collect()]
     samples = [bytes(value or b"") for value in values]
     found = record_figures(rows, [bytes(value) for value in values if value is not None], event_time)
@@ -815,7 +825,22 @@ def section_of(
         section = metrics_section(topic, metric_figures(rows.select("value")), source)
     else:
         section = lines_section(topic, found)
-    return {**section, "records": record_part(found, source, text=all(map(_is_text, samples)), columns=rows.columns)}
+    return {
+        **section,
+        "records": record_part(found, source, text=all(map(_is_text, samples)), columns=rows.columns, typed=typed),
+    }
+
+
+def _values_as_bytes(rows: "DataFrame") -> tuple["DataFrame", bool]:
+    """Return the rows, typed values as JSON, and whether they are typed."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import BinaryType, StructType
+
+    type_ = rows.schema["value"].dataType
+    if isinstance(type_, BinaryType):
+        return rows, False
+    text = f.to_json("value") if isinstance(type_, StructType) else f.col("value").cast("string")
+    return rows.withColumn("value", text.cast("binary")), True
 
 
 def _is_text(value: bytes) -> bool:

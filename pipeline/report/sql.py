@@ -32,11 +32,13 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def field_expression(path: str, taken: Sequence[str]) -> str:
-    """Return a field of JSON values: a column, or a part of `json` where its name is that of another column."""
+def field_expression(path: str, taken: Sequence[str], whole: str = "json") -> str:
+    """Return a field of values: a column, or a part of the column of the `whole` where its name is that of another
+    column.
+    """
     names = path.split(".")
     text = ".".join(map(identifier, names))
-    return f"json.{text}" if names[0].lower() in {*map(str.lower, taken), "json"} or len(names) > 1 else text
+    return f"{whole}.{text}" if names[0].lower() in {*map(str.lower, taken), "json"} or len(names) > 1 else text
 
 
 def event_expression(field: str, per_second: float) -> str:
@@ -64,8 +66,10 @@ class RecordQueries:
     bucket_s: int
     partition: str
     """The columns that name a partition."""
+    whole: str
+    """The column with all fields of a value: `json`, or `value` where values are typed."""
     fields: Mapping[str, str]
-    """Fields of JSON values: their paths, and what they are in SQL."""
+    """Fields of values: their paths, and what they are in SQL."""
 
     def all(self) -> Mapping[str, str]:
         source, size = self.source, self.size
@@ -73,7 +77,7 @@ class RecordQueries:
         per_bucket = f"select {bucket_expression(self.moment, self.bucket_s)} as start, {counted}\nfrom {source}"
         shares = "".join(f",\n  count({sql}) as {identifier(path)}" for path, sql in self.fields.items())
         return {
-            "fields": f"select count(json) as objects{shares}\nfrom {source}" if shares else "",
+            "fields": f"select count({self.whole}) as objects{shares}\nfrom {source}" if shares else "",
             "totals": f"select {counted},\n  quantile_disc({size}, 0.5) as median, max({size}) as largest,\n"
             f"  count(distinct key) as keys, count(*) - count(value) as tombstones\nfrom {source}",
             "over time": f"{per_bucket}\nwhere {self.moment} is not null\ngroup by start order by start",
@@ -92,12 +96,15 @@ def record_queries(
     moment: str = "timestamp",
     bucket_s: int,
     classic: bool = False,
+    whole: str = "json",
     fields: Mapping[str, str] | None = None,
 ) -> Mapping[str, str]:
     """Return the queries by what they are for. `text`: values are UTF-8, as `barnabas query` sees them then."""
+    of_text, of_others = "strlen(value)", "strlen(to_json(value))" if whole == "value" else "octet_length(value)"
     return RecordQueries(
         source=source,
-        size="strlen(value)" if text else "octet_length(value)",
+        size=of_text if text and whole == "json" else of_others,
+        whole=whole,
         moment=moment,
         bucket_s=bucket_s,
         partition="broker, partition" if classic else "partition",

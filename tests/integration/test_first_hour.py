@@ -79,7 +79,7 @@ def test_commands_of_first_hour_page_run_in_order(
     assert re.findall(r"^(\d) new rows", loads, re.MULTILINE) == ["5", "0"]
     (asked, counted) = (text.split() for line, text in said.items() if " query " in line)
     assert asked[3:] == ["book", "3", "35", "lamp", "1", "30", "pen", "1", "2"]
-    assert counted == ["LOADED", "5"]
+    assert counted == ["loaded", "5"]
     assert "orders" in (tmp_path / "warehouse.html").read_text(encoding="utf-8")
     assert re.search(r"^orders +2 ", said["barnabas top"], re.MULTILINE)
     assert re.search(r"^first-hour ", said["barnabas top"], re.MULTILINE)

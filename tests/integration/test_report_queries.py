@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.command import barnabas_here
 
 from barnabas import Broker, Message, Producer
 from barnabas.pipeline.load import load
@@ -151,6 +152,34 @@ def test_rows_are_shown_by_event_time_of_a_field(
     assert sorted(figures.rows_per_bucket) == sorted({start // size * size for start in starts})
     found = {int(row["start"].timestamp()): row["rows"] for row in _rows(records["queries"]["over time"], table)}
     assert found == figures.rows_per_bucket
+
+
+def test_typed_values_are_reported_as_json(spark: "SparkSession", tmp_path: Path) -> None:
+    with Broker(storage="memory", config={"num.partitions": 1, "log.retention.ms": -1}) as broker:
+        with Producer(broker) as producer:
+            values = [b'{"id": %d, "at": {"ts": "2018-05-1%dT10:00:00Z"}}' % (n, n) for n in range(5)]
+            producer.send_many("typed", values)
+            producer.flush()
+        schema = "id BIGINT, at STRUCT<ts: TIMESTAMP>"
+        load(broker.bootstrap, ["typed"], tmp_path / "order", spark=spark, value_format="json", value_schema=schema)
+    made = report(tmp_path / "order", tmp_path / "page.html", event_time="at.ts", spark=spark)
+    assert (made.lines, made.parsed) == (5, 5)
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "of values as JSON" in text
+    assert "By the event time in the field at.ts: 10 May 2018 " in text
+    for each in re.findall(r"<summary>query</summary><pre>(.*?)</pre>", text, re.DOTALL):
+        assert _rows(html.unescape(each), tmp_path / "order"), each
+
+
+@pytest.mark.usefixtures("spark")  # the session that the command takes
+def test_report_command_counts_rows_and_says_its_steps(table: Path, tmp_path: Path) -> None:
+    words = ("report", table, "--out", tmp_path / "page.html")
+    done = barnabas_here(*words)
+    assert done.stdout.decode().splitlines() == ["90 rows, 88 parsed, 2 malformed", str(tmp_path / "page.html")]
+    assert "reading orders, 11 rows (3 of 3 topics) ..." in done.stderr.decode().splitlines()
+    log = barnabas_here(*words, "--topic", "access", "--quiet")
+    assert log.stdout.startswith(b"61 lines, 60 parsed, 1 malformed\n")
+    assert log.stderr == b""
 
 
 def test_page_names_the_event_time_and_topics_without_it_keep_record_time(

@@ -24,6 +24,7 @@ from uses.data import (
     status_messages,
 )
 from uses.shop import orders
+from uses.stage import Stage
 from uses.web import ASSET, CRAWLER, requests
 
 from barnabas import Broker, Consumer, Message, Producer
@@ -287,6 +288,29 @@ def test_views_joined_with_clicks(found: "DataFrame", seen: list[Request]) -> No
     assert sum(clicked for _, clicked in rows.values()) > 100
 
 
+def test_views_at_the_end_of_the_log_are_counted_without_clicks(spark: "SparkSession", tmp_path: Path) -> None:
+    """The watermark has to pass the time for a click on the last view, or the stream never returns it."""
+    (tmp_path / "data").mkdir()
+    with (tmp_path / "data" / "apache_access_10k.log").open("w") as log:
+        for number in range(30):
+            log.write(f'10.0.0.{number} - - [17/May/2015:10:{number:02}:00 +0000] "GET /a HTTP/1.1" 200 1 "-" "M"\n')
+        for number in range(10):
+            origin, time = "http://www.semicomplete.com/a", f"17/May/2015:10:{number + 5:02}:00 +0000"
+            log.write(f'10.0.0.{number} - - [{time}] "GET /b HTTP/1.1" 200 1 "{origin}" "M"\n')
+    with Broker(storage="memory", coordination="memory") as broker:
+        stage = Stage(
+            name="ads",
+            spark=spark,
+            bootstrap=broker.bootstrap,
+            data=tmp_path / "data",
+            out=tmp_path,
+            scratch=tmp_path / "scratch",
+            metrics=None,
+        )
+        _, lines = ads._pages(stage)
+    assert lines[0].startswith("40 views, 10 with a click within 30 minutes: 25.0 %; 40 joined rows in ")
+
+
 def test_an_example_from_end_to_end(spark: "SparkSession", data_dir: Path, tmp_path: Path) -> None:
     with Broker(storage="memory", coordination="memory") as broker:
         with Producer(broker) as producer:
@@ -313,5 +337,5 @@ def test_examples_commands_list_uses_and_report_errors(tmp_path: Path) -> None:
     assert b"no apache_access_10k.log.gz in " in missing.stderr
     assert missing.stderr.count(b"\n") == 1
     unknown = barnabas_here("examples", "run", "adverts", expect=2)
-    assert b"there is no example 'adverts'; there is activity, " in unknown.stderr
+    assert b"unknown example 'adverts'; known examples: activity, " in unknown.stderr
     assert not (tmp_path / "out").exists()

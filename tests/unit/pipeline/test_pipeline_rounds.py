@@ -17,7 +17,7 @@ from attrs import evolve
 from barnabas.app.cli.times import age_text
 from barnabas.pipeline.load import NOTHING, LoadProgress, LoadResult, TopicsFailed
 from barnabas.pipeline.load_command import Round, _round_facts, load_rounds, print_result, rounds, say_progress
-from barnabas.pipeline.progress_output import PlainLines, progress_output
+from barnabas.pipeline.progress_output import PlainLines, TerminalLine, progress_output
 from barnabas.pipeline.tables.load_plan import TopicRecreated
 from barnabas.ports.errors import BarnabasError, ConfigError
 
@@ -169,6 +169,28 @@ def test_plain_progress_says_numbers_every_few_seconds(capsys: pytest.CaptureFix
     for done in (1, 2, 3, 4):
         output.count("reading", done * 1000, 9000)
     assert capsys.readouterr().err.splitlines() == ["reading 1,000 of 9,000", "reading 3,000 of 9,000"]
+
+
+def test_progress_on_a_terminal_is_one_line_and_lasting_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with progress_output(quiet=False) as output:
+        assert isinstance(output, TerminalLine)
+        output.print_line("orders: 3 new messages")
+        output.step("starting Spark")
+        output.count("reading", 2, 3)
+        assert [(task.description, task.completed, task.total) for task in output.bar.tasks] == [
+            ("reading 2 of 3", 2, 3)
+        ]
+        output.step("committing")
+        assert [(task.description, task.completed, task.total) for task in output.bar.tasks] == [
+            ("committing ...", 0, None)
+        ]
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "orders: 3 new messages" in said.err
 
 
 def test_deleted_offsets_before_first_load_are_said_and_in_json(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.real_data import read_order_lines
-from uses import USES
+from uses import USES, ads
 from uses.data import ACCESS_LOG, ORDERS, SERIES, access_messages, anomaly_windows, order_messages
 from uses.monitoring import broker_messages
 from uses.stage import own_broker
@@ -38,6 +38,18 @@ def test_lines_without_a_time_take_that_of_the_line_before(tmp_path: Path) -> No
     messages = list(access_messages(log))
     assert [message.key for message in messages] == [b"1.2.3.4", b"what", b"5.6.7.8"]
     assert {message.timestamp_ms for message in messages} == {1431857103000}
+
+
+def test_click_after_the_log_is_later_than_any_that_could_be_joined(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(
+        b'1.2.3.4 - - [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1"\n5.6.7.8 - - [17/May/2015:09:05:03 +0000] -\n'
+    )
+    *messages, last = ads.and_a_later_click(access_messages(log))
+    assert len(messages) == 2
+    assert last.timestamp_ms == 1431857103000 + ads.LATER_MS
+    assert last.value is not None
+    assert last.value.startswith(b'- - - [17/May/2015:12:05:03 +0000] "GET /later HTTP/1.1" 200 ')
 
 
 @pytest.mark.data

@@ -79,7 +79,10 @@ class RefusedSetting:
 
     def refuses(self, value: Any) -> bool:
         """Return whether this value of the setting is an error."""
-        return str(value).strip().lower() not in self.harmless
+        if isinstance(value, list | tuple | dict) and not value:
+            return False
+        text = str(value).strip().lower()
+        return text not in self.harmless and {"0": "false", "1": "true"}.get(text) not in self.harmless
 
 
 def _each(keys: str, what: str) -> dict[str, str]:
@@ -159,7 +162,7 @@ IGNORED: Mapping[str, str] = {
     ),
     **_each(
         "sasl.login.refresh.min.period.seconds sasl.login.refresh.window.jitter",
-        "sasl.login.refresh.window.factor and .buffer.seconds say when the client requests the next token",
+        "sasl.login.refresh.window.factor and sasl.login.refresh.buffer.seconds say when the next token is requested",
     ),
     **_each(
         "ssl.keymanager.algorithm ssl.trustmanager.algorithm ssl.secure.random.implementation",
@@ -216,7 +219,6 @@ REFUSED: Mapping[str, RefusedSetting] = {
         "leave it out: the consumer commits a message only after the program has asked for the next one; "
         "or set enable.auto.commit=false and call commit(message)",
         "true",
-        "1",
     ),
     **_refused("enable.partition.eof", "messages(stop_at_end=True) ends where the partitions end", "false"),
     **_refused("group.protocol", "the consumer joins groups by the classic protocol; leave it out", "classic"),

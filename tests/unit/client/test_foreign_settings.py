@@ -68,6 +68,17 @@ def test_refused_setting_raises_its_advice_unless_the_value_is_harmless(key: str
     assert str(refused.value) == f"{named}: {REFUSED[key].advice}"
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("enable.partition.eof", 0), ("enable.auto.offset.store", "1"), ("interceptor.classes", []), ("ssl_crlfile", "")],
+)
+def test_value_that_asks_for_what_is_done_anyway_is_accepted_in_every_form(
+    key: str, value: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    read_settings(ConsumerSettings, {key: value}, {})
+    assert not caplog.messages
+
+
 def test_no_setting_stands_in_two_tables_or_is_our_own() -> None:
     tables: list[set[str]] = [set(OTHER_NAMES), set(COUNTERPARTS), set(IGNORED), set(REFUSED)]
     foreign = {name for table in tables for name in table}

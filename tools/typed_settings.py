@@ -41,6 +41,7 @@ SPECIAL = {
     "producer_type": 'Literal["sync", "async"] | str',
     "partition_assignment_strategy": "str | Assignor | Sequence[str | Assignor]",
     "sasl_oauth_token_provider": "Callable[[], str] | object",
+    "ssl_context": "SSLContext",
     "ssl_endpoint_identification_algorithm": "str | bool",
     "compression_codec": "str | int",
     "coordination": "object",
@@ -149,6 +150,7 @@ def clients() -> str:
         "A type checker refuses misspelt names and wrong types, and an editor completes them. None means: not given.\n"
         '"""\n\n'
         "from collections.abc import Callable, Mapping, Sequence\n"
+        "from ssl import SSLContext\n"
         "from typing import Any, Literal, TypedDict\n\n"
         "from ....core.client.group.assignor import Assignor\n"
         "from ....ports.values import Secret\n"

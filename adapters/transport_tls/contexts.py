@@ -54,10 +54,10 @@ class TlsServer:
 class TlsClient:
     """Fulfils `ClientTls`."""
 
-    def __init__(self, settings: SslSettings) -> None:
-        """Raises `ConfigError`."""
+    def __init__(self, settings: SslSettings, context: ssl.SSLContext | None = None) -> None:
+        """`context`: a context that is ready to use; the settings do not count then. Raises `ConfigError`."""
         self.settings = settings
-        self._context = _client_context(settings)
+        self._context = _client_context(settings) if context is None else context
 
     def wrap(self, sock: socket.socket, host: str) -> TlsSocket:
         """Return the socket with TLS on it, before its handshake; the certificate has to be for `host`."""
@@ -87,9 +87,12 @@ def server_tls(settings: SslSettings) -> TlsServer:
     return TlsServer(settings)
 
 
-def client_tls(settings: SslSettings) -> TlsClient:
-    """Return the TLS of connections to other processes. Raises `ConfigError`, which names the key to change."""
-    return TlsClient(settings)
+def client_tls(settings: SslSettings, context: ssl.SSLContext | None = None) -> TlsClient:
+    """Return the TLS of connections to other processes; a `context` that is ready to use counts instead of settings.
+
+    Raises `ConfigError`, which names the key to change.
+    """
+    return TlsClient(settings, context)
 
 
 def _server_context(settings: SslSettings) -> ssl.SSLContext:

@@ -117,6 +117,8 @@ def client_tls_of(security: SecuritySettings) -> TlsClient | None:
         return None
     from ...adapters.transport_tls import client_tls
 
+    if security.ssl_context is not None:
+        return client_tls(SslSettings(), security.ssl_context)
     highest = security.ssl_protocol
     return client_tls(
         SslSettings(

@@ -90,6 +90,8 @@ class SecuritySettings:
     """The versions of TLS that may be used."""
     ssl_protocol: str = field(default="TLSv1.3", validator=in_(("TLS", "TLSv1.2", "TLSv1.3")))
     """The highest version of TLS that may be used."""
+    ssl_context: Any = None
+    """An `ssl.SSLContext` of a client, in place of all other `ssl.*` settings; kafka-python's and aiokafka's name."""
     ssl_cipher_suites: tuple[str, ...] = ()
     """The cipher suites that may be used, by the names of OpenSSL or Java; empty: OpenSSL's default."""
 
@@ -180,6 +182,8 @@ def check_security(found: SecuritySettings, names: Mapping[str, str]) -> None:
     if unused:
         logger.warning("%s %s no effect with security.protocol=%s", ", ".join(sorted(unused)), _has(unused), protocol)
     if found.has_tls:
+        if found.ssl_context is not None:
+            _check_alone("ssl_context", names)
         _check_tls(found)
     if found.has_sasl:
         _check_sasl(found)
@@ -207,6 +211,12 @@ def _check_tls(found: SecuritySettings) -> None:
         raise ConfigError(
             f"ssl.enabled.protocols = {','.join(found.ssl_enabled_protocols)!r}: expected TLSv1.2, TLSv1.3 or both"
         )
+
+
+def _check_alone(field_name: str, names: Mapping[str, str]) -> None:
+    for name, named in names.items():
+        if name.startswith(_TLS_PREFIXES) and name != field_name:
+            raise ConfigError(f"{names[field_name]} and {named} are both set; the context has all settings of TLS")
 
 
 def _check_one_of(found: SecuritySettings, one: str, other: str) -> None:

@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import shutil
+import ssl
 import subprocess
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.command import barnabas_here
@@ -13,7 +15,7 @@ from support.doc_commands import ADDRESS, Reader
 from support.documents import blocks, lines_of
 from support.waiting import PATIENCE_S, wait_for
 
-from barnabas import Admin, ApiError, AsyncConsumer, Consumer, Producer
+from barnabas import Admin, ApiError, AsyncConsumer, AuthenticationError, Consumer, Producer
 from barnabas.testing import TestBroker
 
 LIBRARIES = {"kafka-python": "kafka", "confluent-kafka": "confluent_kafka", "aiokafka": "aiokafka"}
@@ -76,7 +78,7 @@ def test_members_of_kafka_python_share_a_group_by_default() -> None:
 def test_members_of_aiokafka_share_a_group_with_its_assignor() -> None:
     aiokafka = pytest.importorskip("aiokafka", reason="aiokafka is not installed")
 
-    async def share(bootstrap: str, **settings: str) -> None:
+    async def share(bootstrap: str, **settings: Any) -> None:
         theirs = aiokafka.AIOKafkaConsumer("orders", bootstrap_servers=bootstrap, group_id="g")
         await theirs.start()
         try:
@@ -124,15 +126,31 @@ def test_secured_settings_of_each_library_work_as_they_are() -> None:
         with Consumer(librdkafka) as consumer:
             consumer.subscribe(["orders"])
             (message,) = consumer.poll_many(1, timeout=PATIENCE_S)
-        with Admin(
-            bootstrap_servers=[broker.bootstrap],
-            security_protocol="SASL_SSL",
-            sasl_mechanism="SCRAM-SHA-256",
-            sasl_plain_username="alice",
-            sasl_plain_password="secret",
-            ssl_cafile=ca,
-        ) as admin:
+        kafka_python: dict[str, Any] = {
+            "bootstrap_servers": [broker.bootstrap],
+            "security_protocol": "SASL_SSL",
+            "sasl_mechanism": "SCRAM-SHA-256",
+            "sasl_plain_username": "alice",
+            "sasl_plain_password": "secret",
+            "ssl_cafile": ca,
+        }
+        with Admin(**kafka_python) as admin:
             assert admin.list_topics() == ["orders"]
+        context = ssl.create_default_context(cafile=ca)
+        login: dict[str, Any] = {
+            "sasl_mechanism": "SCRAM-SHA-256",
+            "sasl_plain_username": "alice",
+            "sasl_plain_password": "secret",
+        }
+        with Consumer(broker.bootstrap, security_protocol="SASL_SSL", ssl_context=context, **login) as consumer:
+            consumer.assign("orders", position="earliest")
+            assert consumer.poll(PATIENCE_S) == message
+        stranger = ssl.create_default_context()
+        with (
+            Admin(broker.bootstrap, security_protocol="SASL_SSL", ssl_context=stranger, **login) as admin,
+            pytest.raises(AuthenticationError, match="certificate"),
+        ):
+            admin.list_topics()
     assert (message.key, message.value) == (b"k", b"one")
 
 

@@ -234,7 +234,6 @@ REFUSED: Mapping[str, RefusedSetting] = {
     ),
     **_refused("share.acknowledgement.mode share.acquire.mode", _SHARE, "implicit", "batch_optimized"),
     # security
-    **_refused("ssl.context", "name the files: ssl.cafile, ssl.certfile and ssl.keyfile, or Kafka's ssl.*"),
     **_refused("ssl.crlfile ssl.crl.location", _REVOCATION),
     **_refused("ssl.key ssl.certificate ssl.ca", _PEM_OBJECT),
     **_refused("ssl.ca.certificate.stores", "name a file: ssl.ca.location", "root"),

@@ -394,7 +394,18 @@ def _token_provider(value: Any) -> Any:
     return value
 
 
+def _ssl_context(value: Any) -> Any:
+    import ssl
+
+    if not isinstance(value, ssl.SSLContext):
+        raise TypeError("expected an ssl.SSLContext")
+    if value.protocol == ssl.PROTOCOL_TLS_SERVER:
+        raise ValueError("expected the context of a client, as ssl.create_default_context() makes it")
+    return value
+
+
 _PARSERS: dict[str, Callable[[Any], Any]] = {
+    "ssl_context": _ssl_context,
     "coordination_settings": dict,
     "sasl_oauth_token_provider": _token_provider,
     "acks": _acks,

@@ -4,6 +4,7 @@ A type checker refuses misspelt names and wrong types, and an editor completes t
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from ssl import SSLContext
 from typing import Any, Literal, TypedDict
 
 from ....core.client.group.assignor import Assignor
@@ -48,6 +49,8 @@ class SecurityKeywords(TypedDict, total=False):
     """The versions of TLS that may be used."""
     ssl_protocol: str | None
     """The highest version of TLS that may be used."""
+    ssl_context: SSLContext | None
+    """An `ssl.SSLContext` of a client, in place of all other `ssl.*` settings; kafka-python's and aiokafka's name."""
     ssl_cipher_suites: str | Sequence[str] | None
     """The cipher suites that may be used, by the names of OpenSSL or Java; empty: OpenSSL's default."""
     sasl_mechanism: str | None

@@ -1,6 +1,7 @@
 """Security settings of clients under all their names, and what does not fit together."""
 
 import logging
+import ssl
 
 import pytest
 
@@ -8,6 +9,7 @@ from barnabas.app.clients.classic.consumer_connector import read_connector_setti
 from barnabas.app.clients.classic.producer_settings import ClassicProducerSettings
 from barnabas.app.clients.shared.settings import CommonSettings, ConsumerSettings, ProducerSettings, read_settings
 from barnabas.app.compose.clients import client_connector
+from barnabas.app.compose.tls import client_tls_of
 from barnabas.app.config.security_settings import NO_SECURITY, SECRET_KEYS, SecuritySettings
 from barnabas.ports.errors import ConfigError
 from barnabas.ports.values import Secret
@@ -150,6 +152,20 @@ def test_settings_that_tune_other_libraries_are_accepted_with_a_warning(caplog: 
     security({"ssl.keymanager.algorithm": "SunX509", "sasl.kerberos.ticket.renew.jitter": "0.05"})
     (warning,) = caplog.messages
     assert "ssl.keymanager.algorithm (it tunes Java's TLS" in warning
+
+
+def test_context_of_tls_stands_in_place_of_all_other_settings_of_it() -> None:
+    context = ssl.create_default_context()
+    found = security({"security.protocol": "SSL"}, ssl_context=context)
+    tls = client_tls_of(found)
+    assert tls is not None
+    assert tls.context is context
+    with pytest.raises(ConfigError, match=r"^ssl\.context and ssl\.ca\.location are both set"):
+        security({"security.protocol": "SSL", "ssl.context": context, "ssl.ca.location": "/ca"})
+    with pytest.raises(ConfigError, match=r"ssl\.context.*expected an ssl\.SSLContext"):
+        security({"security.protocol": "SSL", "ssl.context": "/ca"})
+    with pytest.raises(ConfigError, match=r"create_default_context\(\)"):
+        security({"security.protocol": "SSL", "ssl.context": ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)})
 
 
 def test_classic_clients_have_tls_and_no_sasl() -> None:

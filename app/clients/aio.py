@@ -370,9 +370,9 @@ class AsyncConsumer(Generic[ValueT_co, KeyT_co]):
     @overload
     def seek(self, topic: str, partition: int, offset: StartOffset | AtOffset, /) -> None: ...
 
-    def seek(self, *where: Any, **named: Any) -> None:
+    def seek(self, place: Any, position: Any, offset: Any = None) -> None:
         """Continue reading a partition elsewhere, see `Consumer.seek`; it does not wait, and so is no coroutine."""
-        self.consumer.seek(*where, **named)
+        self.consumer.seek(place, position, offset)
 
     def seek_to_time(self, timestamp_ms: int, places: Iterable[Place] | None = None) -> None:
         """Continue at the first message of a time, see `Consumer.seek_to_time`; it is no coroutine."""

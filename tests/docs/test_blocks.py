@@ -44,7 +44,7 @@ RUN = {
     "docs/checklist.md": {"test_deployment_docs": 1},
     "docs/classic.md": {"test_classic_docs": 1},
     "docs/cli.md": {"test_cli_docs": 3},
-    "docs/clients.md": {"test_clients_docs": 6},
+    "docs/clients.md": {"test_clients_docs": 7},
     "docs/coming-from-aiokafka.md": {"test_coming_from_docs": 2},
     "docs/coming-from-confluent-kafka.md": {"test_coming_from_docs": 3},
     "docs/coming-from-kafka-python.md": {"test_coming_from_docs": 3},

@@ -10,8 +10,6 @@ from .markup import Markup, escape
 
 HEIGHT = 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 68, 40, 10, 24
-_CHARACTER = 7
-"""The approximate width of a character."""
 BUCKETS_MAX = 1500
 _BUCKETS_S = (60, 600, 3600, 86400, 7 * 86400, 30 * 86400, 365 * 86400, 3650 * 86400)
 _BUCKET_NAMES = ("minute", "10 minutes", "hour", "day", "week", "30 days", "year", "decade")

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from functools import cache
 from inspect import Parameter, Signature, signature
 from typing import Any, get_type_hints
 
@@ -28,19 +27,21 @@ class SettingsSignature:
         """`settings`: a `TypedDict`. `defaults` gives the values to show, in their order; others come last, as None."""
         self._settings = settings
         self._defaults = defaults
-        self._init: object = None
+        self._init: Any = None
+        self._made: Signature | None = None
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._init = vars(owner).get("__init__")
 
-    def __get__(self, instance: object, owner: type) -> Signature:
-        init: Any = vars(owner).get("__init__")
-        inherited = init is None or init is self._init or getattr(init, "__wrapped__", None) is self._init
-        return self._with_settings(self._init) if inherited else _without_self(signature(init))
+    def __get__(self, instance: object, owner: Any) -> Signature:
+        if owner.__init__ is not self._init:
+            return _without_self(signature(owner.__init__))
+        if self._made is None:
+            self._made = self._with_settings()
+        return self._made
 
-    @cache  # noqa: B019  # one for each class of clients
-    def _with_settings(self, init: Any) -> Signature:
-        own = _without_self(signature(init))
+    def _with_settings(self) -> Signature:
+        own = _without_self(signature(self._init))
         parameters = [each for each in own.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
         hints, defaults = get_type_hints(self._settings), self._defaults()
         names = [name for name in defaults if name in hints]

@@ -216,9 +216,11 @@ class Broker:
         return SharedSession(self.node.coordination, self._session_owners)
 
     def attach(self, link: InProcessLink) -> None:
+        """Register the link of a client of this process; clients do this themselves."""
         self._links.add(link)
 
     def detach(self, link: InProcessLink) -> None:
+        """Remove the link of a client of this process."""
         self._links.discard(link)
         if self._node is not None:
             self._node.state.gone(link.connection)

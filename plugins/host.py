@@ -97,34 +97,42 @@ class PluginHost:
         return Codecs(list(by_id.values()))
 
     def encoder(self, name: str) -> Encoder:
-        """Raises `ConfigError` for an unknown name, listing the known ones; so do all below."""
+        """Return the encoder of this name. Raises `ConfigError` for an unknown one, with the known ones."""
         encoder: Encoder = self._require("encoder", name)
         return encoder
 
     def decoder(self, name: str) -> Decoder:
+        """Return the decoder of this name. Raises `ConfigError` for an unknown one."""
         decoder: Decoder = self._require("decoder", name)
         return decoder
 
     def partitioner(self, name: str) -> Partitioner:
+        """Return the partitioner of this name. Raises `ConfigError` for an unknown one."""
         partitioner: Partitioner = self._require("partitioner", name)
         return partitioner
 
     def event_handler(self, name: str, config: Mapping[str, object] | None = None) -> EventHandler:
+        """Return the event handler of this name, made with `config`. Raises `ConfigError` for an unknown one."""
         handler: EventHandler = self._require("event_handler", name, config=config or {})
         return handler
 
     def callback_handler(self, name: str, config: Mapping[str, object] | None = None) -> CallbackHandler:
+        """Return the callback handler of this name, made with `config`. Raises `ConfigError` for an unknown one."""
         handler: CallbackHandler = self._require("callback_handler", name, config=config or {})
         return handler
 
     def message_counter(self, name: str, config: Mapping[str, object] | None = None) -> MessageCounter:
+        """Return the message counter of this name, made with `config`. Raises `ConfigError` for an unknown one."""
         counter: MessageCounter = self._require("message_counter", name, config=config or {})
         return counter
 
     def deletion_policy(
         self, setting: str, partition: TopicPartition | None = None, committed: Committed | None = None
     ) -> DeletionPolicy:
-        """`setting`: as configured, NAME or NAME:PARAMETERS. Raises `ConfigError` for parameters, too."""
+        """`setting`: as configured, NAME or NAME:PARAMETERS; `committed`: looks up offsets of groups.
+
+        Raises `ConfigError` for parameters, too.
+        """
         from ..core.log.retention import DeletionContext, unknown_committed
 
         name, _, parameters = setting.partition(":")
@@ -133,35 +141,42 @@ class PluginHost:
         return policy
 
     def rebalance_strategy(self, name: str) -> Assignor:
+        """Return the assignor of consumer groups of this name. Raises `ConfigError` for an unknown one."""
         strategy: Assignor = self._require("rebalance_strategy", name)
         return strategy
 
     def rebalancer(self, name: str) -> Rebalancer:
+        """Return the rebalancer of the classic generation of this name. Raises `ConfigError` for an unknown one."""
         rebalancer: Rebalancer = self._require("rebalancer", name)
         return rebalancer
 
     def replica_selector(self, name: str) -> ReplicaSelector:
+        """Return the replica selector of this name. Raises `ConfigError` for an unknown one."""
         selector: ReplicaSelector = self._require("replica_selector", name)
         return selector
 
     def authenticator(self, name: str) -> Authenticator:
+        """Return the password check of SASL/PLAIN of this name. Raises `ConfigError` for an unknown one."""
         authenticator: Authenticator = self._require("authenticator", name)
         return authenticator
 
     def token_validator(self, name: str) -> TokenValidator:
+        """Return the token check of SASL/OAUTHBEARER of this name. Raises `ConfigError` for an unknown one."""
         validator: TokenValidator = self._require("token_validator", name)
         return validator
 
     def authorizer(self, name: str) -> Authorizer:
+        """Return the authorizer of this name. Raises `ConfigError` for an unknown one."""
         authorizer: Authorizer = self._require("authorizer", name)
         return authorizer
 
     def principal_builder(self, name: str) -> PrincipalBuilder:
+        """Return the principal builder of this name. Raises `ConfigError` for an unknown one."""
         builder: PrincipalBuilder = self._require("principal_builder", name)
         return builder
 
     def coordination(self, scheme: str, built_in: Mapping[str, CoordinationBackend]) -> CoordinationBackend:
-        """Return the back end of a URL scheme. Plug-ins are asked before the table of built-in back ends."""
+        """Return the back end of a URL scheme. Plug-ins are asked before the table `built_in`."""
         backend: CoordinationBackend | None = self._ask("coordination", scheme=scheme) or built_in.get(scheme)
         if backend is None:
             known = ", ".join(sorted({*self.known("coordination"), *built_in}))

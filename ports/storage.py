@@ -190,7 +190,7 @@ class LogDir(Protocol):
         ...
 
     def rename_folder(self, old: str, new: str) -> None:
-        """Rename a sub-folder atomically. Raises `FileMissing`, or `StorageError` when `new` exists."""
+        """Rename the sub-folder `old` atomically. Raises `FileMissing`, or `StorageError` when `new` exists."""
         ...
 
     def delete_folder(self, name: str) -> None:

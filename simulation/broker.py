@@ -139,13 +139,15 @@ class SimulatedBroker(Machine):
             disk.lose_all()
 
     def lose_data_folder(self, number: int) -> None:
-        """The process is gone, and so is what was on one disk, counted from 0: an empty one takes its place."""
+        """The process is gone, and so is what was on one disk (`number`, from 0): an empty one takes its place."""
         self.wanted = False
         self._end(f"loses the disk of data folder {number}")
         self.disks[number].lose_all()
 
     def put_back_disk(self, folders: dict[str, dict[str, FileContent]]) -> None:
-        """The process is gone, and an earlier copy of its first disk (`disk.copy()`) takes the place of the disk."""
+        """The process is gone, and an earlier copy of its first disk (`folders`, of `disk.copy()`) takes the place
+        of the disk.
+        """
         self.wanted = False
         self._end("gets an old copy of its disk")
         self.disk.put_back(folders)

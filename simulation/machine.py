@@ -445,15 +445,15 @@ class Machine:
                 session.expire()
 
     def lose_coordination(self, ms: float, *, may_expire: bool = True) -> None:
-        """Cut the machine off from the service for a while; if that is longer than the session timeout, the session
-        expires.
+        """Cut the machine off from the service for a while; if that is longer than the session timeout, and
+        `may_expire`, the session expires.
         """
         for session in self.sessions:
             session.leave(may_expire=may_expire)
             self.world.fault_ends_in(ms, session.come_back)
 
     def reach_coordination(self, reaches: bool) -> None:
-        """Say whether the machine can reach the service, until the next call."""
+        """Say whether the machine `reaches` the service, until the next call."""
         if self._cut_off is reaches:
             self._cut_off = not reaches
             for session in self.sessions:

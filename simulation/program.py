@@ -75,7 +75,9 @@ class Program(Machine):
         self.wait(Notice(), seconds)
 
     def connector_for(self, *, client_id: str, request_timeout_ms: float, connect_timeout_ms: float) -> Connector:
-        """Return a connector for the clients of this program."""
+        """Return a connector for the clients of this program; `request_timeout_ms` and `connect_timeout_ms` as
+        clients have.
+        """
         return _ProgramConnector(self, client_id, request_timeout_ms, connect_timeout_ms)
 
     # --- for its supervisor

@@ -232,7 +232,7 @@ class World(Surroundings):
         self.scheduler.advance(seconds * 1000)
 
     def run_until(self, condition: Callable[[], bool], limit: float = 60.0) -> None:
-        """Let time pass until it holds. Raises `TimeoutError` when it does not within `limit` seconds."""
+        """Let time pass until `condition()` is true. Raises `TimeoutError` when it does not within `limit` seconds."""
         self.scheduler.run_until(condition, limit * 1000)
 
     # --- users
@@ -253,7 +253,7 @@ class World(Surroundings):
     # --- inspection
 
     def partition(self, broker_id: int, topic: str, number: int) -> Partition | None:
-        """Return a broker's replica of a partition; None if it has none or does not run."""
+        """Return a broker's replica of partition `number`; None if it has none or does not run."""
         return self.brokers[broker_id].partitions.get(TopicPartition(topic, number))
 
     # --- the end

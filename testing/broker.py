@@ -344,11 +344,11 @@ class TestBroker:
         return FaultyApi(self._broker.api, self.faults, self._running_scheduler())
 
     def attach(self, link: InProcessLink) -> None:
-        """See `app.in_process.BrokerHost`."""
+        """Register or remove the `link` of a client of this process; clients do this themselves."""
         self._broker.attach(link)
 
     def detach(self, link: InProcessLink) -> None:
-        """See `app.in_process.BrokerHost`."""
+        """Register or remove the `link` of a client of this process; clients do this themselves."""
         self._broker.detach(link)
 
     def open_coordination(self) -> Coordination:

@@ -386,7 +386,7 @@ class ClusterBroker:
     # --- the network
 
     def close_to(self, peer: int) -> None:
-        """Close the connections to another broker; returns when they are, unless it is paused."""
+        """Close the connections to another broker, `peer`; returns when they are, unless it is paused."""
         transport = self._transport
         if transport is not None:
             closed = threading.Event()
@@ -650,7 +650,7 @@ class TestCluster:
         self.broker(broker_id).expire_session()
 
     def partition(self, broker_id: int, other: int | Literal["coordination"]) -> None:
-        """Cut the network between two brokers, or between one and the coordination; clients reach both.
+        """Cut the network between a broker and `other`, a broker or the coordination; clients reach both.
 
         What is open between them is closed, and nothing new passes until `heal`.
         """
@@ -698,7 +698,10 @@ class TestCluster:
         return sorted(self._stored(topic, partition).states[partition].isr)
 
     def move_leader(self, topic: str, partition: int, to: int) -> None:
-        """Let another replica lead; returns when all brokers know. Raises `ConfigError` for one that is not in sync."""
+        """Let another replica (`to`) lead; returns when all brokers know.
+
+        Raises `ConfigError` for one that is not in sync.
+        """
         self.broker(to)
         while not self._moved(topic, partition, to):
             pass  # another broker has changed a state of the topic meanwhile
@@ -739,8 +742,10 @@ class TestCluster:
     def wait_until(
         self, condition: Callable[[], T | None], else_text: str | Callable[[], str], *, timeout: float = _PATIENCE_S
     ) -> T:
-        """Wait until a condition is true; returns what it came to. Raises `TimeoutError` after `timeout` seconds, with
-        the text."""
+        """Wait until a condition is true; returns what it came to.
+
+        Raises `TimeoutError` after `timeout` seconds; `else_text` is its text.
+        """
         deadline = time.monotonic() + timeout
         while not (found := condition()):
             if time.monotonic() > deadline:
@@ -756,7 +761,7 @@ class TestCluster:
         return {"bootstrap.servers": self.bootstrap, **self.security.client_settings(user, mechanism)}
 
     def deny(self, principal: str, operation: str, resource: str) -> None:
-        """Deny an operation at all brokers; see `TestBroker.deny`."""
+        """Deny an operation on `resource` at all brokers; see `TestBroker.deny`."""
         self.security.deny(principal, operation, resource)
 
     def allow_all(self) -> None:

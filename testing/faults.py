@@ -548,7 +548,7 @@ class Fault:
         return items is None or any(self.matches(item) for item in items)
 
     def apply(self, request: Request[Any], caller: Caller, reply: Reply[Any], submit: Submit, later: Later) -> None:
-        """Do it to a request that it `takes`; `submit` hands requests on to the broker."""
+        """Do it to a request that it `takes`: `submit` hands it on to the broker, `reply` answers it, `later` waits."""
         raise NotImplementedError
 
 

@@ -113,6 +113,7 @@ class ManualBroker:
         self.scheduler.run_until(lambda: bool(stopped))
 
     def restart(self) -> None:
+        """Stop the broker in order, and start it again over the same disk."""
         self.stop()
         self.node = self._started()
 
@@ -149,7 +150,7 @@ class ManualBroker:
             raise ApiError(outcome.error, outcome.error_message or "")
 
     def produce(self, topic: str, *values: bytes, partition: int = 0, acks: int = 1) -> ProduceResultPartition:
-        """One batch, of now; the result has `error` and `base_offset`."""
+        """Produce one batch with this `acks`; the result has `error` and `base_offset`."""
         records = batch(*values, timestamp_ms=self.clock.now_ms())
         request = Produce(partitions=[ProducePartition(topic, partition, records)], acks=acks)
         result: ProduceResult = self.ask(request)

@@ -70,11 +70,13 @@ class MemoryTree:
             return min((session.left_ms for session in self._sessions), default=math.inf)
 
     def disconnect(self, session: MemorySession) -> None:
-        """Cut the connection: calls raise `CoordinationError`, changes are not delivered, ephemeral nodes stay."""
+        """Cut the connection of `session`: calls raise `CoordinationError`, changes are not delivered, ephemeral
+        nodes stay.
+        """
         session.disconnect()
 
     def reconnect(self, session: MemorySession) -> None:
-        """Undo `disconnect`."""
+        """Undo `disconnect` of `session`."""
         session.reconnect()
 
     def now_ms(self) -> float:

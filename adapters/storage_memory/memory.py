@@ -248,7 +248,10 @@ class MemoryFolder:
 
 
 class MemoryLogDir:
-    """A data folder in memory; open the same `MemoryDisk` again to find what an earlier one left."""
+    """A data folder in memory; open the same `MemoryDisk` again to find what an earlier one left.
+
+    Its methods are those of the port, `LogDir`.
+    """
 
     def __init__(self, disk: MemoryDisk | None = None, *, path: str = "memory:") -> None:
         self._disk = disk if disk is not None else MemoryDisk()

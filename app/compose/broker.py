@@ -79,6 +79,9 @@ def outside_of(
 ) -> Outside:
     """Return what the configuration asks for, with anything that is given in its place (the simulation gives all).
 
+    Ports: `scheduler`, `transport`, `clock`, `entropy`, `metrics`. `open_log_dirs` and `open_coordination` are
+    called at the start; `report` takes the log lines.
+
     `shared`: whether other brokers can reach the same tree; None: as its back end says. `plugins`: where the scheme of
     `coordination` is looked up; None: the plug-ins that the configuration names, and the installed ones. Raises
     `ConfigError` for an unknown scheme or a malformed URL.

@@ -680,6 +680,7 @@ class MirrorMaker:
 
     @property
     def stopping(self) -> threading.Event:
+        """The event that is set when the mirror is to stop."""
         return self._stopping
 
     def deliver(
@@ -690,6 +691,8 @@ class MirrorMaker:
         reports: Sequence[Message] = (),
     ) -> bool:
         """Have the target take the batch; False if it did not before the end. Raises what can never be taken.
+
+        `layout`: the partitions of the target's topics. `reports`: messages of the audit that go with the batch.
 
         `own`: of the stream alone; else whichever is free.
         """

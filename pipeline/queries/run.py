@@ -40,6 +40,8 @@ def query(
 ) -> "pa.Table":
     """Return the rows of one SELECT over topics, and over tables that `load` has filled, as a `pyarrow.Table`.
 
+    `sql`: one SELECT of DuckDB. `bootstrap`: the brokers. `memory`: what DuckDB may use, like "2GB".
+
         query("select status, count(*) from access group by status", "localhost:9092", since="1h")
 
     A topic's columns are those of Spark's Kafka source (key and value as text where they are) and the fields of its

@@ -49,7 +49,7 @@ def anomaly_scores(
     minScale: float = 0.01,
     delayThreshold: str | None = None,
 ) -> "DataFrame":
-    """Every row with `expected` and `score` (doubles): how many robust standard deviations its value is off.
+    """Every row with `expected` and `score` (doubles): how many robust standard deviations its `valueColumn` is off.
 
     Per value of the columns `by`, a series in the order of `timeColumn`: `expected` is the median of the `windowRows`
     values before, the deviation is divided by 1.4826 times the median of the absolute deviations before (MAD), at

@@ -44,7 +44,7 @@ def rate_limited(
     timeColumn: str = "timestamp",
     delayThreshold: str | None = None,
 ) -> "DataFrame":
-    """Every row with a column `allowed` (boolean): true for the first `limit` rows of its key in its window of time.
+    """Every row with a column `allowed` (boolean): true for the first `limit` rows of its key (`by`) in its window.
 
     The first are those with the smallest `timeColumn`; on a stream, of those that came in earlier micro-batches first.
     No row is left out, those without a time are allowed. Streams: append, `delayThreshold` needed (or a watermark

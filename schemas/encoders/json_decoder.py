@@ -28,7 +28,7 @@ class JsonDecoder(Generic[T]):
         self._typed = None if self._model is not None else Typed(cls, for_json=True, strict=True)
 
     def decode(self, topic: str, data: bytes | None) -> T | None:  # noqa: ARG002  # all topics have the same class
-        """Decode a value; None stays None. Raises `ValueError` that names the wrong fields."""
+        """Decode the bytes `data`; None stays None. Raises `ValueError` that names the wrong fields."""
         if data is None:
             return None
         made: T

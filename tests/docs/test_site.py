@@ -14,6 +14,7 @@ import pytest
 from support.documents import CHECKOUT
 
 pytest.importorskip("mkdocs", reason="the extra docs is not installed")
+pytest.importorskip("mkdocstrings_handlers.python", reason="the extra docs is not installed")
 
 
 @pytest.fixture(scope="module")

@@ -133,6 +133,8 @@ class ConfigAdmin:
     ) -> list[ConfigEntry]:
         """Return the settings of a topic, or of a broker by its id; `keys` None: all.
 
+        `documentation`: also the text that explains each.
+
         Raises `ApiError`, `ConfigError` for a broker that does not exist.
         """
         resource = ConfigResource(kind=kind, name=str(name))
@@ -345,6 +347,9 @@ class TransactionAdmin:
     ) -> None:
         """Abort a transaction in one partition, in place of its coordinator; only for hanging transactions.
 
+        producer_epoch:    the epoch of the producer that holds the transaction open (`describe_producers`).
+        coordinator_epoch: the epoch of the coordinator that the marker is to have.
+
         The leader writes an ABORT marker, whatever state the coordinator has. Raises `ApiError`: INVALID_PRODUCER_EPOCH
         or TRANSACTION_COORDINATOR_FENCED if the partition knows a later epoch.
         """
@@ -503,7 +508,8 @@ class ClusterAdmin:
         return [TopicPartition(change.topic, change.partition) for change in elected]
 
     def reassign_partitions(self, replicas: Mapping[PlaceT, Sequence[int] | None]) -> None:
-        """Begin to move partitions to these brokers, the preferred leader first; None cancels an ongoing reassignment.
+        """Begin to move partitions; `replicas`: partition → brokers, the preferred leader first, or None to cancel a
+        move.
 
         Raises the first `ApiError` (INVALID_REPLICA_ASSIGNMENT, NO_REASSIGNMENT_IN_PROGRESS, ...).
         """
@@ -552,7 +558,7 @@ class AclAdmin:
         self._asker = asker
 
     def describe_acls(self, selected: AclBindingFilter | None = None) -> list[AclBinding]:
-        """Return the ACLs that the filter selects; None: all.
+        """Return the ACLs that the filter `selected` matches; None: all.
 
         Raises `ApiError` (SECURITY_DISABLED where the brokers have no authorizer, ...).
         """
@@ -562,11 +568,11 @@ class AclAdmin:
         return list(result.acls)
 
     def create_acl(self, acl: AclBinding) -> None:
-        """Add one ACL; one that exists already is a success. Raises `ApiError`."""
+        """Add one ACL (`acl`); one that exists already is a success. Raises `ApiError`."""
         self.create_acls([acl])
 
     def create_acls(self, acls: Iterable[AclBinding]) -> None:
-        """Add ACLs; one that exists already is a success. Raises `ApiError`."""
+        """Add `acls`; one that exists already is a success. Raises `ApiError`."""
         wanted = list(acls)
         result: CreateAclsResult = self._asker.shell.ask(CreateAcls(acls=wanted), Target.CONTROLLER)
         for acl, outcome in zip(wanted, result.results, strict=True):

@@ -262,8 +262,8 @@ class GroupAdmin:
         times:  read also the timestamp of the oldest unread message, where the caller may read the topics
 
         The requests are few: two for each 100 groups of a broker, one to each leader for the ends, and for timestamps
-        one to each leader for 256 partitions with unread messages, at most 40 times. Filters are those of
-        `list_groups`. Raises `ApiError`.
+        one to each leader for 256 partitions with unread messages, at most 40 times. `states` and `types`
+        are those of `list_groups`. Raises `ApiError`.
         """
         return self._lags.summarize(self._listed(states, types), times=times)
 

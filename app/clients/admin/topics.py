@@ -159,7 +159,8 @@ class TopicAdmin:
     ) -> dict[TopicPartition, int]:
         """Return per partition the offset for a time in ms, "earliest", "latest" or "max_timestamp"; -1: there is none.
 
-        With "read_committed", the latest offset is the last stable offset. Raises the first `ApiError`, `ConfigError`.
+        `asked`: partition → time. With `isolation_level` "read_committed", the latest offset is the last stable
+        offset. Raises the first `ApiError`, `ConfigError`.
         """
         pairs = [(TopicPartition(*place), _time(time)) for place, time in asked.items()]
         try:

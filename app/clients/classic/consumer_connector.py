@@ -206,7 +206,8 @@ class ConsumerConnector:
     ) -> list[MessageStream]:
         """Streams over all topics that the filter allows, now and later; once per connector, as above.
 
-        The filter is a `TopicFilter`, or the regular expression of a white- or blacklist.
+        `topic_filter` is a `TopicFilter`, or the regular expression of a whitelist (`whitelist=False`: of a
+        blacklist); `streams` is their number.
         """
         given = [each for each in (topic_filter, whitelist, blacklist) if each is not None]
         if len(given) != 1:

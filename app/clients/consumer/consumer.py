@@ -225,7 +225,8 @@ class Consumer(Generic[ValueT_co, KeyT_co]):
 
         topics:   one, or several; those that do not exist yet are read once they do (see `metadata.max.age.ms`).
         pattern:  instead: all topics whose whole name matches, including those that are created later.
-        listener: called with partitions that come and go (see `RebalanceListener`), or the functions `on_...` are.
+        listener: called with partitions that come and go (see `RebalanceListener`), or the functions `on_assigned`,
+        `on_revoked`, `on_lost`.
 
         Without a committed offset, `auto.offset.reset` decides where to begin. The consumer joins the group in the
         background; it gets its first partitions when the user asks for messages. Raises `ConfigError`.
@@ -297,7 +298,7 @@ class Consumer(Generic[ValueT_co, KeyT_co]):
     def seek(
         self, place: Place | str, position: StartOffset | AtOffset, offset: StartOffset | AtOffset | None = None
     ) -> None:
-        """Continue reading a partition at an offset, "earliest" or "latest".
+        """Continue reading a partition at a position: an offset, "earliest" or "latest".
 
         `seek(topic, partition, offset)` or `seek((topic, partition), offset)`. An `AtOffset` may also name the id of
         the topic. Raises `ConfigError` unless the partition is assigned.
@@ -450,7 +451,7 @@ class Consumer(Generic[ValueT_co, KeyT_co]):
         )
 
     def reached(self, ends: Mapping[TopicPartition, int]) -> bool:
-        """Return True if the user has all messages before these offsets, of the partitions that are not paused."""
+        """Return True if the user has all messages before the offsets `ends`, of the partitions that are not paused."""
         with self._lock:
             return self._reading.at(ends)
 
@@ -505,7 +506,7 @@ class Consumer(Generic[ValueT_co, KeyT_co]):
             return self._group is not None and self._group.settled
 
     def enforce_rebalance(self, reason: str = "the application asks for it") -> None:
-        """Start a rebalance of the group. Raises `ConfigError` without a group."""
+        """Start a rebalance of the group; `reason` is for the broker's log. Raises `ConfigError` without a group."""
         with self._lock:
             self._in_group("enforce_rebalance()").membership.rejoin(reason)
             self._shell.wake()

@@ -138,7 +138,8 @@ class SimpleConsumer(AnySimpleConsumer):
         max_wait_ms: int = 0,
         min_bytes: int = 1,
     ) -> list[FetchedSet]:
-        """Fetch several (topic, partition, offset) at once, like `fetch`; raises the first error of any of them.
+        """Fetch several (`asked`: topic, partition, offset) at once, like `fetch`; raises the first error of any of
+        them.
 
         `max_bytes` is the limit of each partition.
         """
@@ -194,7 +195,7 @@ class SimpleConsumer(AnySimpleConsumer):
     def read_arrow(
         self, topic: str, partition: int, start: int, end: int | None = None, *, headers: bool = False
     ) -> Iterator[Table]:
-        """Read like `read`, exactly up to `end`, with a `pyarrow.Table` for each piece."""
+        """Read like `read`, from `start` exactly up to `end`, with a `pyarrow.Table` for each piece."""
         for found in self.read(topic, partition, start, end):
             gathered = gather(headers)
             gathered.add_set(found, upto=end, skip_damaged=self.settings.skip_damaged)

@@ -63,10 +63,12 @@ class TopicFilter:
 
     @classmethod
     def whitelist(cls, text: str) -> "TopicFilter":
+        """Return a filter of the topics whose whole names match the expression."""
         return cls(text, white=True)
 
     @classmethod
     def blacklist(cls, text: str) -> "TopicFilter":
+        """Return a filter of all other topics."""
         return cls(text, white=False)
 
     def allows(self, topic: str) -> bool:

@@ -62,7 +62,7 @@ class CallbackHandler:
         return item
 
     def after_enqueue(self, item: ProducerItem, added: bool) -> None:
-        """`added` is False when the queue was full; the sender then gets `QueueFull`."""
+        """`added` is False when the queue was full for `item`; the sender then gets `QueueFull`."""
 
     def after_dequeue(self, item: ProducerItem | None) -> Sequence[ProducerItem]:
         """Return the items to add to the batch for this one: itself, none (dropped, or held back), or several.
@@ -80,14 +80,14 @@ class CallbackHandler:
         return ()
 
     def before_batch(self, topic: str, count: int, time_ms: int) -> NumberedHeader | None:  # noqa: ARG002
-        """Return a header for the messages of a batch before its first attempt; `time_ms` is the batch's beginning.
+        """Return a header for the `count` messages of a batch before its first attempt; `time_ms` is its beginning.
 
         Current generation. If it raises, the batch fails.
         """
         return None
 
     def after_batch(self, outcome: BatchOutcome) -> None:
-        """A batch with a header from `before_batch` was delivered, or failed; the parts of a split one come one by one.
+        """A batch with a header from `before_batch` has an `outcome`; the parts of a split one come one by one.
 
         A batch of a transaction is delivered when the transaction commits; this runs on the thread that commits.
         """

@@ -15,7 +15,7 @@ class Partitioner(ABC):
         return False
 
     def start(self, entropy: Entropy) -> None:  # noqa: B027  # not every partitioner rolls dice
-        """Called once before anything else, with the randomness of the producer."""
+        """Called once before anything else, with the producer's randomness (`entropy`)."""
 
     @abstractmethod
     def partition(

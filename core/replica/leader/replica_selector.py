@@ -35,7 +35,7 @@ class ReplicaSelector(Protocol):
     def select(
         self, place: TopicPartition, reader: NearReader, leader: ReplicaView, replicas: Sequence[ReplicaView]
     ) -> int:
-        """Return the id of the broker to read from.
+        """Return the id of the broker from which `reader` is to read.
 
         `replicas` are the live ones that have the offset, the leader among them; any other id means the leader.
         """

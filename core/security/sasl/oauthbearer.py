@@ -38,7 +38,10 @@ class TokenValidator(Protocol):
     """The check of bearer tokens, Kafka's `JwtValidator`."""
 
     def validate(self, token: str) -> ValidatedToken:
-        """Return the claims. Raises `InvalidToken`. May block: it runs on worker threads, several at a time."""
+        """Return the claims of `token`.
+
+        Raises `InvalidToken`. May block: it runs on worker threads, several at a time.
+        """
         ...
 
 

@@ -38,7 +38,10 @@ class PrincipalBuilder(Protocol):
     """Makes the principal of a connection, Kafka's `KafkaPrincipalBuilder`."""
 
     def build(self, context: AuthenticationContext) -> Principal:
-        """Return the principal. Must not block; an exception refuses the client. Owner thread only."""
+        """Return the principal of a connection (`context`).
+
+        Must not block; an exception refuses the client. Owner thread only.
+        """
         ...
 
 

@@ -158,6 +158,30 @@ def test_cancelled_drain_lets_the_broker_get_replicas_again(cluster: TestCluster
             assert all(each.source.name == "DEFAULT" for each in throttled)
 
 
+def test_interrupted_drain_continues_by_the_same_command(cluster: TestCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = cluster.create_topic(partitions=2)
+    cluster.produce(topic, [b"%d" % number * 1000 for number in range(200)], partition=0)
+    cluster.produce(topic, [b"%d" % number * 1000 for number in range(200)], partition=1)
+    b = ("--bootstrap", cluster.bootstrap)
+
+    def interrupt(_seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("barnabas.app.cli.brokers.time.sleep", interrupt)
+        stopped = barnabas_here("brokers", "drain", "1", "--execute", "--throttle", "1000", *b, expect=130)
+    assert b"interrupted; the moves continue in the cluster: 'barnabas brokers drain 1 --execute'" in stopped.stderr
+    with cluster.admin() as admin:
+        assert {place.topic for place in _held_by(admin, 1)} == {topic}
+        assert all(leader != 1 for leader in (cluster.leader(topic, 0), cluster.leader(topic, 1)))
+        shown = barnabas_here("brokers", "drain", "1", *b).stdout.decode()
+        assert "on their way off it: 0 replicas with 0B to copy" in shown
+        done = barnabas_here("brokers", "drain", "1", "--execute", "--throttle", "100000000", *b)
+        assert b"broker 1 has no replicas" in done.stderr
+        assert not _held_by(admin, 1)
+    assert len(cluster.produced(topic)) == 400
+
+
 def test_drain_under_kills_of_brokers_loses_nothing(cluster: TestCluster) -> None:
     topic = cluster.create_topic("orders", partitions=3)
     sent: list[bytes] = []

@@ -33,7 +33,8 @@ def check_reachable(bootstrap: str) -> None:
             wrong[address] = fault
     except Empty:
         pass  # the problems of the others are known by now
-    raise BarnabasError("no broker there: " + "; ".join(f"{host}:{port}: {why}" for (host, port), why in wrong.items()))
+    problems = "; ".join(f"{host}:{port}: {why}" for (host, port), why in wrong.items())
+    raise BarnabasError(f"no broker there: {problems}; start one (barnabas serve), or correct the address")
 
 
 def _address(text: str) -> Address:

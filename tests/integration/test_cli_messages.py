@@ -188,9 +188,15 @@ def test_settings_of_the_client_from_a_file(broker: TestBroker, run: Run, topic:
 def test_a_host_that_is_not_there_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert reaching.REACH_S < 3
     monkeypatch.setattr(reaching, "REACH_S", 0.3)
-    for words in (["topics", "list"], ["consume", "t"], ["consume", "t", "-g", "g"], ["produce", "t"]):
-        told = barnabas_here(*words, "--bootstrap", "127.0.0.1:1", expect=1).stderr.decode()
-        assert told == "barnabas: no broker there: 127.0.0.1:1: Connection refused\n"
+    for command in (
+        *("consume t", "consume t -g g", "produce t", "top", "load --topics t --into warehouse"),
+        *("topics list", "topics create t", "topics describe t", "topics delete t --yes", "configs describe --topic t"),
+        *("groups list", "groups describe g", "transactions list", "acls list", "users list", "quotas list"),
+        *("cluster overview", "cluster status", "brokers list", "brokers connections"),
+    ):
+        told = barnabas_here(*command.split(), "--bootstrap", "127.0.0.1:1", expect=1).stderr.decode()
+        what_to_do = "start one (barnabas serve), or correct the address"
+        assert told == f"barnabas: no broker there: 127.0.0.1:1: Connection refused; {what_to_do}\n"
 
 
 @pytest.mark.process

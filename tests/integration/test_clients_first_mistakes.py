@@ -1,13 +1,29 @@
 """The first mistakes of a new user are answered with what to do."""
 
+import asyncio
 import logging
-from collections.abc import Iterator
+import socket
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from support.plain_cluster import PlainCluster, PlainConnector
+from support.ports import free_port
 from support.waiting import PATIENCE_S, wait_for
 
-from barnabas import Admin, Broker, Consumer, DecodeError, EncodeError, ErrorCode, Producer
+from barnabas import (
+    Admin,
+    AsyncConsumer,
+    AsyncProducer,
+    BarnabasError,
+    Broker,
+    Consumer,
+    DecodeError,
+    EncodeError,
+    ErrorCode,
+    Producer,
+)
 from barnabas.app.clients.classic.producer import ClassicProducer
 from barnabas.app.clients.consumer import group_coordinator
 from barnabas.ports.errors import ApiError
@@ -131,3 +147,88 @@ def test_failed_decoding_is_a_decode_error() -> None:
         with pytest.raises(DecodeError, match="the message at t-0 offset 0 cannot be decoded") as caught:
             consumer.poll(PATIENCE_S)
         assert isinstance(caught.value, EncodeError)
+
+
+def _send(bootstrap: str, limit_ms: int) -> None:
+    with Producer(bootstrap, delivery_timeout_ms=limit_ms, request_timeout_ms=1000) as producer:
+        producer.send("t", b"a").result(PATIENCE_S)
+
+
+def _leave_block(bootstrap: str, limit_ms: int) -> None:
+    with Producer(bootstrap, delivery_timeout_ms=limit_ms, request_timeout_ms=1000) as producer:
+        producer.send("t", b"a")
+
+
+def _assign(bootstrap: str, limit_ms: int) -> None:
+    with Consumer(bootstrap, default_api_timeout_ms=limit_ms) as consumer:
+        consumer.assign("t", position="earliest")
+
+
+def _poll(bootstrap: str, limit_ms: int) -> None:
+    with Consumer(bootstrap, group_id="g", default_api_timeout_ms=limit_ms) as consumer:
+        consumer.subscribe("t")
+        consumer.poll(limit_ms / 1000)
+
+
+def _iterate(bootstrap: str, limit_ms: int) -> None:
+    with Consumer(bootstrap, group_id="g", default_api_timeout_ms=limit_ms) as consumer:
+        consumer.subscribe("t")
+        for _ in consumer.messages(timeout=limit_ms / 1000):
+            pass
+
+
+def _ask_admin(bootstrap: str, limit_ms: int) -> None:
+    with Admin(bootstrap, default_api_timeout_ms=limit_ms) as admin:
+        admin.list_topics()
+
+
+def _send_by_asyncio(bootstrap: str, limit_ms: int) -> None:
+    async def run() -> None:
+        async with AsyncProducer(bootstrap, delivery_timeout_ms=limit_ms, request_timeout_ms=1000) as producer:
+            await producer.send_and_wait("t", b"a")
+
+    asyncio.run(run())
+
+
+def _read_by_asyncio(bootstrap: str, limit_ms: int) -> None:
+    async def run() -> None:
+        async with AsyncConsumer(bootstrap, default_api_timeout_ms=limit_ms) as consumer:
+            await consumer.assign("t", position="earliest")
+
+    asyncio.run(run())
+
+
+CALLS = [_send, _leave_block, _assign, _poll, _iterate, _ask_admin, _send_by_asyncio, _read_by_asyncio]
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(
+    ("mistake", "limit_ms"),
+    [
+        ("no broker", 1500),
+        pytest.param("no such host", 3000, marks=pytest.mark.slow),
+        pytest.param("another server", 6000, marks=pytest.mark.slow),
+    ],
+)
+def test_wrong_address_is_answered_before_the_call_ends(
+    caplog: pytest.LogCaptureFixture, call: Callable[[str, int], Any], mistake: str, limit_ms: int
+) -> None:
+    """By a warning that names the address, the cause and what to do, long before the limit of the call."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(50)
+        bootstrap, words = {
+            "no broker": (f"127.0.0.1:{free_port()}", "Connection refused; start a broker there, or correct bootstrap"),
+            "no such host": ("no-such-host.invalid:9092", "the name cannot be resolved"),
+            "another server": (f"127.0.0.1:{silent.getsockname()[1]}", "has said nothing; does a broker run there?"),
+        }[mistake]
+        with caplog.at_level(logging.WARNING, logger="barnabas.client"):
+            try:
+                call(bootstrap, limit_ms)
+            except BarnabasError as error:
+                if call is not _leave_block:
+                    assert bootstrap in str(error)
+            ended = time.time()
+    told = [each for each in caplog.records if bootstrap in each.getMessage() and words in each.getMessage()]
+    assert told, caplog.text
+    assert told[0].created < ended - 0.5, "it came while the call still waited"

@@ -80,4 +80,6 @@ def test_first_failed_connection_is_a_warning_and_the_next_ones_are_not(
         use(nobody)
     except BarnabasError as error:
         assert f"cannot connect to {nobody}" in str(error)  # a subscription raises nothing
-    assert warnings(caplog).count(f"cannot connect to {nobody}: Connection refused (the client tries again)") == 1
+    hint = "start a broker there, or correct bootstrap.servers"
+    text = f"cannot connect to {nobody}: Connection refused; {hint} (the client tries again)"
+    assert warnings(caplog).count(text) == 1

@@ -110,9 +110,10 @@ class ClientShell(BlockingShell):
         self._links = Links(outside, self.view.address, self.view.on_node_status)
         overdue = OverdueRequests(self._links.submit, connector.clock, self._on_late)
         self._begin(scheduler, overdue.submit)
-        # The driver polls the view last, since it is added first: the other parts may request metadata from it.
-        self.add_part(self.view)
+        # The driver polls last what is added first: overdue requests after the view, which sends some of them, and the
+        # view after the other parts, which may request metadata from it.
         self.add_part(overdue, guarded=False)
+        self.add_part(self.view)
         self.add_part(self.calls)
 
     @property
@@ -203,6 +204,7 @@ class ClientShell(BlockingShell):
         address = self.view.address(node)
         if address is not None:
             self._unreachable.on_late(address)
+        self.wake()
 
     def _close_links(self) -> None:
         self._links.close()

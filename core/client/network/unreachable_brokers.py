@@ -9,6 +9,8 @@ from ..errors import silent
 REPORT_INTERVAL_MS = 60_000.0
 """A broker that stays unreachable is reported again after this time."""
 
+_HINT = "; start a broker there, or correct bootstrap.servers"
+
 
 class UnreachableBrokers:
     """Reports the first failed connection to an address at once, and later ones once in `REPORT_INTERVAL_MS`.
@@ -32,7 +34,8 @@ class UnreachableBrokers:
         now_ms = self._clock.monotonic_ms()
         if now_ms >= self._due_ms.get(address, now_ms):
             self._due_ms[address] = now_ms + REPORT_INTERVAL_MS
-            self._report(f"{error} (the client tries again)")
+            hint = "" if address in self._reached or not str(error).startswith("cannot connect to") else _HINT
+            self._report(f"{error}{hint} (the client tries again)")
 
     def on_late(self, address: Address) -> None:
         """Record an overdue request as a failure if this address has never been reached."""

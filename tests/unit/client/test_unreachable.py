@@ -24,7 +24,14 @@ def bench() -> Bench:
 
 def test_first_failure_is_reported_at_once(bench: Bench) -> None:
     bench.brokers.on_failed(HOME, REFUSED)
-    assert bench.lines == ["cannot connect to home:1: Connection refused (the client tries again)"]
+    hint = "start a broker there, or correct bootstrap.servers"
+    assert bench.lines == [f"{REFUSED}; {hint} (the client tries again)"]
+
+
+def test_broker_that_was_reached_before_is_reported_without_a_hint(bench: Bench) -> None:
+    bench.brokers.on_connected(HOME)
+    bench.brokers.on_failed(HOME, REFUSED)
+    assert bench.lines == [f"{REFUSED} (the client tries again)"]
     assert bench.brokers.last_error is REFUSED
 
 

@@ -209,7 +209,9 @@ class ClusterStory:
     def _mend_logs(self) -> None:
         """Start the brokers again whose disks had failed, as an operator does who has repaired them."""
         for broker in self.world.brokers.values():
-            if any(partition.log.failure is not None for partition in broker.partitions.values()):
+            # A replica that moved away meanwhile leaves its folder until the next start, and the log says so.
+            left = any(f"{broker.name}: removing the log of" in line for line in self.world.reports)
+            if left or any(partition.log.failure is not None for partition in broker.partitions.values()):
                 broker.restart()
 
     def _all_in_sync(self) -> bool:

@@ -88,7 +88,7 @@ def report(
     ):
         sections = []
         for number, name in enumerate(chosen, start=1):
-            progress(f"reading {name}, {described[name].rows:,} rows ({number} of {len(chosen)} topics)")
+            progress(f"reading {name}, {described[name].rows:,} rows (topic {number} of {len(chosen)})")
             rows = read_table(session, folder, topics=[name])
             sections.append(section_of(name, rows, event_time, identifier(Path(folder).resolve().name)))
     if event_time is not None:

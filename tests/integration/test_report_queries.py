@@ -176,7 +176,7 @@ def test_report_command_counts_rows_and_says_its_steps(table: Path, tmp_path: Pa
     words = ("report", table, "--out", tmp_path / "page.html")
     done = barnabas_here(*words)
     assert done.stdout.decode().splitlines() == ["90 rows, 88 parsed, 2 malformed", str(tmp_path / "page.html")]
-    assert "reading orders, 11 rows (3 of 3 topics) ..." in done.stderr.decode().splitlines()
+    assert "reading orders, 11 rows (topic 3 of 3) ..." in done.stderr.decode().splitlines()
     log = barnabas_here(*words, "--topic", "access", "--quiet")
     assert log.stdout.startswith(b"61 lines, 60 parsed, 1 malformed\n")
     assert log.stderr == b""
@@ -191,7 +191,7 @@ def test_page_names_the_event_time_and_topics_without_it_keep_record_time(
     assert "By the event time in the field paid.at: 11 May 2018 " in text
     assert "2 rows without a time in this field: not in these charts." in text
     assert text.count("By the time of the record") == 2
-    assert steps[0].startswith("reading access, 61 rows (1 of 3 topics)")
+    assert steps[0].startswith("reading access, 61 rows (topic 1 of 3)")
     assert steps[-1] == f"writing {tmp_path / 'page.html'}"
 
 

@@ -81,6 +81,9 @@ SEARCHES = {
     "exactly once": "transactions",
     "connected clients": "operations",
     "docker": "testing",
+    "dead letter": "cookbook/workers",
+    "fastapi": "cookbook/frameworks",
+    "Producer": "api/producer",
     "TLS": "security",
     "linger": "configuration",
 }

@@ -35,7 +35,7 @@ class Block:
 def pages() -> list[Path]:
     """Return the pages that must agree with the code: not the facts and the list of changes."""
     found = [CHECKOUT / "README.md", CHECKOUT / "CONTRIBUTING.md", *(CHECKOUT / "docs").glob("*.md")]
-    found += (CHECKOUT / "docs" / "design").glob("*.md")
+    found += [*(CHECKOUT / "docs" / "cookbook").glob("*.md"), *(CHECKOUT / "docs" / "design").glob("*.md")]
     found += (CHECKOUT / "examples").glob("*/README.md")
     return sorted(page for page in found if page.name != "facts.md")
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from attrs import evolve
 
-from ....core.cluster.change_queue import elsewhere
+from ....core.cluster.change_queue import elsewhere, on_disk
 from ....core.cluster.election import new_state
 from ....core.cluster.layout import deleted_path, topic_path
 from ....core.cluster.stray_replicas import why_orphan_is_stray
@@ -328,9 +328,17 @@ class TopicService:
                 await self._registry.finish_delete(topic)
 
     async def _forget(self, topic: Topic) -> bool:
-        """Remove the logs of a deleted topic, and confirm it in the tree, where other brokers wait for that."""
+        """Remove the logs of a deleted topic, and confirm it in the tree, where other brokers wait for that.
+
+        It is durable before: after a power cut the tree would no longer say that the topic was deleted.
+        """
         is_gone = self._state.drop_topic(topic)
         if is_gone and not self._state.is_alone:
+            try:
+                await on_disk(self._state.logs.flush_folder_names)
+            except StorageError as error:  # the next start confirms it
+                self._changes.complain(f"removing the logs of topic {topic.name}", error)
+                return is_gone
             coordination, own = self._registry.coordination, self._state.node_id
             await elsewhere(partial(confirm_deleted, coordination, topic.topic_id, own))
         return is_gone

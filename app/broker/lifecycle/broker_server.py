@@ -1,6 +1,6 @@
 """The broker server: one broker from start to stop, with the order in which its parts are opened and closed."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
 
@@ -425,9 +425,7 @@ class BrokerServer:
         fronts.callback(state.replicas.close)
         fronts.callback(state.changes.close)
         fronts.callback(self._api.close)
-        for topic_id in deleted:
-            confirm_deleted(coordination, topic_id, config.broker_id)
-        open_topics(state)
+        open_topics(state, deleted)
         self._read_by_groups.start(state, self._api.groups.coordinator)
         self._api.start()
         self._serve(state, self._api)
@@ -821,15 +819,25 @@ def _ignore(_: int) -> None:
     """Ignore a closed connection."""
 
 
-def open_topics(state: BrokerState) -> None:
-    """Open the logs of partitions that belong to this broker; finish interrupted deletions."""
+def open_topics(state: BrokerState, deleted: Iterable[bytes]) -> None:
+    """Open the logs of partitions that belong to this broker; finish interrupted deletions.
+
+    `deleted`: the ids of topics that were deleted while this broker was down. It confirms them once their folders are
+    gone for good: after a kill, the tree would no longer say that they were deleted.
+    """
     if not state.owns_topics:
         state.classic.load()
         return
+    gone = set(deleted) - {topic.topic_id for topic in state.image.deleting.values()}
+    if gone:  # the start has renamed their folders
+        state.logs.flush_folder_names()
+    for topic_id in gone:
+        confirm_deleted(state.registry.coordination, topic_id, state.node_id)
     for topic in list(state.image.deleting.values()):
         if state.drop_topic(topic):
             complete(state.registry.finish_delete(topic))
             if not state.is_alone:
+                state.logs.flush_folder_names()
                 confirm_deleted(state.registry.coordination, topic.topic_id, state.node_id)
     for topic in state.image.topics.values():
         state.reopen_topic(topic)

@@ -482,6 +482,15 @@ class LogManager:
             home, name = moved
             home.remove_later(self._scheduler, name, partial(self._high_watermarks, home))
 
+    def flush_folder_names(self) -> None:
+        """Make durable which logs were deleted: their folders would be back after a power cut. Any thread.
+
+        Raises `StorageError`; folders that are out of use are left out.
+        """
+        for folder in self.folders:
+            if folder.failure is None:
+                folder.log_dir.root.flush()
+
     def rename_to_stray(self, partition: TopicPartition, cause: str) -> None:
         """Close the log of a stray replica and rename its folder to *-stray, which stays until an administrator deletes
         it. `cause`: why it is stray. Unknown ones are no error.

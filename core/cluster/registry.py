@@ -119,7 +119,7 @@ def _by_node(states: Mapping[int, PartitionState]) -> dict[int, dict[int, Partit
 def _created_line(topic: Topic) -> Line:
     """Return the line about a new topic."""
     own = "".join(f", {name}={value}" for name, value in sorted(topic.configs.items()))
-    text = f"topic {topic.name} was made: {_partitions(topic)}, replication factor {topic.replication_factor}{own}"
+    text = f"created topic {topic.name}: {_partitions(topic)}, replication factor {topic.replication_factor}{own}"
     return info(text, topic=topic.name, partitions=len(topic.partitions), configs=dict(topic.configs))
 
 
@@ -131,7 +131,7 @@ def _resized_line(before: Topic, after: Topic) -> Line:
 
 def _deleted_line(topic: Topic) -> Line:
     """Return the line about a deleted topic; its files are removed later."""
-    return info(f"topic {topic.name} was deleted: {_partitions(topic)}", topic=topic.name)
+    return info(f"deleted topic {topic.name}: {_partitions(topic)}", topic=topic.name)
 
 
 def _changed_configs_line(what: str, before: Mapping[str, str], after: Mapping[str, str]) -> Line | None:

@@ -45,7 +45,7 @@ def test_a_day_of_a_broker_in_json(tmp_path: Path) -> None:
     assert one("broker 1 starts: ")["logger"] == "barnabas.app.broker"
     assert str(tmp_path / "data") in one("broker 1 starts: ")["message"]
     assert broker.bootstrap in one("broker 1 of cluster ")["message"]
-    assert one("topic orders was made: 2 partitions")["topic"] == "orders"
+    assert one("created topic orders: 2 partitions")["topic"] == "orders"
     assert one("group readers: generation 1")["logger"] == "barnabas.core.coordinator"
     assert "left (" in one("group readers: generation 2 has no members")["message"]
     assert one("configuration of topic orders: retention.ms=60000")
@@ -67,7 +67,7 @@ def test_levels_and_form_on_the_command_line(tmp_path: Path) -> None:
             admin.create_topic("t")
         broker.stop()
         (line,) = broker.log().splitlines()
-    assert line.endswith(" INFO barnabas.core.cluster: topic t was made: 1 partition, replication factor 1")
+    assert line.endswith(" INFO barnabas.core.cluster: created topic t: 1 partition, replication factor 1")
 
 
 def test_slow_requests_and_each_one_on_debug(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def test_broker_logs_lifecycle_and_config_changes_at_info() -> None:
     assert told[1].startswith("broker 1 of cluster ")
     assert told[1].endswith("is ready at kafka://broker:9092 after 0 ms: 0 topics, 0 partitions here")
     assert told[2:] == [
-        "topic t was made: 1 partition, replication factor 1",
+        "created topic t: 1 partition, replication factor 1",
         "configuration of topic t: retention.ms=777",
         "configuration of all brokers: log.retention.ms=777",
         "broker 1 stops",

@@ -482,11 +482,11 @@ def test_each_change_of_a_topic_calls_the_listener() -> None:
     complete(house.registry.set_configs("t", {"segment.bytes": "100"}))
     complete(house.registry.finish_delete(complete(house.registry.begin_delete("t"))))
     assert infos_of(house.lines) == [
-        "topic t was made: 1 partition, replication factor 1, retention.ms=5",
+        "created topic t: 1 partition, replication factor 1, retention.ms=5",
         "topic t has 3 partitions now, 1 before",
         "configuration of topic t: retention.ms=6 (was 5), segment.bytes=100",
         "configuration of topic t: retention.ms is no longer set (was 6)",
-        "topic t was deleted: 3 partitions",
+        "deleted topic t: 3 partitions",
     ]
     assert house.reports == []
 

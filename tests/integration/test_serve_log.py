@@ -49,7 +49,7 @@ def test_a_day_of_a_broker_in_json(tmp_path: Path) -> None:
     assert one("group readers: generation 1")["logger"] == "barnabas.core.coordinator"
     assert "left (" in one("group readers: generation 2 has no members")["message"]
     assert one("configuration of topic orders: retention.ms=60000")
-    assert one("topic orders was deleted")
+    assert one("deleted topic orders")
     assert [one("broker 1 stops"), one("broker 1 has stopped")] == lines[-2:]
 
 

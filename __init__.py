@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .app.clients.consumer.rebalance_listener import RebalanceListener
     from .app.clients.consumer.simple_consumer import SimpleConsumer
     from .app.clients.producer.producer import Producer
+    from .app.clients.shared.bootstrap import Bootstrap
     from .app.clients.shared.typed_settings import ClientKeywords, ConsumerKeywords, ProducerKeywords
     from .app.compose.broker import outside_of
     from .app.embedded_broker import Broker
@@ -69,6 +70,7 @@ _HOMES = {
     "BarnabasError": "ports.errors",
     "Broker": "app.embedded_broker",
     "BrokerPartition": "core.classic.registry.layout",
+    "Bootstrap": "app.clients.shared.bootstrap",
     "BrokerKeywords": "app.typed_broker_settings",
     "ClientKeywords": "app.clients.shared.typed_settings",
     "ClientTimeout": "core.client.errors",
@@ -122,6 +124,7 @@ __all__ = [
     "BarnabasError",
     "Broker",
     "BrokerPartition",
+    "Bootstrap",
     "BrokerKeywords",
     "ClientKeywords",
     "ClientTimeout",

@@ -15,7 +15,7 @@ from typing import Any
 
 from attrs import define, field
 
-from barnabas import Admin, BarnabasError, Consumer, Producer
+from barnabas import Admin, BarnabasError, Bootstrap, Consumer, Producer
 from barnabas.simulation import Disasters, Program, World
 
 HOUR = 3600.0
@@ -28,7 +28,7 @@ def bill_of(order: bytes | None) -> bytes:
     return json.dumps({"order": content["order"], "total": content["pieces"] * content["price"]}).encode()
 
 
-def run_billing(bootstrap: object, *, group: str = "billing") -> None:
+def run_billing(bootstrap: Bootstrap, *, group: str = "billing") -> None:
     """Write bills until something fails; a supervisor starts it again.
 
     An order counts as done only when its bill has arrived: at least once.
@@ -70,7 +70,7 @@ class Shop:
                 program.sleep(2 + 4 * chance.fraction())
 
 
-def play(seed: int, run: Callable[[object], None] = run_billing, seconds: float = HOUR) -> tuple[Shop, list[int]]:
+def play(seed: int, run: Callable[[Bootstrap], None] = run_billing, seconds: float = HOUR) -> tuple[Shop, list[int]]:
     """The shop, and the orders of all bills, in the order in which these came to stand."""
     shop = Shop()
     settings: dict[str, Any] = {

@@ -21,6 +21,7 @@ from barnabas.testing import TestBroker, TestCluster
 def broker() -> Iterator[TestBroker]:
     with TestBroker() as running:
         running.create_topic("orders", partitions=1)
+        running.produce("orders", [b"x" * 2000])
         yield running
 
 

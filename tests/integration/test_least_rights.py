@@ -118,9 +118,14 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
         with first, second:
             for admin in (first, second):
                 admin.create_topic("orders", partitions=1, replication_factor=1)
-        with Producer(house.bootstrap, config=house.client("admin", "a-secret")) as producer:
+        with audited_producer(house, house.client("admin", "a-secret")) as producer:  # it creates _audit, too
             producer.send("orders", b'{"a": 1}').result(PATIENCE_S)
         yield house
+
+
+def audited_producer(house: House, client: dict[str, str]) -> Producer:
+    props = {"interval.ms": 50, "window.ms": 60_000, "instance": uuid4().hex}
+    return Producer(house.bootstrap, callback_handler="audit", callback_handler_props=props, config=client)
 
 
 def produce(house: House, _folder: Path) -> None:
@@ -174,10 +179,7 @@ def mirror(house: House, _folder: Path) -> None:
 
 
 def produce_audited(house: House, _folder: Path) -> None:
-    props = {"interval.ms": 50, "window.ms": 60_000, "instance": uuid4().hex}
-    with Producer(
-        house.bootstrap, callback_handler="audit", callback_handler_props=props, config=house.client()
-    ) as producer:
+    with audited_producer(house, house.client()) as producer:
         producer.send("orders", b"audited").result(PATIENCE_S)
 
 

@@ -448,7 +448,7 @@ class ClusterAdmin:
 
         Raises `ApiError`, `ConfigError` for a broker that does not exist.
         """
-        ids = [broker.node_id for broker in self._asker.brokers()] if brokers is None else brokers
+        ids = sorted(broker.node_id for broker in self._asker.brokers()) if brokers is None else brokers
         described = {}
         for node in ids:
             self._asker.know(node)
@@ -467,7 +467,7 @@ class ClusterAdmin:
         CLUSTER_AUTHORIZATION_FAILED without the right to describe the cluster), `ConfigError` for a broker that does
         not exist.
         """
-        ids = [broker.node_id for broker in self._asker.brokers()] if brokers is None else brokers
+        ids = sorted(broker.node_id for broker in self._asker.brokers()) if brokers is None else brokers
         return {node: self._connections_of(node, limit) for node in ids}
 
     def _connections_of(self, node: int, limit: int | None) -> list[ConnectionDescription]:

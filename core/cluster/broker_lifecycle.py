@@ -143,7 +143,7 @@ class BrokerLifecycleManager:
         gone: Iterable[TopicPartition] = (),
         cordoned: bool | None = None,
     ) -> None:
-        """Have the registration say, besides what it says, that the broker is about to stop, that it gets no new
+        """Add to the registration that the broker is about to stop, that it gets no new
         replicas, or which logs here are out of use; of those that are `gone` it says nothing more: they may come
         again."""
         out_of_use = (self._own.offline | frozenset(offline)) - frozenset(gone)

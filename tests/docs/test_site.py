@@ -87,7 +87,7 @@ SEARCHES = {
     "TLS": "security",
     "linger": "configuration",
 }
-"""What people search for → a page that must be among the first three."""
+"""Search words → a page that must be among the first three results."""
 
 ASK = """
 const fs = require("fs"), vm = require("vm");

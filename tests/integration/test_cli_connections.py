@@ -1,4 +1,4 @@
-"""Who is connected: `Admin.describe_connections`, `barnabas brokers connections`, the metric of clients' software."""
+"""Connected clients are listed by `Admin.describe_connections`, `barnabas brokers connections` and a metric."""
 
 import json
 import time

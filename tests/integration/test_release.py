@@ -1,4 +1,4 @@
-"""What `make release` does, on a copy: the version, the list of changes, the files, their checksums and signature."""
+"""`make release` works on a copy: the version, the list of changes, the files, their checksums and signature."""
 
 import importlib.util
 import json

@@ -223,7 +223,7 @@ class Operator:
         *("grow", "delete_or_make", "write", "delete_records", "configure", "set_min_isr", "orphan"),
     )
     MORE_ACTS = ("drain", "remove")
-    """What some seeds have besides, so that the others stay as they were."""
+    """These acts are in some seeds only, so that the other seeds play as before."""
 
     def __init__(self, acts: Sequence[str] = ACTS) -> None:
         self.acts = tuple(acts)

@@ -250,7 +250,7 @@ BEGINNINGS = (
     ("create", "make", "append", "commit", "stop"),
     ("create", "make", "append", "commit", "stop_and_replace_topic"),
 )
-"""What has happened before a search begins: histories that are too long to be found by one."""
+"""A search begins after one of these histories, which are too long to be found by a search."""
 
 
 def search(depth: int, beginning: Sequence[str] = (), *, knows_deleted: bool) -> int:

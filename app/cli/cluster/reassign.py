@@ -38,7 +38,7 @@ def plan(
     ] = None,
     add: Annotated[
         str | None,
-        typer.Option("--add", metavar="ID,...", help="New brokers, besides those that have replicas already."),
+        typer.Option("--add", metavar="ID,...", help="New brokers, in addition to those that have replicas already."),
     ] = None,
     replication_factor: Annotated[
         int | None,

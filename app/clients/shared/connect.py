@@ -71,7 +71,7 @@ def https_context(settings: Mapping[str, Any], prefix: str = "") -> ssl.SSLConte
 
 
 Plugins = Sequence[object] | PluginHost
-"""Objects with hooks, modules, or names of modules, besides the installed ones; or a host of plug-ins."""
+"""Objects with hooks, modules, or names of modules, in addition to the installed ones; or a host of plug-ins."""
 
 
 def plugin_host(plugins: Plugins) -> PluginHost:

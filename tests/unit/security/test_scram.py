@@ -131,7 +131,7 @@ def test_replayed_exchange_is_refused() -> None:
 
 
 def test_final_message_that_repeats_the_client_nonce_is_refused() -> None:
-    """As librdkafka before 2.6.1 writes it; Kafka 4 refuses it, too (CVE-2024-56128)."""
+    """Librdkafka before 2.6.1 writes this form; Kafka 4 refuses it, too (CVE-2024-56128)."""
     other = server()
     server_first = other.evaluate(client().first()).decode()
     nonce = server_first.partition(",")[0].removeprefix("r=")

@@ -1,6 +1,7 @@
 """What every test may use."""
 
 import gc
+import logging
 import os
 import signal
 import sys
@@ -80,6 +81,18 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             if identity is not None:
                 item._id = type(identity).parse(item.nodeid + suffix)  # of pytest 9.2
     sort(session.items)
+
+
+@pytest.fixture(autouse=True)
+def restore_logging() -> Iterator[None]:
+    """Take away the handlers that a command in this process has set up: their stream is closed with the test."""
+    root, ours = logging.getLogger(), logging.getLogger("barnabas")
+    before, level = list(root.handlers), ours.level
+    yield
+    for handler in list(root.handlers):
+        if type(handler) is logging.StreamHandler and handler not in before:
+            root.removeHandler(handler)
+    ours.setLevel(level)
 
 
 @pytest.fixture(scope="session")

@@ -40,7 +40,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, s
             consumer.subscribe("orders")
             assert len([next(consumer.messages(timeout=PATIENCE_S)) for _ in range(7)]) == 7
             consumer.commit()
-        yield broker, f"http://127.0.0.1:{port}"
+        url = f"http://127.0.0.1:{port}"
+        wait_for(lambda: "kafka_network_requestmetrics_totaltimems" in get(f"{url}/metrics")[1])  # counted now and then
+        yield broker, url
 
 
 def get(url: str) -> tuple[int, str]:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ def test_installation_without_examples_names_source_and_option(tmp_path: Path, m
     for arguments in (["list"], ["run", "ads"]):
         missing = barnabas_here("examples", *arguments, expect=2).stderr.decode()
         assert "the examples are not part of the installed package" in missing
-        assert "barnabas-0.1.0.tar.gz, and give it by --from DIR" in missing
+        assert f"barnabas-{version('barnabas')}.tar.gz, and give it by --from DIR" in missing
 
 
 def test_examples_are_read_from_folder_of_option(

@@ -41,7 +41,9 @@ def export_commit(checkout: Path, commit: str, target: Path) -> Path:
     if archive.returncode != 0:
         pytest.skip(f"the history has no commit {commit}: a shallow clone, or no git checkout")
     with tarfile.open(fileobj=BytesIO(archive.stdout)) as tar:
-        tar.extractall(target)  # our own files: the filter `data` came with Python 3.11.4
+        if hasattr(tarfile, "data_filter"):  # since Python 3.11.4
+            tar.extraction_filter = tarfile.data_filter
+        tar.extractall(target)
     return target
 
 

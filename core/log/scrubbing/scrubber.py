@@ -205,7 +205,9 @@ class LogScrubber:
         settings = self._settings()
         if self._urgent:
             log, segment, offset = self._urgent.popleft()
-            if segment is log.segments[-1]:
+            if log.closed:  # deleted or moved since then
+                self._wake_in(0.0)
+            elif segment is log.segments[-1]:
                 self._begin_part(log, segment, offset)
             else:
                 self._begin(log, segment, urgent=True)

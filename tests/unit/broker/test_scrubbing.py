@@ -119,3 +119,16 @@ def test_repeated_fetches_of_damaged_segment_log_one_error() -> None:
         broker.wait(11_000)
     errors = [line for line in broker.lines if isinstance(line, Line) and "cannot be repaired" in line]
     assert len(errors) == 1
+
+
+def test_scrubber_continues_when_a_suspected_log_is_deleted_before_its_check() -> None:
+    broker = broker_with(log_scrub_interval_ms=10 * FIRST_MS)
+    broker.create("gone")
+    broker.produce("gone", b"x")
+    log = broker.node.state.replicas.partitions["gone", 0].log
+    scrubbing = broker.node._scrubbing
+    assert scrubbing is not None
+    scrubbing.scrubber.check_soon(log, 0)
+    broker.node.state.logs.delete(log.topic_partition)
+    broker.wait(FIRST_MS + 5_000)
+    assert figures(broker).segments == len(broker.node.state.replicas.partitions["t", 0].log.segments) - 1

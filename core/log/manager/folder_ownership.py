@@ -148,9 +148,7 @@ class FolderOwnership:
 
     def note_created_log(self, home: DataFolder, partition: TopicPartition, incomplete_until: int | None) -> None:
         """Handle a new folder in place of a missing one: it gets a partition.metadata if the topic is known.
-        `incomplete_until`: the last broker epoch in which it may have existed; None: the partition is new.
-
-        """
+        `incomplete_until`: the last broker epoch in which it may have existed; None: the partition is new."""
         known = None if self._topic_id_of is None else self._topic_id_of(partition)
         if incomplete_until is not None:
             self.incomplete_until[partition] = incomplete_until

@@ -4,10 +4,10 @@ forget one that left."""
 from __future__ import annotations
 
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from enum import StrEnum
+from time import monotonic, sleep, time_ns
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -187,7 +187,7 @@ def _plan_fields(plan: DrainPlan, *, executed: bool) -> dict[str, Any]:
 def _watch_drain(drain: BrokerDrain, plan: DrainPlan) -> None:
     """Show the progress until the broker is empty. Moves of partitions that it still got begin on the way."""
     total = len(plan.after) + plan.already_moving
-    failures, said = 0, time.monotonic()
+    failures, said = 0, monotonic()
     try:
         with progress("moved", total) as advance:
             while True:
@@ -200,16 +200,16 @@ def _watch_drain(drain: BrokerDrain, plan: DrainPlan) -> None:
                     failures += 1
                     if failures > FAILURES_MAX:
                         raise
-                    time.sleep(LOOK_S)
+                    sleep(LOOK_S)
                     continue
                 total = max(total, left.replicas)
                 advance(total - left.replicas, total, f"moved ({_copied(left, plan)})")
                 if left.is_done:
                     break
-                if time.monotonic() - said > LINE_S:
-                    said = time.monotonic()
+                if monotonic() - said > LINE_S:
+                    said = monotonic()
                     _say_progress(left, plan)
-                time.sleep(LOOK_S)
+                sleep(LOOK_S)
         drain.end()
     except KeyboardInterrupt:
         again = f"'barnabas brokers drain {plan.broker} --execute' continues, with --cancel it ends them"
@@ -267,7 +267,7 @@ def list_connections(
     Brokers of Kafka cannot answer this. Client id and software are what the client says of itself.
     """
     rows, silent = list[dict[str, Any]](), list[int]()
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = time_ns() // 1_000_000
     with open_admin(bootstrap) as admin:
         ids = [broker] if broker is not None else sorted(each.node_id for each in admin.describe_cluster().brokers)
         for node in ids:

@@ -108,7 +108,7 @@ def test_cluster_status_watch_runs_until_interrupted(cluster: ClusterProcess, mo
         if len(pauses) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("barnabas.app.cli.cluster.command.time.sleep", sleep)
+    monkeypatch.setattr("barnabas.app.cli.cluster.command.sleep", sleep)
     words = ("cluster", "status", "--watch", "--interval", "0.5", "-b", cluster.bootstrap)
     assert barnabas_here(*words).stdout.count(b"controller") >= 3
     assert pauses == [0.5] * 3

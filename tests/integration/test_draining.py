@@ -168,7 +168,7 @@ def test_interrupted_drain_continues_by_the_same_command(cluster: TestCluster, m
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("barnabas.app.cli.brokers.time.sleep", interrupt)
+        patch.setattr("barnabas.app.cli.brokers.sleep", interrupt)
         stopped = barnabas_here("brokers", "drain", "1", "--execute", "--throttle", "1000", *b, expect=130)
     assert b"interrupted; the moves continue in the cluster: 'barnabas brokers drain 1 --execute'" in stopped.stderr
     with cluster.admin() as admin:

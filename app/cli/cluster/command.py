@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Thread
+from time import sleep, strftime
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
@@ -142,7 +142,7 @@ def _announce(addresses: Sequence[str], files: SecureFolder | None) -> None:
     for address in addresses:
         with open_admin(address) as admin:
             while not _sees(admin, len(addresses)):
-                time.sleep(LOOK_S)
+                sleep(LOOK_S)
     if files is not None:
         sys.stderr.write(files.how_to_connect(",".join(addresses)))
     sys.stdout.write(f"barnabas cluster ready {','.join(addresses)}\n")
@@ -327,7 +327,7 @@ def _watch(admin: Admin, interval: float, as_json: bool) -> None:
                 sections = sections_of(ask_status(admin))
             except BarnabasError as error:
                 sections = [Section(str(error), alarm=True)]
-            live.update(framed([Section(time.strftime("%H:%M:%S")), *sections]), refresh=True)
+            live.update(framed([Section(strftime("%H:%M:%S")), *sections]), refresh=True)
 
         _repeat(interval, look)
 
@@ -339,7 +339,7 @@ def _repeat(interval: float, look: Callable[[], None]) -> None:
                 look()
             except BarnabasError as error:
                 typer.echo(f"barnabas: {error}", err=True)
-            time.sleep(interval)
+            sleep(interval)
     except KeyboardInterrupt:
         return
 

@@ -115,26 +115,30 @@ def remove_broker(coordination: Coordination, broker_id: int) -> bool:
 
     Raises `CoordinationError`.
     """
-    path, is_known = layout.last_registration_path(broker_id), False
-    while True:
-        try:
-            node = coordination.get(path)
-            last = layout.decode_last_registration(broker_id, node.data)
-            if last.removed:
-                break
-            removed = layout.encode_last_registration(evolve(last, removed=True))
-            coordination.set(path, removed, version=node.version)
-        except BadVersion:
-            continue
-        except (NoNode, ValueError):
-            break
-        is_known = True
-        break
+    is_known = _mark_removed(coordination, broker_id)
     try:
         coordination.delete(layout.broker_config_path(broker_id))
     except NoNode:
         return is_known
     return True
+
+
+def _mark_removed(coordination: Coordination, broker_id: int) -> bool:
+    """Mark the last registration as removed; False: there is none, or it is marked."""
+    path = layout.last_registration_path(broker_id)
+    while True:
+        try:
+            node = coordination.get(path)
+            last = layout.decode_last_registration(broker_id, node.data)
+            if last.removed:
+                return False
+            marked = layout.encode_last_registration(evolve(last, removed=True))
+            coordination.set(path, marked, version=node.version)
+        except BadVersion:
+            continue
+        except (NoNode, ValueError):
+            return False
+        return True
 
 
 def count_up(coordination: Coordination, path: str) -> int:

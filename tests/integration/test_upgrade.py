@@ -20,11 +20,12 @@ from barnabas import Admin
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
 RELEASES = {
+    "0.2.0": "43f944e11d9866df438ebfd3705d0a01746dfebb",
     "0.1.0": "e12aace49d2fce83c5a1b8b343f4cf93821892a5",
     "before 0.1.0": "da4ed04958e0a12954cd9987fbd76ad2bb9cc61c",
 }
 """The last commit of each version. Nobody could install an earlier one but from the sources."""
-LAST = "0.1.0"
+LAST = "0.2.0"
 STORY = Path(__file__).parents[1] / "support" / "upgrade_story.py"
 SETTINGS = ("log.cleaner.backoff.ms=100", "offsets.topic.num.partitions=3", "transaction.state.log.num.partitions=3")
 

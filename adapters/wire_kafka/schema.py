@@ -323,6 +323,21 @@ class Pairs:
             writer.end()
 
 
+class Nullable(Generic[T]):
+    """A struct or null, in flexible versions: a byte, -1 for null, 1 before a struct."""
+
+    def __init__(self, item: FieldCodec[T]) -> None:
+        self._item = item
+
+    def read(self, reader: Reader, version: int) -> T | None:
+        return None if reader.unpack(wire.I8)[0] < 0 else self._item.read(reader, version)
+
+    def write(self, writer: Writer, version: int, value: T | None) -> None:
+        writer.out += wire.I8.pack(-1 if value is None else 1)
+        if value is not None:
+            self._item.write(writer, version, value)
+
+
 _REQUIRED: Any = object()
 
 

@@ -1,4 +1,5 @@
-"""Every API that we speak, as data. A family is a module with its `APIS`; named here, it is known to both ends."""
+"""Every API that we speak, as data. A family is a module with its `APIS`; named here in `_FAMILIES`, it is known to both
+ends."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -6,6 +7,7 @@ from typing import Any
 from . import (
     cluster,
     configs,
+    consumer_groups,
     fetch,
     groups,
     produce,
@@ -28,5 +30,11 @@ _FAMILIES: tuple[Iterable[Api], ...] = (
     scram.APIS,
 )
 
+_CLIENT_FAMILIES: tuple[Iterable[Api], ...] = (consumer_groups.APIS,)
+"""What our clients speak with brokers that offer it, and this broker does not."""
+
 BY_KEY: dict[int, Api] = {api.key: api for family in _FAMILIES for api in family}
-BY_REQUEST: dict[type[Any], Api] = {api.request_type: api for api in BY_KEY.values()}
+"""The APIs that the broker offers."""
+CLIENT_ONLY: dict[int, Api] = {api.key: api for family in _CLIENT_FAMILIES for api in family}
+BY_REQUEST: dict[type[Any], Api] = {api.request_type: api for api in (*BY_KEY.values(), *CLIENT_ONLY.values())}
+"""The APIs that our clients speak."""

@@ -18,6 +18,7 @@ from support.kafka_samples_admin import (
     DESCRIBE_LOG_DIRS,
     UNREGISTER_BROKER,
 )
+from support.kafka_samples_consumer_groups import CONSUMER_GROUP_DESCRIBE, CONSUMER_GROUP_HEARTBEAT
 from support.kafka_samples_data import LIST_OFFSETS, METADATA, PRODUCE
 from support.kafka_samples_fetch import FETCH
 from support.kafka_samples_groups import (
@@ -57,7 +58,10 @@ from support.kafka_samples_transactions import (
     LIST_TRANSACTIONS,
 )
 
-__all__ = ["SAMPLES", "Sample"]
+__all__ = ["CLIENT_SAMPLES", "SAMPLES", "Sample"]
+
+CLIENT_SAMPLES: dict[int, Sample] = {68: CONSUMER_GROUP_HEARTBEAT, 69: CONSUMER_GROUP_DESCRIBE}
+"""Those of APIs that our clients speak and our broker does not offer (`table.CLIENT_ONLY`)."""
 
 SAMPLES: dict[int, Sample] = {
     0: PRODUCE,

@@ -1,5 +1,4 @@
-"""Every API that we speak, as data. A family is a module with its `APIS`; named here in `_FAMILIES`, it is known to both
-ends."""
+"""Every API that we speak, as data. A family is a module with its `APIS`; one in `_FAMILIES` is known to both ends."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -30,7 +30,7 @@ _FAMILIES: tuple[Iterable[Api], ...] = (
 )
 
 _CLIENT_FAMILIES: tuple[Iterable[Api], ...] = (consumer_groups.APIS,)
-"""What our clients speak with brokers that offer it, and this broker does not."""
+"""Families that our clients speak with other brokers; this broker does not offer them."""
 
 BY_KEY: dict[int, Api] = {api.key: api for family in _FAMILIES for api in family}
 """The APIs that the broker offers."""

@@ -94,7 +94,7 @@ class DescribedTopicPartitions:
 
 @frozen(kw_only=True)
 class ConsumerGroupMember:
-    """One member: `assignment` is what it was last told, `target_assignment` what it will have."""
+    """One member: `assignment` is the one it got last, `target_assignment` the one it will have."""
 
     member_id: str
     instance_id: str | None = None

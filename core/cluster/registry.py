@@ -109,6 +109,19 @@ class _StatesWrite:
             yield cls(topic=topic, decided=states, change=change, delta=delta)
 
 
+def _is_behind(node: Node, image: ClusterImage, name: str, number: int) -> bool:
+    """Return True if a node of states has an earlier version, and earlier states, than the image."""
+    if node.version >= (image.states_version(name, number) or 0):
+        return False
+    try:
+        _, states = layout.decode_states(node.data)
+    except ValueError:
+        return False
+    known = image.states_of(name)
+    wanted = [each for each in layout.partitions_of_node(number) if each in known]
+    return any(each not in states or states[each].partition_epoch < known[each].partition_epoch for each in wanted)
+
+
 def _by_node(states: Mapping[int, PartitionState]) -> dict[int, dict[int, PartitionState]]:
     found: dict[int, dict[int, PartitionState]] = {}
     for number, state in states.items():
@@ -307,7 +320,7 @@ class ClusterRegistry:
             earlier = [
                 topic.name
                 for (topic, number), node in zip(some, nodes, strict=True)
-                if node is not None and self._is_behind(topic.name, number, node)
+                if node is not None and _is_behind(node, self.image, topic.name, number)
             ]
             if earlier:
                 await self._check_not_ahead(earlier)
@@ -327,7 +340,7 @@ class ClusterRegistry:
                 self.apply(StatesChanged(topic=name, topic_id=topic_id, states={}, version=None, node=number))
             return None
         if known is not None and node.version < known:
-            if self._is_behind(name, number, node):
+            if _is_behind(node, self.image, name, number):
                 return None  # a reading that was overtaken
             # The node was removed by hand, and another broker has made it again.
             self.apply(StatesChanged(topic=name, topic_id=topic_id, states={}, version=None, node=number))
@@ -345,18 +358,6 @@ class ClusterRegistry:
         if not is_lost or self.image.states_version(name, number) != node.version:
             return None
         return SetNode(path, topic_store.encode_states_node(topic, number, self.image.states_of(name)), node.version)
-
-    def _is_behind(self, name: str, number: int, node: Node) -> bool:
-        """Return True if a node has an earlier version, and earlier states, than the image."""
-        if node.version >= (self.image.states_version(name, number) or 0):
-            return False
-        try:
-            _, states = layout.decode_states(node.data)
-        except ValueError:
-            return False
-        known = self.image.states_of(name)
-        wanted = [each for each in layout.partitions_of_node(number) if each in known]
-        return any(each not in states or states[each].partition_epoch < known[each].partition_epoch for each in wanted)
 
     def _repair(self, change: SetNode) -> None:
         with suppress(BadVersion, NoNode):  # another broker has done it, or the topic is gone
@@ -544,16 +545,19 @@ class ClusterRegistry:
         raise CoordinationError(f"others change the states of {waiting[0]} as often as it is tried")
 
     async def _check_not_ahead(self, names: Iterable[str]) -> None:
-        """Raise `CoordinationWentBack` if the tree has earlier states of one of these topics than the image."""
-        await elsewhere(self._coordination.heartbeat)  # what is read from now on is not older than now
+        """Raise `CoordinationWentBack` if the tree has earlier states of one of these topics than the image has now.
+
+        The image may learn of later states while the tree is being read."""
+        image = self.image
+        await elsewhere(self._coordination.heartbeat)  # what is read from now on is not older than `image`
         for name in names:
-            topic = self.image.topics.get(name)
+            topic = image.topics.get(name)
             paths = [] if topic is None else topic_store.states_paths(topic)
             nodes = await elsewhere(partial(self._coordination.get_many, paths)) if paths else []
             for number, (path, node) in enumerate(zip(paths, nodes, strict=True)):
-                if node is None or not self._is_behind(name, number, node):
+                if node is None or not _is_behind(node, image, name, number):
                     continue
-                known = self.image.states_version(name, number)
+                known = image.states_version(name, number)
                 text = f"{path} has the version {node.version}, but this broker has seen {known}"
                 cause = "the coordination service was restored from a backup while brokers ran, or has lost data"
                 went_back = CoordinationWentBack(f"{text}: {cause}. Stop all brokers, then start them")

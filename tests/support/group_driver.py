@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from barnabas.core.coordinator.group.config import GroupConfig
+from barnabas.core.coordinator.group.config import GroupCoordinatorConfig
 from barnabas.core.coordinator.group.effects import Answer, Effects, Store
 from barnabas.core.coordinator.group.group import Group
 from barnabas.core.coordinator.group.states import GroupState
@@ -53,7 +53,7 @@ class Driver:
 
     def __init__(self, group: Group | None = None, *, hold: bool = False, **config: int) -> None:
         settings = {"group_initial_rebalance_delay_ms": 0, **config}
-        self.group = group or Group("g", GroupConfig(**settings))
+        self.group = group or Group("g", GroupCoordinatorConfig(**settings))
         self.now_ms = 1000.0
         self.hold = hold
         self.held: list[Store] = []

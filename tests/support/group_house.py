@@ -7,7 +7,7 @@ from support.group_driver import Asked
 from support.log_lines import warnings_of
 
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
-from barnabas.core.coordinator.group.config import GroupConfig
+from barnabas.core.coordinator.group.config import GroupCoordinatorConfig
 from barnabas.core.coordinator.group.coordinator import GroupCoordinator
 from barnabas.core.coordinator.log import ProducerEpoch, Record
 from barnabas.core.coordinator.log_loader import OpenRecords
@@ -85,7 +85,7 @@ class House:
         self.topic_ids: dict[str, bytes] = {}
         self.lines: list[str] = []
         self.coordinator = GroupCoordinator(
-            config=GroupConfig(**{"group_initial_rebalance_delay_ms": 0, **config}),
+            config=GroupCoordinatorConfig(**{"group_initial_rebalance_delay_ms": 0, **config}),
             partition_count=PARTITIONS,
             clock=self.clock,
             scheduler=self.scheduler,

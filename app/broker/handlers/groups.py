@@ -9,7 +9,7 @@ from ....core.cluster.deltas import Delta, TopicDeleting, TopicGone, TopicSet
 from ....core.cluster.image import ClusterImage
 from ....core.cluster.topic_store import read_live_topics
 from ....core.cluster.topics import Topic
-from ....core.coordinator.group.config import GroupConfig
+from ....core.coordinator.group.config import GroupCoordinatorConfig
 from ....core.coordinator.group.coordinator import GroupCoordinator
 from ....core.coordinator.group.counters import GroupCounters
 from ....core.coordinator.group.loading import Loading
@@ -340,8 +340,8 @@ def _confirmed(result: OffsetFetchResult, outcome: Outcome[dict[str, Topic | Non
     return evolve(result, groups=groups)
 
 
-def _group_config(static: BrokerConfig) -> GroupConfig:
-    return GroupConfig(
+def _group_config(static: BrokerConfig) -> GroupCoordinatorConfig:
+    return GroupCoordinatorConfig(
         group_min_session_timeout_ms=static.group_min_session_timeout_ms,
         group_max_session_timeout_ms=static.group_max_session_timeout_ms,
         group_initial_rebalance_delay_ms=static.group_initial_rebalance_delay_ms,

@@ -3,7 +3,7 @@
 from attrs import evolve
 
 from ....core.cluster.topics import INTERNAL_TOPICS
-from ....core.coordinator.group.config import GroupConfig
+from ....core.coordinator.group.config import GroupCoordinatorConfig
 from ....ports.broker_api.topics import NewTopic
 from ...config import BrokerConfig
 from ...config.classic import FORMAT_KEY, V2
@@ -11,7 +11,7 @@ from ...config.classic import FORMAT_KEY, V2
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 
-_RECORD_MAX_BYTES = GroupConfig().group_record_max_bytes + 8 * 1024 * 1024
+_RECORD_MAX_BYTES = GroupCoordinatorConfig().group_record_max_bytes + 8 * 1024 * 1024
 """The size limit of batches, which must hold one group with its member ids."""
 
 

@@ -6,7 +6,7 @@ _MIB = 1024 * 1024
 
 
 @frozen(kw_only=True)
-class GroupConfig:
+class GroupCoordinatorConfig:
     """Times in milliseconds."""
 
     group_min_session_timeout_ms: int = 6_000

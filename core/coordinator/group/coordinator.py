@@ -44,7 +44,7 @@ from ....ports.scheduler import Scheduler, Timer
 from ....ports.types import TopicPartition
 from ...traffic.steps import StepRunner, Steps
 from ..runtime import Append
-from .config import GroupConfig
+from .config import GroupCoordinatorConfig
 from .counters import GroupCounters
 from .entry import GroupEntry, GroupTable
 from .loading import Loading
@@ -276,7 +276,7 @@ class GroupCoordinator:
     def __init__(
         self,
         *,
-        config: GroupConfig,
+        config: GroupCoordinatorConfig,
         partition_count: int,
         clock: Clock,
         scheduler: Scheduler,
@@ -314,12 +314,12 @@ class GroupCoordinator:
         self._expiry: Timer | None = None
 
     @property
-    def config(self) -> GroupConfig:
+    def config(self) -> GroupCoordinatorConfig:
         """The settings; they may be replaced at any time and apply from the next event on."""
         return self._shard.config
 
     @config.setter
-    def config(self, config: GroupConfig) -> None:
+    def config(self, config: GroupCoordinatorConfig) -> None:
         self._shard.config = config
 
     @property

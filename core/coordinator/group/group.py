@@ -29,7 +29,7 @@ from ....ports.broker_api.groups import (
 )
 from ....ports.broker_api.transactions import TxnOffsetCommit
 from ....ports.error_codes import ErrorCode
-from .config import GroupConfig
+from .config import GroupCoordinatorConfig
 from .effects import Answer, Effects, Store, StoreReason, To
 from .member import Member, Roster, protocols_by_name
 from .records import StoredGroup
@@ -346,7 +346,7 @@ def refuse_join(request: JoinGroup, to: To, error: ErrorCode, out: Effects) -> N
 class Group:
     """The members of one group. Owner thread only. `config` may be replaced at any time."""
 
-    def __init__(self, group_id: str, config: GroupConfig) -> None:
+    def __init__(self, group_id: str, config: GroupCoordinatorConfig) -> None:
         self.group_id = group_id
         self.config = config
         self.state = _EMPTY
@@ -368,7 +368,7 @@ class Group:
         """A member of the present generation has gone."""
 
     @classmethod
-    def restored(cls, group_id: str, config: GroupConfig, stored: StoredGroup, now_ms: float) -> "Group":
+    def restored(cls, group_id: str, config: GroupCoordinatorConfig, stored: StoredGroup, now_ms: float) -> "Group":
         """Return a group read from the log; its members have a whole session timeout to show that they live."""
         group = cls(group_id, config)
         agreed = group._agreed

@@ -11,7 +11,7 @@ from ....ports.report import Line, counted, info
 from ....ports.scheduler import Scheduler
 from ...traffic.steps import StepRunner
 from ..runtime import Append, CoordinatorRuntime, write_error
-from .config import GroupConfig
+from .config import GroupCoordinatorConfig
 from .counters import GroupCounters
 from .effects import Answer, Effect, Store
 from .entry import GroupEntry
@@ -112,7 +112,7 @@ class GroupShard:
     def __init__(
         self,
         *,
-        config: GroupConfig,
+        config: GroupCoordinatorConfig,
         partition_count: int,
         clock: Clock,
         scheduler: Scheduler,
@@ -140,12 +140,12 @@ class GroupShard:
         self._config = config
 
     @property
-    def config(self) -> GroupConfig:
+    def config(self) -> GroupCoordinatorConfig:
         """The settings of all groups."""
         return self._config
 
     @config.setter
-    def config(self, config: GroupConfig) -> None:
+    def config(self, config: GroupCoordinatorConfig) -> None:
         self._config = config
         for entry in self.table:
             entry.group.config = config

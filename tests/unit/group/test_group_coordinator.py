@@ -6,7 +6,7 @@ import pytest
 from support.group_driver import Asked
 from support.group_house import CALLER, ID, OTHER_ID, PARTITIONS, House
 
-from barnabas.core.coordinator.group.config import GroupConfig
+from barnabas.core.coordinator.group.config import GroupCoordinatorConfig
 from barnabas.core.coordinator.group.records import StoredOffset, encode_group_key, encode_offset_key
 from barnabas.ports.broker_api.groups import ListGroups, OffsetFetch, OffsetFetchGroup
 from barnabas.ports.error_codes import ErrorCode as E
@@ -439,7 +439,7 @@ def test_the_log_keeps_the_last_word() -> None:
 def test_the_config_may_change() -> None:
     house = House()
     house.stable()
-    house.coordinator.config = GroupConfig(group_max_size=1)
+    house.coordinator.config = GroupCoordinatorConfig(group_max_size=1)
     assert house.join().error is E.GROUP_MAX_SIZE_REACHED
     assert house.coordinator.config.group_max_size == 1
 

@@ -20,6 +20,22 @@ class GroupCoordinatorConfig:
     new_member_join_timeout_ms: int = 300_000
     """A join without a member id is dropped after this time: its client may have stopped waiting (facts C6)."""
 
+    group_coordinator_rebalance_protocols: tuple[str, ...] = ("classic", "consumer", "streams")
+    """The group protocols that are offered; see `offers_consumer_groups`."""
+
+    # Consumer groups (KIP-848). What single groups may change is in `GroupConfig`.
+    group_consumer_max_size: int = 2**31 - 1
+    group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    """The assignors by name, the default one first."""
+    group_consumer_migration_policy: str = "bidirectional"
+    """Whether a group may move from the classic protocol to the consumer one (upgrade) and back (downgrade); or
+    "disabled"."""
+
+    # Share groups (KIP-932).
+    group_share_max_size: int = 200
+    group_share_assignors: tuple[str, ...] = ("simple",)
+    group_share_max_share_sessions: int = 2_000
+
     # Not settings of Kafka: what a flood of requests may take.
     member_metadata_max_bytes: int = _MIB
     """The largest metadata of one member, over all its protocols. A record has no room for more anyway."""
@@ -32,3 +48,18 @@ class GroupCoordinatorConfig:
     """Member ids that were given out and not used yet; the oldest are forgotten."""
     pending_bytes_max: int = 64 * _MIB
     """The most bytes of unused member ids and the names of their groups."""
+
+    @property
+    def offers_consumer_groups(self) -> bool:
+        """True unless `group.coordinator.rebalance.protocols` leaves out the consumer protocol."""
+        return "consumer" in self.group_coordinator_rebalance_protocols
+
+    @property
+    def allows_upgrade(self) -> bool:
+        """True if a classic group may become a consumer group."""
+        return self.group_consumer_migration_policy in ("bidirectional", "upgrade")
+
+    @property
+    def allows_downgrade(self) -> bool:
+        """True if a consumer group may become a classic group."""
+        return self.group_consumer_migration_policy in ("bidirectional", "downgrade")

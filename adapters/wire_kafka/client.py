@@ -13,6 +13,7 @@ from ...ports.broker_api.fetch import Fetch
 from ...ports.broker_api.groups import JoinGroup
 from ...ports.broker_api.produce import Produce, ProduceResult, ProduceResultPartition
 from ...ports.broker_api.sasl import SaslAuthenticate, SaslAuthenticateResult, SaslHandshake, SaslHandshakeResult
+from ...ports.broker_api.share_groups import ShareFetch
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, Malformed
 from ...ports.scheduler import Scheduler, Timer
@@ -50,6 +51,8 @@ _UNANSWERED = (
 )
 _HEADER = Struct(">hhi")
 _CORRELATION_MASK = 0x7FFF_FFFF
+_FETCHES = (Fetch, ShareFetch)
+"""Requests that wait at the broker for records, and whose answers have them."""
 
 Opened = Callable[["KafkaLink | TransportError"], None]
 
@@ -429,7 +432,7 @@ class KafkaLink:
         if not self._waiting or self._waiting[0].correlation_id != correlation_id:
             raise Malformed(f"the answer to request {correlation_id} was not due")
         waiting = self._waiting[0]
-        if waiting.api.request_type is Fetch:
+        if waiting.api.request_type in _FETCHES:
             content = memoryview(bytes(content))  # the records outlive the frame
         reader = waiting.api.reader(waiting.version, content, 4, ITEMS_MAX)
         if waiting.version >= waiting.api.flexible_from:
@@ -448,7 +451,7 @@ class KafkaLink:
 
     def _patience(self, request: Request[Any]) -> int:
         own_wait_ms = 0
-        if isinstance(request, Fetch):
+        if isinstance(request, _FETCHES):
             own_wait_ms = request.max_wait_ms
         elif isinstance(request, JoinGroup):
             own_wait_ms = max(request.rebalance_timeout_ms, request.session_timeout_ms)

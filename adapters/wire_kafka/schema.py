@@ -6,6 +6,7 @@ that each field of the wire belongs to, in wire order, with the versions that ha
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum, IntEnum
+from operator import attrgetter
 from struct import Struct as Layout
 from typing import Any, Generic, Protocol, TypeVar, cast
 
@@ -15,7 +16,7 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import Malformed
 from ...ports.values import frozen
 from . import wire
-from .grouping import by_topic
+from .grouping import by_topic, grouped
 from .topic_ids import read_id, write_id
 from .wire import COPIED_BYTES_MAX, Reader, Writer
 
@@ -26,6 +27,7 @@ NEWEST = 0x7FFF
 ERROR_TEXT_MAX = 2000
 """Characters of an error's text; more than a person reads, and far below what the encodings can carry."""
 _ITEMS_PER_STEP = 16
+_TOPIC_ID = attrgetter("topic_id")
 
 
 class FieldCodec(Protocol[T]):
@@ -497,6 +499,35 @@ class ByTopic(Generic[T]):
             write_id(writer, topic)
         else:
             writer.text(topic)
+
+
+class ByTopicId(Generic[T]):
+    """Topics by their ids with their partitions, which we hold as one flat sequence of values that have a `topic_id`.
+
+    `inline`: the partitions are bare numbers, no structs.
+    """
+
+    def __init__(self, kind: Callable[..., T], *fields: StructPart, inline: bool = False) -> None:
+        self._item = Struct(kind, *fields, inline=inline)
+
+    def read(self, reader: Reader, version: int) -> Sequence[T]:
+        flat: list[T] = []
+        for _ in range(_present(reader.count())):
+            given = {"topic_id": UUID.read(reader, version)}
+            for _ in range(_present(reader.count())):
+                flat.append(self._item.read_with(reader, version, given))
+            reader.skip_tags()
+        return flat
+
+    def write(self, writer: Writer, version: int, value: Sequence[T]) -> None:
+        topics = grouped(value, _TOPIC_ID)
+        writer.count(len(topics))
+        for topic_id, items in topics.items():
+            UUID.write(writer, version, topic_id)
+            writer.count(len(items))
+            for item in items:
+                self._item.write(writer, version, item)
+            writer.end()
 
 
 class NullableByTopic(Generic[T]):

@@ -50,6 +50,12 @@ from support.kafka_samples_security import (
     EXPIRE_DELEGATION_TOKEN,
     RENEW_DELEGATION_TOKEN,
 )
+from support.kafka_samples_share_groups import (
+    SHARE_ACKNOWLEDGE,
+    SHARE_FETCH,
+    SHARE_GROUP_DESCRIBE,
+    SHARE_GROUP_HEARTBEAT,
+)
 from support.kafka_samples_transactions import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
@@ -60,7 +66,14 @@ from support.kafka_samples_transactions import (
 
 __all__ = ["CLIENT_SAMPLES", "SAMPLES", "Sample"]
 
-CLIENT_SAMPLES: dict[int, Sample] = {68: CONSUMER_GROUP_HEARTBEAT, 69: CONSUMER_GROUP_DESCRIBE}
+CLIENT_SAMPLES: dict[int, Sample] = {
+    68: CONSUMER_GROUP_HEARTBEAT,
+    69: CONSUMER_GROUP_DESCRIBE,
+    76: SHARE_GROUP_HEARTBEAT,
+    77: SHARE_GROUP_DESCRIBE,
+    78: SHARE_FETCH,
+    79: SHARE_ACKNOWLEDGE,
+}
 """Those of APIs that our clients speak and our broker does not offer (`table.CLIENT_ONLY`)."""
 
 SAMPLES: dict[int, Sample] = {

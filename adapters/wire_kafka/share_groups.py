@@ -1,0 +1,352 @@
+"""Share groups (KIP-932): ShareGroupHeartbeat (76), ShareGroupDescribe (77), ShareFetch (78), ShareAcknowledge (79).
+
+Records are never copied here, as in Fetch: an answer holds them as pieces, a client gets slices of the frame.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from attrs import evolve
+
+from ...ports.broker_api.cluster import BrokerNode
+from ...ports.broker_api.consumer_groups import DescribedTopicPartitions
+from ...ports.broker_api.fetch import CurrentLeader
+from ...ports.broker_api.share_groups import (
+    AcknowledgementBatch,
+    AcknowledgeType,
+    AcquiredRecords,
+    ForgottenSharePartition,
+    ShareAcknowledge,
+    ShareAcknowledgeOutcome,
+    ShareAcknowledgePartition,
+    ShareAcknowledgeResult,
+    ShareAcquireMode,
+    ShareFetch,
+    ShareFetchPartition,
+    ShareFetchResult,
+    ShareFetchResultPartition,
+    ShareGroupDescribe,
+    ShareGroupDescribeResult,
+    ShareGroupDescription,
+    ShareGroupHeartbeat,
+    ShareGroupHeartbeatResult,
+    ShareGroupMember,
+)
+from ...ports.storage import Region
+from ...ports.types import Buffer
+from .api import Api
+from .consumer_groups import TOPIC_ID_PARTITIONS
+from .schema import (
+    BOOL,
+    ERROR,
+    ERROR_TEXT,
+    I8,
+    I16,
+    I32,
+    I64,
+    NULLABLE_TEXT,
+    TEXT,
+    UUID,
+    Array,
+    ByTopicId,
+    Field,
+    Flag,
+    Nullable,
+    NullableArray,
+    Row,
+    Struct,
+)
+from .wire import Reader, Writer
+
+_WITH_RENEW = 2
+_NO_LEADER = CurrentLeader(-1, -1)
+_NOTHING = memoryview(b"")
+
+
+class _TextOrEmpty:
+    """A string; null, which no broker accepts here, is read as an empty one."""
+
+    def read(self, reader: Reader, version: int) -> str:  # noqa: ARG002
+        return reader.nullable_text() or ""
+
+    def write(self, writer: Writer, version: int, value: str) -> None:  # noqa: ARG002
+        writer.text(value)
+
+
+class _AcknowledgeTypes:
+    """An array of one byte for each type, which we hold as bytes."""
+
+    def read(self, reader: Reader, version: int) -> bytes:  # noqa: ARG002
+        return bytes(reader.span(reader.count()))
+
+    def write(self, writer: Writer, version: int, value: bytes) -> None:  # noqa: ARG002
+        writer.count(len(value))
+        writer.out += value
+
+
+class _Records:
+    """Record batches, by reference."""
+
+    def read(self, reader: Reader, version: int) -> memoryview:  # noqa: ARG002
+        records = reader.nullable_data()
+        return _NOTHING if records is None else records
+
+    def write(self, writer: Writer, version: int, value: Buffer | Region) -> None:  # noqa: ARG002
+        writer.data(value)
+
+
+class _Leader:
+    """The current leader; None is -1 on the wire."""
+
+    _FIELDS = Struct(CurrentLeader, Field("leader_id", I32), Field("leader_epoch", I32))
+
+    def read(self, reader: Reader, version: int) -> CurrentLeader | None:
+        leader = self._FIELDS.read(reader, version)
+        return None if leader.leader_id < 0 else leader
+
+    def write(self, writer: Writer, version: int, value: CurrentLeader | None) -> None:
+        self._FIELDS.write(writer, version, value or _NO_LEADER)
+
+
+_ID = _TextOrEmpty()
+_LEADER = _Leader()
+_NODES = Array(
+    Struct(BrokerNode, Field("node_id", I32), Field("host", TEXT), Field("port", I32), Field("rack", NULLABLE_TEXT))
+)
+
+SHARE_GROUP_HEARTBEAT = Api(
+    key=76,
+    versions=(1, 1),
+    flexible_from=0,
+    request_type=ShareGroupHeartbeat,
+    request=Struct(
+        ShareGroupHeartbeat,
+        Field("group_id", TEXT),
+        Field("member_id", TEXT),
+        Field("member_epoch", I32),
+        Field("rack_id", NULLABLE_TEXT),
+        Field("subscribed_topic_names", NullableArray(TEXT)),
+    ),
+    result=Struct(
+        ShareGroupHeartbeatResult,
+        Field("throttle_ms", I32),
+        Field("error", ERROR),
+        Field("error_message", ERROR_TEXT),
+        Field("member_id", NULLABLE_TEXT),
+        Field("member_epoch", I32),
+        Field("heartbeat_interval_ms", I32),
+        Field("assignment", Nullable(Row(Array(TOPIC_ID_PARTITIONS)))),
+    ),
+)
+
+SHARE_GROUP_DESCRIBE = Api(
+    key=77,
+    versions=(1, 1),
+    flexible_from=0,
+    request_type=ShareGroupDescribe,
+    request=Struct(
+        ShareGroupDescribe,
+        Field("group_ids", Array(TEXT)),
+        Field("include_authorized_operations", BOOL),
+    ),
+    result=Struct(
+        ShareGroupDescribeResult,
+        Field("throttle_ms", I32),
+        Field(
+            "groups",
+            Array(
+                Struct(
+                    ShareGroupDescription,
+                    Field("error", ERROR),
+                    Field("error_message", ERROR_TEXT),
+                    Field("group_id", TEXT),
+                    Field("group_state", TEXT),
+                    Field("group_epoch", I32),
+                    Field("assignment_epoch", I32),
+                    Field("assignor_name", TEXT),
+                    Field(
+                        "members",
+                        Array(
+                            Struct(
+                                ShareGroupMember,
+                                Field("member_id", TEXT),
+                                Field("rack_id", NULLABLE_TEXT),
+                                Field("member_epoch", I32),
+                                Field("client_id", TEXT),
+                                Field("client_host", TEXT),
+                                Field("subscribed_topic_names", Array(TEXT)),
+                                Field(
+                                    "assignment",
+                                    Row(
+                                        Array(
+                                            Struct(
+                                                DescribedTopicPartitions,
+                                                Field("topic_id", UUID),
+                                                Field("topic_name", TEXT),
+                                                Field("partitions", Array(I32)),
+                                            )
+                                        )
+                                    ),
+                                ),
+                            )
+                        ),
+                    ),
+                    Field("authorized_operations", I32),
+                )
+            ),
+        ),
+    ),
+    long_answers=True,
+)
+
+_ACKNOWLEDGEMENT_BATCHES = Array(
+    Struct(
+        AcknowledgementBatch,
+        Field("first_offset", I64),
+        Field("last_offset", I64),
+        Field("acknowledge_types", _AcknowledgeTypes()),
+    )
+)
+
+
+def _has_renewals(partitions: Sequence[ShareFetchPartition] | Sequence[ShareAcknowledgePartition]) -> bool:
+    return any(
+        AcknowledgeType.RENEW in batch.acknowledge_types
+        for partition in partitions
+        for batch in partition.acknowledgement_batches
+    )
+
+
+def _least_fetch(request: ShareFetch) -> int:
+    needs_two = request.is_renew_ack or request.share_acquire_mode == ShareAcquireMode.RECORD_LIMIT
+    return _WITH_RENEW if needs_two or _has_renewals(request.partitions) else 1
+
+
+def _least_acknowledge(request: ShareAcknowledge) -> int:
+    return _WITH_RENEW if request.is_renew_ack or _has_renewals(request.partitions) else 1
+
+
+def _named(request: Any, topic_name: Callable[[bytes], str]) -> Any:
+    forgotten = getattr(request, "forgotten", ())
+    if not request.partitions and not forgotten:
+        return request
+    names = {each.topic_id: topic_name(each.topic_id) for each in (*request.partitions, *forgotten)}
+    lists = {"partitions": request.partitions, "forgotten": forgotten}
+    return evolve(
+        request,
+        **{
+            field: [evolve(each, topic=names[each.topic_id]) for each in entries]
+            for field, entries in lists.items()
+            if entries
+        },
+    )
+
+
+SHARE_FETCH = Api(
+    key=78,
+    versions=(1, 2),
+    flexible_from=0,
+    request_type=ShareFetch,
+    request=Struct(
+        ShareFetch,
+        Field("group_id", _ID),
+        Field("member_id", _ID),
+        Field("share_session_epoch", I32),
+        Field("max_wait_ms", I32),
+        Field("min_bytes", I32),
+        Field("max_bytes", I32),
+        Field("max_records", I32),
+        Field("batch_size", I32),
+        Field("share_acquire_mode", I8, since=2),
+        Field("is_renew_ack", BOOL, since=2),
+        Field(
+            "partitions",
+            ByTopicId(
+                ShareFetchPartition,
+                Field("partition", I32),
+                Field("acknowledgement_batches", _ACKNOWLEDGEMENT_BATCHES),
+            ),
+        ),
+        Field("forgotten", ByTopicId(ForgottenSharePartition, Field("partition", I32), inline=True)),
+        Flag("allows_renew", since=_WITH_RENEW),
+    ),
+    result=Struct(
+        ShareFetchResult,
+        Field("throttle_ms", I32),
+        Field("error", ERROR),
+        Field("error_message", ERROR_TEXT),
+        Field("acquisition_lock_timeout_ms", I32),
+        Field(
+            "partitions",
+            ByTopicId(
+                ShareFetchResultPartition,
+                Field("partition", I32),
+                Field("error", ERROR),
+                Field("error_message", ERROR_TEXT),
+                Field("acknowledge_error", ERROR),
+                Field("acknowledge_error_message", ERROR_TEXT),
+                Field("current_leader", _LEADER),
+                Field("records", _Records()),
+                Field(
+                    "acquired_records",
+                    Array(
+                        Struct(
+                            AcquiredRecords,
+                            Field("first_offset", I64),
+                            Field("last_offset", I64),
+                            Field("delivery_count", I16),
+                        )
+                    ),
+                ),
+            ),
+        ),
+        Field("nodes", _NODES),
+    ),
+    least_version=_least_fetch,
+    named=_named,
+)
+
+SHARE_ACKNOWLEDGE = Api(
+    key=79,
+    versions=(1, 2),
+    flexible_from=0,
+    request_type=ShareAcknowledge,
+    request=Struct(
+        ShareAcknowledge,
+        Field("group_id", _ID),
+        Field("member_id", _ID),
+        Field("share_session_epoch", I32),
+        Field("is_renew_ack", BOOL, since=2),
+        Field(
+            "partitions",
+            ByTopicId(
+                ShareAcknowledgePartition,
+                Field("partition", I32),
+                Field("acknowledgement_batches", _ACKNOWLEDGEMENT_BATCHES),
+            ),
+        ),
+        Flag("allows_renew", since=_WITH_RENEW),
+    ),
+    result=Struct(
+        ShareAcknowledgeResult,
+        Field("throttle_ms", I32),
+        Field("error", ERROR),
+        Field("error_message", ERROR_TEXT),
+        Field("acquisition_lock_timeout_ms", I32, since=2),
+        Field(
+            "partitions",
+            ByTopicId(
+                ShareAcknowledgeOutcome,
+                Field("partition", I32),
+                Field("error", ERROR),
+                Field("error_message", ERROR_TEXT),
+                Field("current_leader", _LEADER),
+            ),
+        ),
+        Field("nodes", _NODES),
+    ),
+    least_version=_least_acknowledge,
+    named=_named,
+)
+
+APIS = (SHARE_GROUP_HEARTBEAT, SHARE_GROUP_DESCRIBE, SHARE_FETCH, SHARE_ACKNOWLEDGE)

@@ -378,7 +378,8 @@ class ClusterRegistry:
         await self._reread_entities(list(dict.fromkeys(names)))
 
     async def reread_all_entities(self) -> None:
-        """Read the security entities of all kinds into the image."""
+        """Read the security entities of all kinds into the image; what it has then is not older than the call."""
+        await elsewhere(self._coordination.heartbeat)
         found = await elsewhere(partial(entity_store.list_entities, self._coordination, self._report))
         known = [(kind, name) for kind in layout.EntityKind for name in self.image.entities(kind)]
         unreadable = [(kind, name) for kind in layout.EntityKind for name in self.image.unreadable_entities(kind)]

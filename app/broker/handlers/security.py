@@ -395,6 +395,7 @@ class AclService:
 
                 return remove
 
+            await self._state.entities.refresh()  # a filter is for all ACLs, also for those of a moment ago elsewhere
             named = [
                 name
                 for name, acls in self._stored()

@@ -128,6 +128,10 @@ class EntityStore:
         names it in reports."""
         self._changes.submit(what, make, reply, self._queue)
 
+    async def refresh(self) -> None:
+        """Read what other brokers have stored before this call into the image. Raises `CoordinationError`."""
+        await self._registry.reread_all_entities()
+
     async def put(self, kind: EntityKind, name: str, change: ChangeEntity, *, replace_unreadable: bool = False) -> None:
         """Change one entity by compare-and-set (see `put_all`)."""
         await self.put_all(kind, {name: change}, replace_unreadable=replace_unreadable)

@@ -26,6 +26,9 @@ from support.authorization_cases import (
 )
 
 from barnabas.app.broker.handlers.authorization import STEPS
+from barnabas.core.cluster.entity_store import change_entities
+from barnabas.core.cluster.layout import EntityKind
+from barnabas.core.security.acl import ResourcePattern, encode_acls
 from barnabas.plugins import hookimpl
 from barnabas.ports.broker_api.acls import (
     AclBinding,
@@ -195,6 +198,22 @@ def test_right_that_was_used_is_gone_once_its_acl_is_deleted(broker: ManualBroke
     assert (error(), error()) == (ErrorCode.NONE, ErrorCode.NONE)
     broker.ask(DeleteAcls(filters=[AclBindingFilter()]), ADMIN)
     assert error() is TOPIC_29
+
+
+def test_filter_deletes_acls_that_another_broker_created_a_moment_ago(broker: ManualBroker) -> None:
+    acl = AclBinding(
+        resource_type=R.TOPIC,
+        resource_name="new",
+        operation=Op.WRITE,
+        principal="User:alice",
+        permission=PermissionType.ALLOW,
+    )
+    name = str(ResourcePattern.of(acl))
+    change_entities(broker.tree.session(), EntityKind.ACLS, {name: lambda _: encode_acls([acl])}, False)
+    result = broker.ask(DeleteAcls(filters=[AclBindingFilter(principal="User:alice")]), ADMIN)
+    assert [list(each.acls) for each in result.results] == [[acl]]
+    broker.wait(1000)
+    assert list(broker.ask(DescribeAcls(filter=AclBindingFilter()), ADMIN).acls) == []
 
 
 def test_metadata_of_all_topics_leaves_out_hidden_ones(broker: ManualBroker) -> None:

@@ -432,9 +432,26 @@ _WITH_IDS = 10
 _OUTCOMES = ByTopic(PartitionOutcome, Field("partition", I32), Field("error", ERROR))
 
 
-def _complete_offset_commit(_: OffsetCommit, result: OffsetCommitResult) -> OffsetCommitResult:
-    """Our clients know one error for a generation that is over, whether the group exists or not."""
-    if all(part.error is not ErrorCode.GROUP_ID_NOT_FOUND for part in result.partitions):
+_WITH_MEMBER_EPOCH = 9
+
+
+def _least_offset_commit(request: OffsetCommit) -> int:
+    if request.knows_group_id_not_found:
+        return _WITH_MEMBER_EPOCH
+    return 2 if request.group_instance_id is None else 7
+
+
+def _most_offset_commit(request: OffsetCommit) -> int:
+    """Return 8 for members of classic groups, whose generations mean nothing different in version 9."""
+    if commits_by_id(request):
+        return _WITH_IDS
+    return _WITH_MEMBER_EPOCH if request.knows_group_id_not_found else 8
+
+
+def _complete_offset_commit(request: OffsetCommit, result: OffsetCommitResult) -> OffsetCommitResult:
+    """Our classic members know one error for a generation that is over, whether the group exists or not."""
+    is_found = all(part.error is not ErrorCode.GROUP_ID_NOT_FOUND for part in result.partitions)
+    if request.knows_group_id_not_found or is_found:
         return result
     translated = [
         evolve(part, error=ErrorCode.ILLEGAL_GENERATION) if part.error is ErrorCode.GROUP_ID_NOT_FOUND else part
@@ -476,8 +493,8 @@ OFFSET_COMMIT = Api(
             ByTopic(PartitionOutcome, Field("partition", I32), Field("error", ERROR), ids_since=_WITH_IDS),
         ),
     ),
-    least_version=lambda request: 2 if request.group_instance_id is None else 7,
-    most_version=lambda request: _WITH_IDS if commits_by_id(request) else 8,
+    least_version=_least_offset_commit,
+    most_version=_most_offset_commit,
     by_partition=True,
     ids_since=_WITH_IDS,
     resolved=resolve_offset_commit,
@@ -525,7 +542,13 @@ class PositionsOfGroup:
         yield from write_in_steps(self._layout, writer, version, value)
 
 
+def _names_member(request: OffsetFetch) -> bool:
+    return any(group.member_id is not None for group in request.groups)
+
+
 def _least_offset_fetch(request: OffsetFetch) -> int:
+    if _names_member(request):
+        return _WITH_MEMBER_EPOCH
     if len(request.groups) != 1:
         return 8
     if request.require_stable:
@@ -618,7 +641,7 @@ OFFSET_FETCH = Api(
         ),
     ),
     least_version=_least_offset_fetch,
-    most_version=lambda _: 8,
+    most_version=lambda request: _WITH_MEMBER_EPOCH if _names_member(request) else 8,
     ids_since=_WITH_IDS,
     resolved=resolve_offset_fetch,
     completed=_complete_offset_fetch,

@@ -217,7 +217,8 @@ class OffsetCommitPartition:
 
 @quick_frozen(kw_only=True)
 class OffsetCommit(Request["OffsetCommitResult"]):
-    """Commit offsets of a group. `generation_id` -1 and `member_id` "" = not from a member.
+    """Commit offsets of a group. `generation_id` -1 and `member_id` "" = not from a member; for a member by KIP-848 it
+    is the member epoch.
 
     `retention_ms` -1 = the broker's configuration.
     """
@@ -229,7 +230,8 @@ class OffsetCommit(Request["OffsetCommitResult"]):
     group_instance_id: str | None = None
     retention_ms: int = -1
     knows_group_id_not_found: bool = False
-    """True for versions from 9 on: a member of a group that does not exist gets GROUP_ID_NOT_FOUND."""
+    """True for versions from 9 on: a member of a group that does not exist gets GROUP_ID_NOT_FOUND. A client that sets
+    it sends no older version; members by KIP-848 must, whose epochs older versions cannot carry."""
 
     def failed(self, error: ApiError) -> "OffsetCommitResult":
         return OffsetCommitResult(
@@ -258,7 +260,7 @@ class OffsetCommitResult:
 class OffsetFetchGroup:
     """The requested offsets of a group; `partitions` None = all committed offsets.
 
-    `topic_ids`: the topics by name; an offset that was committed for another topic of the name does not count.
+    A member by KIP-848 says its id and epoch, from version 9 on. `topic_ids`: the topics by name; an offset that was committed for another topic of the name does not count.
     """
 
     group_id: str

@@ -25,7 +25,14 @@ from ..errors import ClientTimeout
 from .events import CommitResultCallback, CommittedOffset, GroupSettings, OffsetsCallback, TopicPartitions
 from .generation import FENCED_ERRORS
 
-NOT_A_MEMBER = (*FENCED_ERRORS, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.REBALANCE_IN_PROGRESS)
+NOT_A_MEMBER = (
+    *FENCED_ERRORS,
+    ErrorCode.FENCED_INSTANCE_ID,
+    ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.STALE_MEMBER_EPOCH,
+    ErrorCode.FENCED_MEMBER_EPOCH,
+    ErrorCode.GROUP_ID_NOT_FOUND,
+)
 """The group's errors for commits of clients that are not members in its view."""
 _UNKNOWN_TOPIC = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _UNKNOWN_TOPIC_RETRIES = 4
@@ -38,6 +45,8 @@ class CommitIdentity:
 
     member_id: str = ""
     generation_id: int = NO_GENERATION
+    is_member_epoch: bool = False
+    """True for a member by KIP-848, whose generation is its member epoch."""
 
 
 class CommitMembership(Protocol):
@@ -52,6 +61,10 @@ class CommitMembership(Protocol):
 
         `since` is the member's identity when the commit was first tried.
         """
+        ...
+
+    def fetch_identity(self) -> CommitIdentity | None:
+        """Return the identity that a fetch of committed offsets names; None: it names no member."""
         ...
 
     def stale(self, tp: TopicPartition, topic_id: bytes) -> ApiError | None:
@@ -219,10 +232,18 @@ class CommitRequestManager:
             generation_id=who.generation_id,
             member_id=who.member_id,
             group_instance_id=self._settings.group_instance_id if who.generation_id != NO_GENERATION else None,
+            knows_group_id_not_found=who.is_member_epoch,
         )
 
     def _question(self, call: _Call) -> OffsetFetch:
-        asked = OffsetFetchGroup(group_id=self._settings.group_id, partitions=list(call.partitions))
+        who = self._membership.fetch_identity() or CommitIdentity()
+        call.identity = who
+        asked = OffsetFetchGroup(
+            group_id=self._settings.group_id,
+            partitions=list(call.partitions),
+            member_id=who.member_id or None,
+            member_epoch=who.generation_id,
+        )
         return OffsetFetch(groups=[asked], require_stable=self._stable)
 
     def _committed(self, call: _Call, result: Any, now_ms: float) -> None:
@@ -258,7 +279,11 @@ class CommitRequestManager:
             return
         group = result.groups[0]
         wrong = next((part for part in group.partitions if part.error is not ErrorCode.NONE), None)
-        if group.error is not ErrorCode.NONE:
+        if group.error in NOT_A_MEMBER and call.identity is not None and call.identity.member_id:
+            error = ApiError(group.error, f"offsets of group {self._settings.group_id}")
+            self._membership.refused(group.error, call.identity, now_ms)
+            self._again(call, error, now_ms)  # as the member that it is by then, or as none
+        elif group.error is not ErrorCode.NONE:
             self._failed(call, ApiError(group.error, f"offsets of group {self._settings.group_id}"), now_ms)
         elif wrong is not None:
             self._failed(call, ApiError(wrong.error, f"committed offset of {wrong.topic}-{wrong.partition}"), now_ms)

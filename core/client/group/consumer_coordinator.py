@@ -1,12 +1,8 @@
 """A consumer's membership in its group (facts C6, Classic group protocol)."""
 
 import re
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from enum import Enum
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
-
-from attrs import define
 
 from ....ports.broker_api.groups import Heartbeat, HeartbeatResult, LeaveGroup, LeavingMember
 from ....ports.entropy import Entropy
@@ -18,37 +14,26 @@ from ..coordinator_finder import CoordinatorFinder, is_gone
 from ..effects import NEVER, Poll, Send
 from .assignor import Assignor
 from .commit_request_manager import CommitIdentity, CommitRequestManager
+from .consumer_membership import ConsumerMembershipManager
 from .events import (
-    Assigned,
     CommitResultCallback,
     CommittedOffset,
     Failed,
     GroupEvent,
     GroupSettings,
-    Lost,
     OffsetsCallback,
-    Revoke,
     TopicPartitions,
 )
 from .generation import FENCED_ERRORS, Generation, explained
 from .joiner import Joiner
-from .subscribed_topics import GroupTopics, SubscribedTopics
-
-# The state machine of one member: joining, revocation before it, and leaving.
-
-
-class MembershipState(Enum):
-    IDLE = "nothing is subscribed to"
-    REVOKING = "the user gives up what it has, then the member joins"
-    JOINING = "the joiner is at work"
-    STABLE = "the member has its assignment"
-    LEFT_BY_TIMEOUT = "the member has left, until the user polls"
-    FAILED = "the user gets the error that ended the membership"
-
-
-ACTIVE_STATES = (MembershipState.REVOKING, MembershipState.JOINING, MembershipState.STABLE)
-"""The states of a member that is in the group, or joining it."""
-
+from .membership import (
+    ACTIVE_STATES,
+    AbstractMembershipManager,
+    MembershipState,
+    OwnedPartitions,
+    SharedMembership,
+)
+from .subscribed_topics import GroupTopics, SubscribedTopics, broker_regex
 
 # Heartbeats by which the coordinator knows that the member lives, independent of its user's work.
 
@@ -135,149 +120,8 @@ class HeartbeatRequests:
             self._on_error(error.code, now_ms)
 
 
-# LeaveGroup requests, so that the other members need not wait for the end of a leaving member's session.
-
-
-@define(eq=False)
-class _Leave:
-    request: LeaveGroup
-    done: Callable[[], None]
-    last_error: BarnabasError | None
-    """The error of the last coordinator lookup when the wait began."""
-
-    def to(self, node: int) -> Send:
-        return Send(node, self.request, lambda _result, _now: self.done())
-
-
-class LeaveRequests:
-    """Sends each request once; a second time if the connection turns out to be dead and the coordinator is found again.
-
-    There is one lookup only: a leaving member does not wait for an unreachable cluster.
-    """
-
-    def __init__(self, finder: CoordinatorFinder, group_id: str) -> None:
-        self._finder = finder
-        self._group_id = group_id
-        self._sends: list[Send] = []
-        self._waiting: list[_Leave] = []
-
-    def send(self, node: int | None, member_id: str, reason: str, done: Callable[[], None]) -> None:
-        """Send to `node`, or to the coordinator once it is found. `done` is called once, after answer or failure."""
-        leaving = LeavingMember(member_id=member_id, reason=reason)
-        request = LeaveGroup(group_id=self._group_id, members=[leaving])
-
-        def answered(result: Any, now_ms: float) -> None:
-            if isinstance(result, BarnabasError) and is_gone(result):
-                self._finder.mark_coordinator_unknown(result, now_ms)
-                self._wait(request, done)
-            else:
-                done()
-
-        if node is None:
-            self._wait(request, done)
-        else:
-            self._sends.append(Send(node, request, answered))
-
-    def poll(self) -> list[Send]:
-        sends, self._sends = self._sends, []
-        if self._waiting:
-            node = self._finder.node()
-            if node is not None:
-                sends += [each.to(node) for each in self._waiting]
-                self._waiting.clear()
-            for each in [each for each in self._waiting if each.last_error is not self._finder.last_error]:
-                self._waiting.remove(each)
-                each.done()
-        return sends
-
-    def _wait(self, request: LeaveGroup, done: Callable[[], None]) -> None:
-        self._waiting.append(_Leave(request, done, self._finder.last_error))
-
-
-class OwnedPartitions:
-    """Partitions of one member, and the events that wait for its user. At most one `Revoke` is open at a time."""
-
-    def __init__(self) -> None:
-        self.assigned: set[TopicPartition] = set()
-        """The partitions of the last assignment, without those given up since."""
-        self.user_partitions: set[TopicPartition] = set()
-        """The partitions that the user has, or will have when all events are taken."""
-        self.events: deque[GroupEvent] = deque()
-        self._open: Revoke | None = None
-        self._taken = False
-
-    @property
-    def revoking(self) -> bool:
-        """True while the user has something to give up."""
-        return self._open is not None
-
-    @property
-    def has_lost(self) -> bool:
-        """True while the user has not taken the event of a loss."""
-        return any(isinstance(event, Lost) for event in self.events)
-
-    def add_assignment(self, positions: Mapping[TopicPartition, CommittedOffset | None], generation_id: int) -> None:
-        """Give the user these partitions, if they are the member's and new to the user."""
-        new = {tp: positions[tp] for tp in sorted(positions) if tp in self.assigned - self.user_partitions}
-        self.user_partitions |= new.keys()
-        self.events.append(Assigned(positions=new, generation_id=generation_id))
-
-    def revoke(self, partitions: Iterable[TopicPartition], reason: str) -> None:
-        """Add a `Revoke` of these partitions; those that the user does not have are given up at once."""
-        wanted = set(partitions)
-        self.assigned -= wanted - self.user_partitions
-        asked = sorted(wanted & self.user_partitions)
-        if asked:
-            self._open = Revoke(partitions=asked, reason=reason)
-            self._taken = False
-            self.events.append(self._open)
-
-    def take_event(self) -> GroupEvent | None:
-        if not self.events:
-            return None
-        event = self.events[0]
-        if not (isinstance(event, Failed) and event.final):
-            self.events.popleft()
-        if event is self._open:
-            self._taken = True
-        return event
-
-    def revoked_done(self) -> None:
-        """Note that the user has given up the partitions of the open `Revoke`; does nothing if it has taken none."""
-        if self._open is not None and self._taken:
-            self._drop(self._open.partitions)
-            self._open = None
-
-    def lose_partitions(self, reason: str, *, report_empty: bool = False) -> None:
-        """Drop everything, and report by `Lost` what the user has, without the partitions of a taken `Revoke`.
-
-        If the user has no others, the event is added only on request.
-        """
-        if self._open is not None:
-            if self._taken:
-                self._drop(self._open.partitions)
-            else:
-                self.events.remove(self._open)
-            self._open = None
-        if self.user_partitions or report_empty:
-            self.events.append(Lost(partitions=sorted(self.user_partitions), reason=reason))
-        self.user_partitions.clear()
-        self.assigned.clear()
-
-    def clear(self) -> None:
-        """Drop everything without events, because the user has given it up."""
-        self.assigned.clear()
-        self.user_partitions.clear()
-        self.events.clear()
-        self._open = None
-
-    def _drop(self, partitions: Iterable[TopicPartition]) -> None:
-        self.user_partitions.difference_update(partitions)
-        self.assigned.difference_update(partitions)
-
-
-class MembershipManager:
-    """The state machine behind `ConsumerCoordinator`, and the listener of its joiner, heartbeats and commits."""
+class ClassicMembershipManager(AbstractMembershipManager):
+    """The membership by JoinGroup and SyncGroup, and the listener of its joiner, heartbeats and commits."""
 
     def __init__(
         self,
@@ -286,30 +130,18 @@ class MembershipManager:
         entropy: Entropy,
         settings: GroupSettings,
         assignors: Sequence[Assignor],
-        notify: Callable[[], None],
+        shared: SharedMembership,
     ) -> None:
+        super().__init__(finder, settings, shared)
         self._view = view
-        self._finder = finder
-        self._settings = settings
-        self._notify = notify
         self._cooperative = all(assignor.cooperative for assignor in assignors)
         self._assignor_names = ", ".join(assignor.name for assignor in assignors)
-        self._phase = MembershipState.IDLE
-        self.generation = Generation()
-        self.topics = SubscribedTopics(view, exclude_internal=settings.exclude_internal_topics)
-        self.owned = OwnedPartitions()
         self._watch = GroupTopics(view)
         self._joiner = Joiner(finder, entropy, settings, assignors, self.generation, self._watch, self)
         self._heartbeats = HeartbeatRequests(finder, settings, self.generation, self.on_heartbeat_error)
-        self.positions = CommitRequestManager(finder, entropy, settings, self)
-        self._leaving = LeaveRequests(finder, settings.group_id)
         self._rejoin_reason: str | None = None
-        self._not_member_reason = "it has not joined yet"
         self._views_seen = 0
         self._round = 0
-        self._polled_ms = -NEVER
-        self._is_back = False
-        self._revoke_until_ms = NEVER
 
     @property
     def settled(self) -> bool:
@@ -323,47 +155,15 @@ class MembershipManager:
         polls = [self._joiner.poll(now_ms)]
         if self._phase in ACTIVE_STATES and self.generation.is_member() and not self._joiner.is_waiting:
             polls.append(self._heartbeats.poll(now_ms))
-        polls.append(self.positions.poll(now_ms))
         sends = [*self._leaving.poll(), *(send for poll in polls for send in poll.sends)]
         return Poll(sends, min(wake, *(poll.wake_ms for poll in polls)))
 
-    # --- what the user wants
-
-    def on_subscription_updated(self, now_ms: float) -> None:
-        """Join for a new or changed subscription."""
-        self._polled_ms = max(self._polled_ms, now_ms)
-        events = self.owned.events
-        if self._phase is MembershipState.FAILED:
-            if any(isinstance(event, Failed) and event.final for event in events):
-                return
-            for event in [event for event in events if isinstance(event, Failed)]:
-                events.remove(event)
-        if self._phase in ACTIVE_STATES:
-            self.rejoin("the subscription has changed")
-        else:
-            self._start_round("the consumer subscribes")
-
     def leave(self, reason: str, done: Callable[[], None]) -> None:
         self._watch.unwatch_topics(frozenset())
-        self.topics.clear()
-        self.owned.clear()
-        self._phase = MembershipState.IDLE
-        self._not_member_reason = "it has left"
-        self._leave_group(reason, done)
+        super().leave(reason, done)
 
     def rejoin(self, reason: str) -> None:
         self._rejoin_reason = self._rejoin_reason or reason
-
-    def polled(self, now_ms: float) -> bool:
-        self._polled_ms = now_ms
-        self._is_back = self._phase is MembershipState.LEFT_BY_TIMEOUT
-        return self._is_back
-
-    def take_event(self) -> GroupEvent | None:
-        event = self.owned.take_event()
-        if isinstance(event, Failed) and not event.final and self._phase is MembershipState.FAILED:
-            self._start_round("the application continues after an error")
-        return event
 
     # --- what happens by itself
 
@@ -381,31 +181,6 @@ class MembershipManager:
             if topic is not None:
                 self.rejoin(f"topic {topic} has other partitions")
 
-    def _check_poll_interval(self, now_ms: float) -> float:
-        """Leave if the user does not poll, or does not give up what it should; join again when it polls."""
-        if self._phase is MembershipState.LEFT_BY_TIMEOUT and self._is_back:
-            self._start_round("the consumer polls again")
-        if self._phase not in ACTIVE_STATES:
-            return NEVER
-        limit_ms = self._settings.max_poll_interval_ms
-        due_ms = self._polled_ms + limit_ms
-        if self.owned.revoking:
-            due_ms = min(due_ms, self._revoke_until_ms)
-        if now_ms < due_ms:
-            return due_ms
-        what = "given up its partitions" if self.owned.revoking else "polled"
-        text = (
-            f"the user has not {what} for max.poll.interval.ms={limit_ms:g}, so the consumer has left group "
-            f"{self._settings.group_id}; handle fewer messages at a time (max.poll.records), or allow more time"
-        )
-        self._not_member_reason = text
-        self._phase = MembershipState.LEFT_BY_TIMEOUT
-        self._is_back = False
-        self.owned.lose_partitions(text, report_empty=True)
-        self._notify()
-        self._leave_group("consumer poll timeout has expired")
-        return NEVER
-
     def _advance(self, now_ms: float) -> None:
         reason = self._rejoin_reason
         if self._phase is MembershipState.STABLE and reason is not None and not self.owned.revoking:
@@ -418,12 +193,6 @@ class MembershipManager:
     def _start_round(self, reason: str) -> None:
         self._phase = MembershipState.JOINING
         self._joiner.start_round(reason)
-
-    def _revoke(self, partitions: TopicPartitions, reason: str, now_ms: float) -> None:
-        self.owned.revoke(partitions, reason)
-        self._revoke_until_ms = now_ms + self._settings.max_poll_interval_ms
-        if self.owned.revoking:
-            self._notify()
 
     # --- the listener of the joiner
 
@@ -484,7 +253,7 @@ class MembershipManager:
         node = self._finder.coordinator
         is_own = member_id == self.generation.member_id or self._settings.group_instance_id is not None
         if member_id and not is_own and node is not None:
-            self._leaving.send(node, member_id, "the consumer did not wait for its join", lambda: None)
+            self._leaving.send(node, self._leave_request(member_id, "the consumer did not wait"), lambda: None)
 
     # --- what the coordinator says to heartbeats and commits
 
@@ -501,12 +270,6 @@ class MembershipManager:
             self.on_membership_lost(code, now_ms)
         else:
             self._fail(self._explained(code))
-
-    def coordinator_refused(self, error: BarnabasError) -> None:
-        """Fail, because there is no coordinator for this group, or not for this user."""
-        self.positions.fail_all(error)
-        if self._phase in ACTIVE_STATES:
-            self._fail(error)
 
     def node(self) -> int | None:
         """Return the coordinator; while it holds a join, over another connection, since that one is blocked."""
@@ -534,9 +297,6 @@ class MembershipManager:
             return ApiError(ErrorCode.REBALANCE_IN_PROGRESS, f"the consumer is joining {group}: {text}")
         return ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"the consumer is no member of {group}: {self._not_member_reason}")
 
-    def stale(self, tp: TopicPartition, topic_id: bytes) -> ApiError | None:
-        return self._view.stale(tp, topic_id)
-
     def _keeps(self, partitions: TopicPartitions) -> bool:
         """Return True if the member continues to read these while it joins."""
         return self._cooperative and self.generation.is_member() and self.owned.user_partitions.issuperset(partitions)
@@ -556,22 +316,6 @@ class MembershipManager:
         return self._explained(code)
 
     # --- being out
-
-    def _fail(self, error: BarnabasError) -> None:
-        final = isinstance(error, ApiError) and error.code is ErrorCode.FENCED_INSTANCE_ID
-        self._phase = MembershipState.FAILED
-        self._not_member_reason = str(error)
-        self.owned.lose_partitions(self._not_member_reason)
-        if final:
-            self._reset_membership()
-            self.generation.forget(member_id=True)
-        else:
-            self._leave_group("the consumer has failed")
-        self._add_failure(Failed(error=error, final=final))
-
-    def _add_failure(self, event: GroupEvent) -> None:
-        self.owned.events.append(event)
-        self._notify()
 
     def _explained(self, code: ErrorCode) -> ApiError:
         return explained(code, self._settings, self._assignor_names)
@@ -593,7 +337,38 @@ class MembershipManager:
         if is_static or not member_id:
             done()
         else:
-            self._leaving.send(node, member_id, reason, done)
+            self._leaving.send(node, self._leave_request(member_id, reason), done)
+
+    def _leave_request(self, member_id: str, reason: str) -> LeaveGroup:
+        leaving = LeavingMember(member_id=member_id, reason=reason)
+        return LeaveGroup(group_id=self._settings.group_id, members=[leaving])
+
+    def _forget_membership(self) -> None:
+        self._reset_membership()
+        self.generation.forget(member_id=True)
+
+
+class _PresentMember:
+    """The membership of the protocol that is used now, as commits use it."""
+
+    def __init__(self, view: ClusterView) -> None:
+        self._view = view
+        self.member: AbstractMembershipManager
+
+    def node(self) -> int | None:
+        return self.member.node()
+
+    def identity(self, partitions: TopicPartitions, since: CommitIdentity | None) -> CommitIdentity | BarnabasError:
+        return self.member.identity(partitions, since)
+
+    def fetch_identity(self) -> CommitIdentity | None:
+        return self.member.fetch_identity()
+
+    def stale(self, tp: TopicPartition, topic_id: bytes) -> ApiError | None:
+        return self._view.stale(tp, topic_id)
+
+    def refused(self, code: ErrorCode, identity: CommitIdentity, now_ms: float) -> BarnabasError | None:
+        return self.member.refused(code, identity, now_ms)
 
 
 class ConsumerCoordinator:
@@ -626,8 +401,40 @@ class ConsumerCoordinator:
         `notify` is called, under the lock, whenever there is a new event: to wake the user's thread.
         """
         backoff = (settings.retry_backoff_ms, settings.retry_backoff_max_ms)
-        self._finder = CoordinatorFinder(view, entropy, settings.group_id, backoff)
-        self._member = MembershipManager(view, self._finder, entropy, settings, assignors, notify)
+        self._finder = finder = CoordinatorFinder(view, entropy, settings.group_id, backoff)
+        self._present = _PresentMember(view)
+        self._positions = CommitRequestManager(finder, entropy, settings, self._present)
+        topics = SubscribedTopics(view, exclude_internal=settings.exclude_internal_topics)
+        self._shared = shared = SharedMembership(topics, OwnedPartitions(), self._positions, notify)
+        self._switch: str | None = None
+
+        def classic() -> ClassicMembershipManager:
+            return ClassicMembershipManager(view, finder, entropy, settings, assignors, shared)
+
+        self._classic = classic
+        if settings.group_protocol == "classic":
+            self._use(classic())
+        else:
+            falls_back = settings.group_protocol == "auto"
+            on_refused = self._request_switch if falls_back else None
+            self._use(ConsumerMembershipManager(view, finder, entropy, settings, shared, on_refused))
+
+    def _use(self, member: AbstractMembershipManager) -> None:
+        self._member = self._present.member = member
+
+    def _request_switch(self, reason: str) -> None:
+        """Join by the classic protocol from the next poll on."""
+        self._switch = reason
+
+    def _switch_to_classic(self, now_ms: float) -> None:
+        self._switch = None
+        polled_ms = self._member.polled_ms
+        topics = self._shared.topics
+        self._use(self._classic())
+        self._member.polled(polled_ms)
+        if topics.active:
+            topics.match_locally()
+            self._member.on_subscription_updated(now_ms)
 
     # --- what the user wants
 
@@ -638,7 +445,8 @@ class ConsumerCoordinator:
 
     def subscribe_matching(self, pattern: re.Pattern[str], now_ms: float) -> None:
         """Read the topics whose whole name matches, those that come up later too."""
-        if self._member.topics.by_pattern(pattern):
+        regex = broker_regex(pattern) if self.group_protocol == "consumer" else None
+        if self._member.topics.by_pattern(pattern, regex):
             self._member.on_subscription_updated(now_ms)
 
     def leave(self, now_ms: float, done: Callable[[], None], reason: str = "the consumer unsubscribes") -> None:  # noqa: ARG002
@@ -694,11 +502,11 @@ class ConsumerCoordinator:
         UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION or REBALANCE_IN_PROGRESS when the partitions are not (or not certainly)
         this member's.
         """
-        self._member.positions.commit(positions, done, deadline_ms=deadline_ms, retry=retry)
+        self._positions.commit(positions, done, deadline_ms=deadline_ms, retry=retry)
 
     def committed(self, partitions: TopicPartitions, done: OffsetsCallback, *, deadline_ms: float) -> None:
         """Fetch the group's committed offsets. `done` is called exactly once, maybe at once."""
-        self._member.positions.committed(partitions, done, deadline_ms=deadline_ms)
+        self._positions.committed(partitions, done, deadline_ms=deadline_ms)
 
     # --- what is so now
 
@@ -731,8 +539,15 @@ class ConsumerCoordinator:
         """True while the member has its assignment, and nothing is under way to change it."""
         return self._member.settled
 
+    @property
+    def group_protocol(self) -> str:
+        """The protocol of the membership, as far as that is decided: "consumer" (KIP-848) or "classic"."""
+        return "consumer" if isinstance(self._member, ConsumerMembershipManager) else "classic"
+
     def poll(self, now_ms: float) -> Poll:
-        polls = [self._member.poll(now_ms), self._finder.poll(now_ms)]
+        if self._switch is not None:
+            self._switch_to_classic(now_ms)
+        polls = [self._member.poll(now_ms), self._positions.poll(now_ms), self._finder.poll(now_ms)]
         refusal = self._finder.take_refusal()
         if refusal is not None:
             self._member.coordinator_refused(refusal)

@@ -26,6 +26,10 @@ class GroupSettings:
     """Patterns do not match internal topics."""
     retry_backoff_ms: float = 100
     retry_backoff_max_ms: float = 1000
+    group_protocol: str = "classic"
+    """ "consumer": KIP-848; "auto": that, or "classic" where the cluster does not offer it or the group refuses it."""
+    group_remote_assignor: str | None = None
+    """The assignor of the coordinator that this member asks for, with KIP-848; None: the coordinator chooses."""
 
 
 @frozen(kw_only=True)

@@ -37,6 +37,7 @@ SPECIAL = {
     "acks": 'int | Literal["all"] | str',
     "auto_offset_reset": 'Literal["earliest", "latest", "none"] | str',
     "autooffset_reset": 'Literal["smallest", "largest", "earliest", "latest", "none"] | str',
+    "group_protocol": 'Literal["classic", "consumer", "auto"] | str',
     "isolation_level": 'Literal["read_uncommitted", "read_committed"] | str',
     "producer_type": 'Literal["sync", "async"] | str',
     "partition_assignment_strategy": "str | Assignor | Sequence[str | Assignor]",

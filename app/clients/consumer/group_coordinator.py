@@ -55,6 +55,9 @@ _NOT_A_MEMBER = {
     ErrorCode.ILLEGAL_GENERATION,
     ErrorCode.FENCED_INSTANCE_ID,
     ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.STALE_MEMBER_EPOCH,
+    ErrorCode.FENCED_MEMBER_EPOCH,
+    ErrorCode.GROUP_ID_NOT_FOUND,
 }
 
 
@@ -82,6 +85,8 @@ class GroupCoordinatorClient:
                 settings,
                 group_instance_id=settings.group_instance_id or None,
                 client_rack=settings.client_rack or None,
+                group_protocol=settings.joins_by,
+                group_remote_assignor=settings.group_remote_assignor or None,
             ),
             assignors,
             self._request_user_thread,

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 import attrs
-from attrs import field
+from attrs import field, fields
 from attrs.validators import ge, in_
 
 from ....core.client.consumer.subscription_state import Reset
@@ -194,6 +194,11 @@ class ConsumerSettings(FetchSettings):
     """The consumer group to join, or to commit offsets for; empty = none."""
     group_instance_id: str = ""
     """Makes a static member: its return with this id within the session timeout causes no rebalance (KIP-345)."""
+    group_protocol: str = field(default="classic", validator=in_(("classic", "consumer", "auto")))
+    """How members agree: `classic`, or `consumer` (KIP-848: the coordinator assigns, without a stop for all members).
+    `auto`: the latter where the cluster offers it, unless a setting or the group needs the former."""
+    group_remote_assignor: str = ""
+    """The assignor of the coordinator, `uniform` or `range`, with `group.protocol=consumer`; empty = its choice."""
     enable_auto_commit: bool = True
     """Commit offsets of processed messages automatically: at an interval, before partitions are revoked, on closing."""
     auto_commit_interval_ms: float = field(default=5000, validator=ge(0))
@@ -219,6 +224,22 @@ class ConsumerSettings(FetchSettings):
             )
         if self.group_instance_id and not self.group_id:
             raise ValueError("group.instance.id needs a group.id")
+        classic_only = self._classic_only()
+        if self.group_protocol == "consumer" and classic_only:
+            raise ValueError(f"{classic_only[0]} cannot be set with group.protocol=consumer: the brokers decide on it")
+        if self.group_protocol == "classic" and self.group_remote_assignor:
+            raise ValueError("group.remote.assignor needs group.protocol=consumer; see partition.assignment.strategy")
+
+    @property
+    def joins_by(self) -> str:
+        """The group protocol, without `auto` where settings mean only something to the classic one."""
+        return "classic" if self.group_protocol == "auto" and self._classic_only() else self.group_protocol
+
+    def _classic_only(self) -> list[str]:
+        """Return the keys of settings, other than their defaults, that only the classic protocol has."""
+        defaults = {each.name: each.default for each in fields(ConsumerSettings)}
+        names = ("partition_assignment_strategy", "session_timeout_ms", "heartbeat_interval_ms")
+        return [name.replace("_", ".") for name in names if getattr(self, name) != defaults[name]]
 
 
 def _integer(value: Any) -> int:

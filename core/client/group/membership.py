@@ -84,7 +84,7 @@ class LeaveRequests:
                 each.done()
         return sends
 
-    def _wait(self, request: LeaveGroup, done: Callable[[], None]) -> None:
+    def _wait(self, request: Request[Any], done: Callable[[], None]) -> None:
         self._waiting.append(_Leave(request, done, self._finder.last_error))
 
 
@@ -313,11 +313,13 @@ class AbstractMembershipManager:
         self._leave_group("consumer poll timeout has expired")
         return NEVER
 
-    def _revoke(self, partitions: TopicPartitions, reason: str, now_ms: float) -> None:
+    def _revoke(self, partitions: TopicPartitions, reason: str, now_ms: float) -> bool:
+        """Let the user give up these partitions. Return True if it has some of them."""
         self.owned.revoke(partitions, reason)
         self._revoke_until_ms = now_ms + self._settings.max_poll_interval_ms
         if self.owned.revoking:
             self._notify()
+        return self.owned.revoking
 
     def _fail(self, error: BarnabasError) -> None:
         final = isinstance(error, ApiError) and error.code is ErrorCode.FENCED_INSTANCE_ID

@@ -8,7 +8,6 @@ from ....ports.errors import ApiError
 from ..cluster_view import ClusterView
 from ..errors import topic_error
 
-
 _RE2_TOKEN = r"""
     [A-Za-z0-9_~!@%&=:;"'<>,/#\ -]     # a character that means itself
     | [.^$|]

@@ -260,7 +260,8 @@ class OffsetCommitResult:
 class OffsetFetchGroup:
     """The requested offsets of a group; `partitions` None = all committed offsets.
 
-    A member by KIP-848 says its id and epoch, from version 9 on. `topic_ids`: the topics by name; an offset that was committed for another topic of the name does not count.
+    A member by KIP-848 says its id and epoch, from version 9 on. `topic_ids`: the topics by name; an offset that was
+    committed for another topic of the name does not count.
     """
 
     group_id: str

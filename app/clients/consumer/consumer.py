@@ -81,10 +81,11 @@ class Consumer(Generic[ValueT_co, KeyT_co]):
 
     Settings, as keyword arguments: `group_id`, `group_instance_id`, `group_protocol`, `group_remote_assignor`,
     `enable_auto_commit`, `auto_commit_interval_ms`, `partition_assignment_strategy`, `session_timeout_ms`,
-    `heartbeat_interval_ms`, `max_poll_interval_ms`, `exclude_internal_topics`, `client_rack`; of fetches: `fetch_min_bytes`, `fetch_max_wait_ms`, `fetch_max_bytes`,
-    `max_partition_fetch_bytes`, `max_poll_records`, `auto_offset_reset`, `isolation_level`, `check_crcs`,
-    `skip_damaged`, `consumer_timeout_ms`, `allow_auto_create_topics`, `decoder`, `key_decoder`. The signature has the
-    default of each, docs/configuration.md explains them.
+    `heartbeat_interval_ms`, `max_poll_interval_ms`, `exclude_internal_topics`, `client_rack`; of fetches:
+    `fetch_min_bytes`, `fetch_max_wait_ms`, `fetch_max_bytes`, `max_partition_fetch_bytes`, `max_poll_records`,
+    `auto_offset_reset`, `isolation_level`, `check_crcs`, `skip_damaged`, `consumer_timeout_ms`,
+    `allow_auto_create_topics`, `decoder`, `key_decoder`. The signature has the default of each, docs/configuration.md
+    explains them.
 
     Settings of every client: `client_id`, `request_timeout_ms`, `socket_connection_setup_timeout_ms`,
     `retry_backoff_ms`, `retry_backoff_max_ms`, `reconnect_backoff_ms`, `reconnect_backoff_max_ms`,

@@ -46,6 +46,7 @@ _BROKER = (
     "org.pcollections:pcollections:4.0.2",
     "org.hdrhistogram:HdrHistogram:2.2.2",
     "com.github.ben-manes.caffeine:caffeine:3.2.3",
+    "com.dynatrace.hash4j:hash4j:0.22.0",
 )
 """What a broker needs besides."""
 _SOURCES = [Path(__file__).parent / "java" / name for name in ("Driver.java", "Tool.java", "Transactions.java")]

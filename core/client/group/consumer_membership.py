@@ -489,7 +489,7 @@ class ConsumerMembershipManager(AbstractMembershipManager):
             ),
             ErrorCode.FENCED_MEMBER_EPOCH: f"{group} has removed this member: its epoch is over",
             ErrorCode.STALE_MEMBER_EPOCH: f"{group} has given this member another epoch",
-            ErrorCode.GROUP_ID_NOT_FOUND: f"{group} does not exist any more",
+            ErrorCode.GROUP_ID_NOT_FOUND: f"{group} does not exist now",
             ErrorCode.GROUP_MAX_SIZE_REACHED: f"{group} has as many members as group.consumer.max.size allows",
         }
         known = texts.get(code)

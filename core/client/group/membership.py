@@ -172,7 +172,7 @@ class OwnedPartitions:
 
 @define(eq=False)
 class SharedMembership:
-    """What outlasts a change of the protocol: subscription, partitions, calls of the user."""
+    """The subscription, the partitions and the user's calls, which outlast a change of the protocol."""
 
     topics: SubscribedTopics
     owned: OwnedPartitions
@@ -181,7 +181,7 @@ class SharedMembership:
 
 
 class AbstractMembershipManager:
-    """What the memberships of both protocols share: the events for the user, and the time between its polls."""
+    """The part of a membership that both protocols share: events for the user, and the time between its polls."""
 
     def __init__(self, finder: CoordinatorFinder, settings: GroupSettings, shared: SharedMembership) -> None:
         self._finder = finder

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from support.group_world import HEARTBEAT_MS, POLL_INTERVAL_MS, SESSION_MS, Consumer, World
 
+from barnabas.core.client.group.consumer_coordinator import ClassicMembershipManager
 from barnabas.core.client.group.consumer_protocol import Subscription, decode_subscription
 from barnabas.core.client.group.events import Assigned, Failed, Lost, Revoke
 from barnabas.ports.broker_api.groups import (
@@ -451,7 +452,9 @@ def test_failing_assignor_is_reported_with_cause() -> None:
     def fail(*_: object) -> None:
         raise LookupError("no idea")
 
-    a.membership._member._joiner._assignors["range"].assign = fail  # type: ignore[method-assign,assignment]  # as a plugin may
+    member = a.membership._member
+    assert isinstance(member, ClassicMembershipManager)
+    member._joiner._assignors["range"].assign = fail  # type: ignore[method-assign,assignment]  # as a plugin may
     world.until(lambda: bool(a.errors))
     assert str(a.errors[0]) == "assignor range failed for group g: LookupError('no idea')"
     assert isinstance(a.errors[0].__cause__, LookupError)

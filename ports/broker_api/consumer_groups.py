@@ -15,8 +15,6 @@ LEAVE_GROUP_STATIC_MEMBER_EPOCH = -2
 """The epoch with which a static member leaves that will return: the group holds its partitions for it."""
 
 MEMBER_TYPE_UNKNOWN = -1
-MEMBER_TYPE_CLASSIC = 0
-MEMBER_TYPE_CONSUMER = 1
 
 
 @quick_frozen

@@ -289,8 +289,8 @@ class ConsumerKeywords(FetchKeywords, total=False):
     group_instance_id: str | None
     """Makes a static member: its return with this id within the session timeout causes no rebalance (KIP-345)."""
     group_protocol: Literal["classic", "consumer", "auto"] | str | None
-    """The protocol of the group: `classic`, or `consumer` (KIP-848: the coordinator assigns, no rebalance stops all
-    members). `auto`: the latter where the cluster offers it, unless a setting or the group needs the former."""
+    """The protocol of the group: `classic`, or `consumer` (KIP-848: the coordinator assigns, without a stop of all).
+    `auto`: the latter where the cluster offers it, unless a setting or the group needs the former."""
     group_remote_assignor: str | None
     """The assignor of the coordinator, `uniform` or `range`, with `group.protocol=consumer`; empty = its choice."""
     enable_auto_commit: bool | None

@@ -1,0 +1,237 @@
+"""Groups of group.protocol=consumer (KIP-848) at Apache Kafka: our members alone, and beside others."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any
+from uuid import uuid4
+
+import confluent_kafka
+import pytest
+from support.kafka_server import KafkaServer
+from support.waiting import PATIENCE_S
+
+from barnabas import Admin, AsyncConsumer, Consumer, Producer
+from barnabas.ports.types import TopicPartition
+
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
+PARTITIONS = 6
+
+
+@pytest.fixture(scope="module")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    server = KafkaServer(tmp_path_factory.mktemp("kafka"))
+    server.start()
+    try:
+        server.wait_ready()
+        yield server.bootstrap
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def topic(bootstrap: str) -> str:
+    name = f"t-{uuid4().hex[:8]}"
+    with Admin(bootstrap) as admin:
+        admin.create_topic(name, partitions=PARTITIONS)
+    return name
+
+
+def fill(bootstrap: str, topic: str, first: int, count: int) -> None:
+    with Producer(bootstrap) as producer:
+        for number in range(first, first + count):
+            producer.send(topic, str(number).encode(), partition=number % PARTITIONS)
+
+
+class Member:
+    """One of our consumers, with what its listener was called for and the messages that it got."""
+
+    def __init__(self, bootstrap: str, group: str, **settings: Any) -> None:
+        chosen = {"group_protocol": "consumer", "auto_offset_reset": "earliest", **settings}
+        self.consumer = Consumer(bootstrap, group_id=group, **chosen)
+        self.calls: list[tuple[str, list[TopicPartition]]] = []
+        self.values: list[bytes | None] = []
+
+    def subscribe(self, *topics: str, **pattern: str) -> "Member":
+        self.consumer.subscribe(
+            topics or None,
+            on_assigned=lambda partitions: self.calls.append(("assigned", partitions)),
+            on_revoked=lambda partitions: self.calls.append(("revoked", partitions)),
+            on_lost=lambda partitions: self.calls.append(("lost", partitions)),
+            **pattern,
+        )
+        return self
+
+    def poll(self) -> None:
+        self.values += [message.value for message in self.consumer.poll_many(100, 0.05)]
+
+    @property
+    def count(self) -> int:
+        return len(self.consumer.assignment)
+
+
+class Librdkafka:
+    """A member of confluent-kafka."""
+
+    def __init__(self, bootstrap: str, group: str, topic: str, **settings: str) -> None:
+        chosen = {"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest", **settings}
+        self.consumer = confluent_kafka.Consumer(chosen)
+        self.consumer.subscribe([topic])
+        self.values: list[bytes | None] = []
+
+    def poll(self) -> None:
+        message = self.consumer.poll(0.05)
+        if message is not None and message.error() is None:
+            self.values.append(message.value())
+
+    @property
+    def count(self) -> int:
+        return len(self.consumer.assignment())
+
+
+def poll_until(members: Sequence[Any], true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < deadline, [(member.count, len(member.values)) for member in members]
+        for member in members:
+            member.poll()
+
+
+def close(*members: Any) -> None:
+    for member in members:
+        member.consumer.close()
+
+
+def test_members_share_partitions_and_each_message_is_read_once(bootstrap: str, topic: str) -> None:
+    fill(bootstrap, topic, 0, 60)
+    a, b = (Member(bootstrap, topic).subscribe(topic) for _ in range(2))
+    poll_until([a, b], lambda: a.count == b.count == 3 and len(a.values + b.values) >= 60)
+    fill(bootstrap, topic, 60, 60)
+    poll_until([a, b], lambda: len(a.values + b.values) >= 120)
+    assert sorted(int(value or b"") for value in a.values + b.values) == list(range(120))
+    metadata = a.consumer.group_metadata
+    assert metadata.generation_id > 1
+    assert len(metadata.member_id) == 22
+    close(b)
+    poll_until([a], lambda: a.count == PARTITIONS)
+    fill(bootstrap, topic, 120, 60)
+    poll_until([a], lambda: len(a.values + b.values) >= 180)
+    assert sorted(int(value or b"") for value in a.values + b.values) == list(range(180))
+    close(a)
+    assert not [partitions for what, partitions in a.calls + b.calls if what == "lost"]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_listener_is_called_alike_by_both_protocols(bootstrap: str, topic: str, protocol: str) -> None:
+    """New partitions once, before their messages; an empty list when nothing new came; what goes, before it goes."""
+    settings = {"group_protocol": protocol}
+    if protocol == "classic":
+        settings["partition_assignment_strategy"] = "cooperative-sticky"
+    every = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+    a = Member(bootstrap, topic, **settings).subscribe(topic)
+    poll_until([a], lambda: a.count == PARTITIONS)
+    b = Member(bootstrap, topic, **settings).subscribe(topic)
+    poll_until([a, b], lambda: a.count == b.count == 3)
+    revoked = [partitions for what, partitions in a.calls if what == "revoked"]
+    assert sorted(sum(revoked, [])) == b.consumer.assignment
+    assert [partitions for what, partitions in a.calls if what == "assigned" and partitions] == [every]
+    assert a.calls[-1] == ("assigned", [])
+    got = [partitions for what, partitions in b.calls if what == "assigned" and partitions]
+    assert got == [b.consumer.assignment]
+    close(a, b)
+    assert a.calls[-1] == ("revoked", [each for each in every if each not in sum(revoked, [])])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"group.protocol": "consumer"},
+        {"group.protocol": "classic", "partition.assignment.strategy": "cooperative-sticky"},
+    ],
+    ids=["librdkafka-consumer", "librdkafka-classic"],
+)
+def test_our_member_beside_those_of_librdkafka_and_our_classic_one(
+    bootstrap: str, topic: str, other: dict[str, str]
+) -> None:
+    fill(bootstrap, topic, 0, 60)
+    new = Member(bootstrap, topic).subscribe(topic)
+    classic = Member(
+        bootstrap, topic, group_protocol="classic", partition_assignment_strategy="cooperative-sticky"
+    ).subscribe(topic)
+    foreign = Librdkafka(bootstrap, topic, topic, **other)
+    members = [new, classic, foreign]
+    poll_until(members, lambda: [member.count for member in members] == [2, 2, 2])
+    fill(bootstrap, topic, 60, 60)
+    poll_until(members, lambda: len({value for member in members for value in member.values}) == 120)
+    close(foreign, new)
+    poll_until([classic], lambda: classic.count == PARTITIONS)
+    close(classic)
+
+
+def test_pattern_is_matched_by_the_broker_and_finds_new_topics(bootstrap: str, topic: str) -> None:
+    member = Member(bootstrap, topic).subscribe(pattern=f"{topic}(-more)?")
+    poll_until([member], lambda: member.count == PARTITIONS)
+    assert member.consumer.subscription == [topic]
+    with Admin(bootstrap) as admin:
+        admin.create_topic(f"{topic}-more", partitions=1)
+    poll_until([member], lambda: member.count == PARTITIONS + 1)
+    close(member)
+
+
+def test_static_member_returns_to_its_partitions(bootstrap: str, topic: str) -> None:
+    a, b = (Member(bootstrap, topic, group_instance_id=name).subscribe(topic) for name in ("one", "two"))
+    poll_until([a, b], lambda: a.count == b.count == 3)
+    had = a.consumer.assignment
+    epoch = b.consumer.group_metadata.generation_id
+    close(a)
+    again = Member(bootstrap, topic, group_instance_id="one").subscribe(topic)
+    poll_until([again, b], lambda: again.count == 3)
+    assert again.consumer.assignment == had
+    assert b.consumer.group_metadata.generation_id == epoch
+    close(again, b)
+
+
+def test_transaction_takes_the_offsets_of_a_member(bootstrap: str, topic: str) -> None:
+    fill(bootstrap, topic, 0, 12)
+    member = Member(bootstrap, topic, enable_auto_commit=False).subscribe(topic)
+    poll_until([member], lambda: len(member.values) == 12)
+    with Producer(bootstrap, transactional_id=topic) as producer, producer.transaction():
+        producer.send_offsets(member.consumer)
+    committed = member.consumer.committed()
+    assert {at.offset for at in committed.values() if at is not None} == {2}
+    close(member)
+
+
+def test_new_member_that_stops_at_the_end_reads_everything(bootstrap: str, topic: str) -> None:
+    fill(bootstrap, topic, 0, 60)
+    with Consumer(bootstrap, group_id=topic, group_protocol="consumer", auto_offset_reset="earliest") as consumer:
+        consumer.subscribe(topic)
+        assert len(list(consumer.messages(stop_at_end=True))) == 60
+
+
+def test_asyncio_consumer_joins_by_the_new_protocol(bootstrap: str, topic: str) -> None:
+    fill(bootstrap, topic, 0, 6)
+
+    async def read() -> list[bytes | None]:
+        async with AsyncConsumer(
+            bootstrap, group_id=topic, group_protocol="consumer", auto_offset_reset="earliest"
+        ) as consumer:
+            await consumer.subscribe(topic)
+            return [message.value async for message in consumer.messages(stop_at_end=True)]
+
+    assert len(asyncio.run(read())) == 6
+
+
+def test_auto_chooses_the_new_protocol_unless_a_setting_needs_the_classic_one(bootstrap: str, topic: str) -> None:
+    with ExitStack() as stack:
+        chosen = []
+        for settings in ({}, {"session_timeout_ms": 30_000}, {"partition_assignment_strategy": "sticky"}):
+            group = f"{topic}-{len(chosen)}"
+            member = Member(bootstrap, group, group_protocol="auto", **settings).subscribe(topic)
+            stack.callback(close, member)
+            poll_until([member], lambda member=member: member.count == PARTITIONS)  # type: ignore[misc]  # a default
+            assert member.consumer._group is not None
+            chosen.append(member.consumer._group.membership.group_protocol)
+    assert chosen == ["consumer", "classic", "classic"]

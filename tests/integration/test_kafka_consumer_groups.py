@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -54,13 +55,13 @@ class Member:
         self.calls: list[tuple[str, list[TopicPartition]]] = []
         self.values: list[bytes | None] = []
 
-    def subscribe(self, *topics: str, **pattern: str) -> "Member":
+    def subscribe(self, *topics: str, pattern: str | None = None) -> "Member":
         self.consumer.subscribe(
-            topics or None,
+            list(topics) or None,
             on_assigned=lambda partitions: self.calls.append(("assigned", partitions)),
             on_revoked=lambda partitions: self.calls.append(("revoked", partitions)),
             on_lost=lambda partitions: self.calls.append(("lost", partitions)),
-            **pattern,
+            pattern=pattern,
         )
         return self
 
@@ -99,6 +100,10 @@ def poll_until(members: Sequence[Any], true: Callable[[], bool]) -> None:
             member.poll()
 
 
+def has_all(member: Any) -> bool:
+    return bool(member.count == PARTITIONS)
+
+
 def close(*members: Any) -> None:
     for member in members:
         member.consumer.close()
@@ -134,14 +139,14 @@ def test_listener_is_called_alike_by_both_protocols(bootstrap: str, topic: str, 
     poll_until([a], lambda: a.count == PARTITIONS)
     b = Member(bootstrap, topic, **settings).subscribe(topic)
     poll_until([a, b], lambda: a.count == b.count == 3)
-    revoked = [partitions for what, partitions in a.calls if what == "revoked"]
-    assert sorted(sum(revoked, [])) == b.consumer.assignment
+    revoked = sorted(place for what, partitions in a.calls if what == "revoked" for place in partitions)
+    assert revoked == b.consumer.assignment
     assert [partitions for what, partitions in a.calls if what == "assigned" and partitions] == [every]
     assert a.calls[-1] == ("assigned", [])
     got = [partitions for what, partitions in b.calls if what == "assigned" and partitions]
     assert got == [b.consumer.assignment]
     close(a, b)
-    assert a.calls[-1] == ("revoked", [each for each in every if each not in sum(revoked, [])])
+    assert a.calls[-1] == ("revoked", [each for each in every if each not in revoked])
 
 
 @pytest.mark.parametrize(
@@ -161,7 +166,7 @@ def test_our_member_beside_those_of_librdkafka_and_our_classic_one(
         bootstrap, topic, group_protocol="classic", partition_assignment_strategy="cooperative-sticky"
     ).subscribe(topic)
     foreign = Librdkafka(bootstrap, topic, topic, **other)
-    members = [new, classic, foreign]
+    members: list[Any] = [new, classic, foreign]
     poll_until(members, lambda: [member.count for member in members] == [2, 2, 2])
     fill(bootstrap, topic, 60, 60)
     poll_until(members, lambda: len({value for member in members for value in member.values}) == 120)
@@ -226,12 +231,17 @@ def test_asyncio_consumer_joins_by_the_new_protocol(bootstrap: str, topic: str) 
 
 def test_auto_chooses_the_new_protocol_unless_a_setting_needs_the_classic_one(bootstrap: str, topic: str) -> None:
     with ExitStack() as stack:
-        chosen = []
-        for settings in ({}, {"session_timeout_ms": 30_000}, {"partition_assignment_strategy": "sticky"}):
+        chosen: list[str] = []
+        variants: list[dict[str, Any]] = [
+            {},
+            {"session_timeout_ms": 30_000},
+            {"partition_assignment_strategy": "sticky"},
+        ]
+        for settings in variants:
             group = f"{topic}-{len(chosen)}"
             member = Member(bootstrap, group, group_protocol="auto", **settings).subscribe(topic)
             stack.callback(close, member)
-            poll_until([member], lambda member=member: member.count == PARTITIONS)  # type: ignore[misc]  # a default
+            poll_until([member], partial(has_all, member))
             assert member.consumer._group is not None
             chosen.append(member.consumer._group.membership.group_protocol)
     assert chosen == ["consumer", "classic", "classic"]

@@ -157,7 +157,7 @@ def test_listener_is_called_alike_by_both_protocols(bootstrap: str, topic: str, 
     ],
     ids=["librdkafka-consumer", "librdkafka-classic"],
 )
-def test_our_member_beside_those_of_librdkafka_and_our_classic_one(
+def test_new_member_shares_a_group_with_librdkafka_and_a_classic_member(
     bootstrap: str, topic: str, other: dict[str, str]
 ) -> None:
     fill(bootstrap, topic, 0, 60)

@@ -45,7 +45,7 @@ class PlainCluster:
         self.only: set[int] | None = None
         """Those that the metadata tells; None: all."""
         self.topics: dict[str, int] = dict(topics)
-        self.ids: dict[str, bytes] = {}
+        self.other_ids: dict[str, bytes] = {}
         """The ids of topics that have others than `id_of` their names."""
         self.leaders: dict[TopicPartition, int] = {}
         self.epochs: dict[TopicPartition, int] = {}
@@ -113,7 +113,7 @@ class PlainCluster:
     def _metadata(self, request: Metadata) -> MetadataResult:
         names = self.topics if request.topics is None else request.topics
         if request.topic_ids:
-            names = [name for name in self.topics if self.ids.get(name, id_of(name)) in request.topic_ids]
+            names = [name for name in self.topics if self.other_ids.get(name, id_of(name)) in request.topic_ids]
         living = range(1, self.brokers + 1) if self.only is None else sorted(self.only)
         return MetadataResult(
             brokers=[BrokerNode(node_id=n, host=f"broker-{n}", port=9092) for n in living],
@@ -136,7 +136,7 @@ class PlainCluster:
             )
             for place in places
         ]
-        return TopicMetadata(name=name, topic_id=self.ids.get(name, id_of(name)), partitions=partitions)
+        return TopicMetadata(name=name, topic_id=self.other_ids.get(name, id_of(name)), partitions=partitions)
 
     def _refusal(self, broker: int, place: TopicPartition) -> ErrorCode:
         if place.partition >= self.topics.get(place.topic, 0):

@@ -200,7 +200,7 @@ def test_revoked_partitions_are_acknowledged_at_once_and_not_before_the_user_gav
     assert [list(event.positions) for event in a.of(Assigned)] == [T[:4], []]
 
 
-def test_new_partitions_come_besides_those_that_the_member_has() -> None:
+def test_larger_assignment_adds_only_the_new_partitions() -> None:
     world = World(t=4)
     group = Group(world)
     a = member(world, group)
@@ -216,13 +216,13 @@ def test_topic_made_again_with_the_same_name_is_revoked_and_assigned() -> None:
     group = Group(world)
     a = member(world, group)
     group.ids["t"] = world.house.topic_ids["t"] = other = b"another-topic-id"
-    world.cluster.ids["t"] = other
+    world.cluster.other_ids["t"] = other
     group.give("a", *T[:2])
     world.until(lambda: len(a.of(Assigned)) == 2)
     assert a.of(Revoke)[0].partitions == T[:2] == list(a.of(Assigned)[1].positions)
 
 
-def test_names_that_no_metadata_told_are_asked_for_by_id() -> None:
+def test_assigned_topic_without_metadata_is_requested_by_id() -> None:
     world = World(t=4, u=2)
     group = Group(world)
     group.give("a", TopicPartition("u", 1))
@@ -237,7 +237,7 @@ def test_names_that_no_metadata_told_are_asked_for_by_id() -> None:
 # --- subscriptions
 
 
-def test_other_topics_are_told_at_once_and_what_is_not_subscribed_is_given_up() -> None:
+def test_changed_subscription_is_sent_at_once_and_revokes_unsubscribed_topics() -> None:
     world = World(t=4, u=1)
     group = Group(world)
     a = member(world, group)
@@ -357,7 +357,7 @@ def test_member_whose_user_does_not_poll_leaves_and_joins_again_when_it_does() -
         (ErrorCode.GROUP_ID_NOT_FOUND, "cannot become one"),
     ],
 )
-def test_refused_member_raises_and_tries_again_when_the_user_goes_on(code: ErrorCode, text: str) -> None:
+def test_refused_member_raises_the_reason_and_joins_at_the_next_poll(code: ErrorCode, text: str) -> None:
     world = World(t=4)
     group = Group(world)
     group.errors.append(code)

@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+from ...core.coordinator.group.group_config import GroupConfigManager
 from ...core.replica.leader.replica_selector import ReplicaSelector
+from ...core.share.persister import MemoryPersister, Persister
 from ...ports.broker_api.acls import CreateAcls, DeleteAcls, DescribeAcls, ResourceType
 from ...ports.broker_api.classic import ClassicFetch, ClassicOffsets, ClassicProduce
 from ...ports.broker_api.cluster import DescribeCluster, DescribeConnections, DescribeLogDirs, UnregisterBroker
@@ -20,6 +22,7 @@ from ...ports.broker_api.producers import DescribeProducers, InitProducerId
 from ...ports.broker_api.quotas import AlterClientQuotas, DescribeClientQuotas
 from ...ports.broker_api.replicas import AlterPartitionReassignments, ElectLeaders, ListPartitionReassignments
 from ...ports.broker_api.scram import AlterUserScramCredentials, DescribeUserScramCredentials
+from ...ports.broker_api.share_groups import ShareAcknowledge, ShareFetch
 from ...ports.broker_api.tokens import (
     CreateDelegationToken,
     DescribeDelegationToken,
@@ -45,10 +48,14 @@ from .handlers.produce import ProduceService
 from .handlers.producer_id_manager import ProducerIds
 from .handlers.replicas import ReplicaService
 from .handlers.security import AclService, ScramService, TokenService
+from .handlers.share_fetch import ShareFetchService
 from .handlers.topics import TopicService
 from .handlers.transactions import MarkerService, ProducerService, TransactionService
 from .state.authorization import Authorization
 from .state.broker_state import BrokerState
+
+SHARE_SESSIONS_MAX = 2_000
+"""`group.share.max.share.sessions`"""
 
 Handler = Callable[[Any, Caller, Any], None]
 """(request, caller, reply); the types of request and reply belong together through the table below."""
@@ -62,8 +69,11 @@ class BrokerService:
         state: BrokerState,
         selector: ReplicaSelector | None = None,
         authorization: Authorization | None = None,
+        persister: Persister | None = None,
+        group_configs: GroupConfigManager | None = None,
     ) -> None:
-        """Create it. `authorization` None: every caller may do everything."""
+        """Create it. `authorization` None: every caller may do everything. `persister` None: the states of share
+        partitions live as long as the broker."""
         self._state = state
         self._authorization = authorization
         self._is_closed = False
@@ -92,6 +102,13 @@ class BrokerService:
         producers = ProducerService(state, producer_ids, self.transactions.coordinator.init_producer_id)
         self._internal_replicas = InternalReplicas(state, topics)
         self._internal_replicas.start()
+        self.share_fetches = ShareFetchService(
+            state,
+            persister or MemoryPersister(),
+            group_configs or GroupConfigManager(),
+            authorization,
+            lambda: SHARE_SESSIONS_MAX,
+        )
         acls = AclService(state, has_acls=authorization is not None and authorization.has_acls)
         self._handlers: dict[type[Request[Any]], Handler] = {
             Produce: ProduceService(state, self.verified_appends).handle,
@@ -131,6 +148,8 @@ class BrokerService:
             ClassicProduce: classic.produce,
             ClassicFetch: classic.fetch,
             ClassicOffsets: classic.offsets,
+            ShareFetch: self.share_fetches.fetch,
+            ShareAcknowledge: self.share_fetches.acknowledge,
             **self.groups.handlers,
             **self.transactions.handlers,
         }

@@ -218,8 +218,8 @@ class SharePartition:
         offsets: about `max_records` in whole batches, at most so many if `is_strict`. `batch_size`: about so many
         records are one of the ranges.
 
-        Records that failed in half of their deliveries come in ever smaller parts, the last time alone, so that one that
-        no member can process does not take others with it.
+        Records that failed in half of their deliveries come in ever smaller parts, the last time alone, so that one
+        that no member can process does not take others with it.
         """
         ranges: list[AcquiredRecords] = []
         end_position = taken = 0

@@ -1,6 +1,6 @@
 """Leader hints: the current leader in responses of a broker that does not lead the partition (KIP-951)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from attrs import evolve
@@ -38,18 +38,28 @@ class Leaders:
         self, results: Sequence[ResultT], caller: Caller
     ) -> tuple[Sequence[ResultT], Sequence[BrokerNode]]:
         hinted = [self._with_leader(result) for result in results]
-        named = {result.current_leader.leader_id for result in hinted if result.current_leader is not None}
+        leaders = [result.current_leader for result in hinted if result.current_leader is not None]
+        return hinted, self.nodes(leaders, caller)
+
+    def nodes(self, leaders: Iterable[CurrentLeader], caller: Caller) -> Sequence[BrokerNode]:
+        """Return the nodes of leaders that are alive."""
+        named = {each.leader_id for each in leaders}
         live = {each: broker for each, broker in self._state.image.brokers.items() if each in named}
-        return hinted, self._state.endpoints.nodes(live, caller)
+        return self._state.endpoints.nodes(live, caller)
 
     def _with_leader(self, result: ResultT) -> ResultT:
-        if result.error not in _ERRORS or not result.topic:
-            return result
+        leader = self.current_leader(result.error, result.topic, result.partition)
+        return result if leader is None else evolve(result, current_leader=leader)
+
+    def current_leader(self, error: ErrorCode, topic: str, partition: int) -> CurrentLeader | None:
+        """Return the leader to name in an answer with this error; None: it is not known, or another error."""
+        if error not in _ERRORS or not topic:
+            return None
         try:
-            state = self._state.image.state(TopicPartition(result.topic, result.partition))
+            state = self._state.image.state(TopicPartition(topic, partition))
         except ApiError:
-            return result
+            return None
         # The replica that has just refused knows better than the image that it does not lead.
-        if state.leader < 0 or (result.error is _ELSEWHERE and state.leader == self._state.node_id):
-            return result
-        return evolve(result, current_leader=CurrentLeader(state.leader, state.leader_epoch))
+        if state.leader < 0 or (error is _ELSEWHERE and state.leader == self._state.node_id):
+            return None
+        return CurrentLeader(state.leader, state.leader_epoch)

@@ -92,6 +92,7 @@ class BrokerState:
         """The ids of topics in the tree whose logs are about to be created."""
         self.changes = Changes(scheduler, registry.coordination, report)
         self._when_offline: list[Callable[[TopicPartition], None]] = []
+        self._when_disconnected: list[Callable[[int], None]] = []
         self.classic = ClassicTopics(settings.static, registry, logs, report)
         self.leader_changes = ChangeQueue(scheduler, registry.coordination)
         """The changes of leaders and ISRs, which do not wait behind the creation of topics, which takes long."""
@@ -235,8 +236,14 @@ class BrokerState:
             return (topic, partition) in self.replicas.partitions or self.classic.has(topic)
         return broker_id in self.image.brokers
 
+    def add_disconnection_listener(self, listener: Callable[[int], None]) -> None:
+        """Call `listener` with each connection that is closed, before its waiting requests are finished."""
+        self._when_disconnected.append(listener)
+
     def gone(self, connection: int) -> None:
         """Finish the waiting requests of a closed connection, and cancel those that run in steps."""
+        for listener in self._when_disconnected:
+            listener(connection)
         self.replicas.purgatory.finish_all(connection)
         self.steps.cancel_owner(connection)
 

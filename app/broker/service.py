@@ -5,7 +5,7 @@ from typing import Any
 
 from ...core.coordinator.group.group_config import GroupConfigManager
 from ...core.replica.leader.replica_selector import ReplicaSelector
-from ...core.share.persister import MemoryPersister, Persister
+from ...core.share.persister import Persister
 from ...ports.broker_api.acls import CreateAcls, DeleteAcls, DescribeAcls, ResourceType
 from ...ports.broker_api.classic import ClassicFetch, ClassicOffsets, ClassicProduce
 from ...ports.broker_api.cluster import DescribeCluster, DescribeConnections, DescribeLogDirs, UnregisterBroker
@@ -72,8 +72,11 @@ class BrokerService:
         persister: Persister | None = None,
         group_configs: GroupConfigManager | None = None,
     ) -> None:
-        """Create it. `authorization` None: every caller may do everything. `persister` None: the states of share
-        partitions live as long as the broker."""
+        """Create it.
+
+        `authorization` None: every caller may do everything. `persister` stores the states of share partitions; without
+        it the broker does not answer ShareFetch and ShareAcknowledge.
+        """
         self._state = state
         self._authorization = authorization
         self._is_closed = False
@@ -102,13 +105,6 @@ class BrokerService:
         producers = ProducerService(state, producer_ids, self.transactions.coordinator.init_producer_id)
         self._internal_replicas = InternalReplicas(state, topics)
         self._internal_replicas.start()
-        self.share_fetches = ShareFetchService(
-            state,
-            persister or MemoryPersister(),
-            group_configs or GroupConfigManager(),
-            authorization,
-            lambda: SHARE_SESSIONS_MAX,
-        )
         acls = AclService(state, has_acls=authorization is not None and authorization.has_acls)
         self._handlers: dict[type[Request[Any]], Handler] = {
             Produce: ProduceService(state, self.verified_appends).handle,
@@ -148,11 +144,13 @@ class BrokerService:
             ClassicProduce: classic.produce,
             ClassicFetch: classic.fetch,
             ClassicOffsets: classic.offsets,
-            ShareFetch: self.share_fetches.fetch,
-            ShareAcknowledge: self.share_fetches.acknowledge,
             **self.groups.handlers,
             **self.transactions.handlers,
         }
+        if persister is not None:
+            configs_of_groups = group_configs or GroupConfigManager()
+            shares = ShareFetchService(state, persister, configs_of_groups, authorization, lambda: SHARE_SESSIONS_MAX)
+            self._handlers |= {ShareFetch: shares.fetch, ShareAcknowledge: shares.acknowledge}
 
         self._counters = {
             kind: state.metrics.counter(

@@ -28,12 +28,12 @@ class RecordState(IntEnum):
     ACQUIRED = 1
     ACKNOWLEDGED = 2
     ARCHIVING = 3
-    """It becomes ARCHIVED when its dead letter is written (KIP-1191)."""
+    """A dead letter is under way (KIP-1191). This broker writes none: it loads such a record as ARCHIVED."""
     ARCHIVED = 4
 
 
 _AVAILABLE, _ACQUIRED, _ACKNOWLEDGED = RecordState.AVAILABLE, RecordState.ACQUIRED, RecordState.ACKNOWLEDGED
-_ARCHIVING, _ARCHIVED = RecordState.ARCHIVING, RecordState.ARCHIVED
+_ARCHIVED = RecordState.ARCHIVED
 _COMPLETE = (_ACKNOWLEDGED, _ARCHIVED)
 
 
@@ -43,13 +43,11 @@ class SharePartitionSettings:
 
     lock_duration_ms: int = 30_000
     delivery_count_limit: int = 5
-    max_record_locks: int = 2_000
-    has_dead_letters: bool = False
-    """True: a record that is rejected, or delivered too often, is ARCHIVING until `on_dead_letters_written`."""
+    max_in_flight_records: int = 2_000
 
 
 class LogBatch(NamedTuple):
-    """A record batch of the log as its header tells. A hidden one has no records for members: a control batch, or with
+    """A record batch of the log by its header. A hidden one has no records for members: a control batch, or with
     read_committed a batch of an aborted transaction."""
 
     first_offset: int
@@ -143,7 +141,7 @@ class SharePartition:
 
     Decisions of members count when they are stored: `take_write` returns what to store, one write after the other, and
     `complete_write` makes it count. Records whose lock has lapsed, or whose member has gone, are available at once; the
-    next write tells their delivery count.
+    next write stores their delivery count.
     """
 
     def __init__(
@@ -174,6 +172,8 @@ class SharePartition:
             if each.first_offset > self.end_offset + 1:
                 self._append(InFlightBatch(self.end_offset + 1, each.first_offset - 1, _AVAILABLE))
             state = RecordState(each.delivery_state)
+            if state is RecordState.ARCHIVING:
+                state = _ARCHIVED
             self._append(InFlightBatch(each.first_offset, each.last_offset, state, each.delivery_count))
         self._drop_prefix()
 
@@ -194,7 +194,7 @@ class SharePartition:
         for each in self._batches:
             if each.state is _AVAILABLE:
                 return each.first_offset
-        if self.in_flight_count >= self.settings.max_record_locks:
+        if self.in_flight_count >= self.settings.max_in_flight_records:
             return None
         return self.end_offset + 1
 
@@ -214,9 +214,9 @@ class SharePartition:
         """Acquire records for a member: those that are available in these batches of the log, in the order of offsets.
 
         The batches are all that the log has from `from_offset` on; `batches` is read as far as needed. Offsets between
-        them are in no batch any more, and are archived, as are the hidden ones. The number of records is counted by
-        offsets: about `max_records` in whole batches, at most so many if `is_strict`. `batch_size`: about so many
-        records are one of the ranges.
+        them are in no batch, and are archived, as are the hidden ones. The number of records is counted by
+        offsets: about `max_records` in whole batches, never more if `is_strict`. A range of the result has about
+        `batch_size` records.
 
         Records that failed in half of their deliveries come in ever smaller parts, the last time alone, so that one
         that no member can process does not take others with it.
@@ -225,7 +225,7 @@ class SharePartition:
         end_position = taken = 0
         deadline_ms = now_ms + self.settings.lock_duration_ms
         expected = max(from_offset, self.start_offset)
-        room = self.settings.max_record_locks - self.in_flight_count
+        room = self.settings.max_in_flight_records - self.in_flight_count
         limit = max_records
         for batch in batches:
             if batch.last_offset < expected:
@@ -304,7 +304,7 @@ class SharePartition:
         return first, last, count
 
     def _archive(self, first: int, last: int) -> None:
-        """Archive the available records of a range, and the new ones. This is not stored: the log tells it again."""
+        """Archive the available records of a range, and the new ones. The next leader finds it in the log."""
         first = max(first, self.start_offset)
         if first <= self.end_offset:
             for part in self._split(first, min(last, self.end_offset)):
@@ -357,20 +357,16 @@ class SharePartition:
             return _ACKNOWLEDGED
         if kind is AcknowledgeType.GAP:
             return _ARCHIVED
-        return self._failed_state(batch) if kind is AcknowledgeType.RELEASE else self._archived_state
+        return self._failed_state(batch) if kind is AcknowledgeType.RELEASE else _ARCHIVED
 
     def _failed_state(self, batch: InFlightBatch) -> RecordState:
         """Return the state after a delivery that failed."""
         is_last = batch.delivery_count >= self.settings.delivery_count_limit
-        return self._archived_state if is_last else _AVAILABLE
-
-    @property
-    def _archived_state(self) -> RecordState:
-        return _ARCHIVING if self.settings.has_dead_letters else _ARCHIVED
+        return _ARCHIVED if is_last else _AVAILABLE
 
     # --- releasing
 
-    def expire_locks(self, now_ms: float) -> int:
+    def release_lapsed(self, now_ms: float) -> int:
         """Release the records whose locks have lapsed; return their number."""
         released = 0
         self.next_deadline_ms = NO_DEADLINE
@@ -406,26 +402,7 @@ class SharePartition:
         if len(self._unsaved) > _UNSAVED_MAX:
             self._unsaved = list(combine_state_batches((), self._unsaved, self.start_offset))
 
-    # --- dead letters and retention
-
-    def archiving(self) -> list[tuple[int, int, int]]:
-        """Return the ranges whose dead letters are to be written: first offset, last offset, delivery count."""
-        return [
-            (each.first_offset, each.last_offset, each.delivery_count)
-            for each in self._batches
-            if each.state is _ARCHIVING
-        ]
-
-    def on_dead_letters_written(self, first_offset: int, last_offset: int) -> None:
-        """Archive records whose dead letters are written."""
-        first, last = max(first_offset, self.start_offset), min(last_offset, self.end_offset)
-        if first > last:
-            return
-        for each in self._split(first, last):
-            if each.state is _ARCHIVING:
-                each.state = _ARCHIVED
-                self._save_later(each)
-        self._tidy()
+    # --- retention
 
     def on_log_start_changed(self, log_start_offset: int) -> None:
         """Move the start offset to the log's: the records below are deleted. Acknowledgements of them count as done."""

@@ -264,7 +264,7 @@ class SharePartitionManager:
         return SharePartitionSettings(
             lock_duration_ms=config.share_record_lock_duration_ms,
             delivery_count_limit=config.share_delivery_count_limit,
-            max_record_locks=config.share_partition_max_record_locks,
+            max_in_flight_records=config.share_partition_max_record_locks,
         )
 
     # --- acquiring
@@ -293,7 +293,7 @@ class SharePartitionManager:
         isolation = _isolation(config)
         now_ms = self._clock.monotonic_ms()
         if share.next_deadline_ms <= now_ms:
-            self._lapsed.add(share.expire_locks(now_ms))
+            self._lapsed.add(share.release_lapsed(now_ms))
         share.on_log_start_changed(partition.log.log_start_offset)
         result: tuple[Buffer | Region, Sequence[AcquiredRecords], int] = (b"", (), 0)
         for _ in range(_READS_MAX):
@@ -420,7 +420,7 @@ class SharePartitionManager:
             led.timer = None
             if led.is_dropped:
                 return
-            released = share.expire_locks(self._clock.monotonic_ms())
+            released = share.release_lapsed(self._clock.monotonic_ms())
             self._set_timer(led)
             if released:
                 self._lapsed.add(released)

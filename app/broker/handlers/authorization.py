@@ -65,7 +65,6 @@ from ....ports.broker_api.producers import DescribeProducers, InitProducerId
 from ....ports.broker_api.quotas import AlterClientQuotas, DescribeClientQuotas
 from ....ports.broker_api.replicas import AlterPartitionReassignments, ElectLeaders, ListPartitionReassignments
 from ....ports.broker_api.scram import AlterUserScramCredentials, DescribeUserScramCredentials
-from ....ports.broker_api.share_groups import ShareAcknowledge, ShareFetch
 from ....ports.broker_api.tokens import (
     CreateDelegationToken,
     DelegationToken,
@@ -756,8 +755,6 @@ STEPS: Mapping[type[Request[Any]], Sequence[Step]] = {
         Items(DESCRIBE, GROUP, "groups", "groups", lambda group: group.group_id),
         _offset_fetch,
     ),
-    ShareFetch: (_group(READ),),  # `ShareFetchService` asks for READ of each topic in the session
-    ShareAcknowledge: (_group(READ),),
     FindCoordinator: (_find_coordinator,),
     JoinGroup: (_group(READ),),
     Heartbeat: (_group(READ),),

@@ -1,6 +1,7 @@
 """ShareFetch and ShareAcknowledge: members of share groups acquire and acknowledge records (KIP-932, facts D3)."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial
 
 from ....core.coordinator.group.group_config import GroupConfigManager
 from ....core.replica.partition.fetch_isolation import FetchIsolation
@@ -9,6 +10,7 @@ from ....core.replica.purgatory import DelayedOperation
 from ....core.share.persister import Persister, SharePartitionKey
 from ....core.share.share_partition_manager import LedSharePartition, SharePartitionManager
 from ....core.share.share_session import SessionPartition, ShareSession, ShareSessionCache
+from ....core.traffic.steps import Steps
 from ....ports.broker_api.acls import ResourceType
 from ....ports.broker_api.cluster import BrokerNode
 from ....ports.broker_api.envelope import Caller, Reply
@@ -112,7 +114,7 @@ class ShareFetchService:
             )
         except ApiError as error:
             if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED and request.max_wait_ms > 0:
-                self._state.scheduler.call_later(request.max_wait_ms, lambda failed=error: reply(failed))
+                self._state.scheduler.call_later(request.max_wait_ms, partial(reply, error))
             else:
                 reply(error)
             return
@@ -214,7 +216,7 @@ class ShareFetchService:
                 led,
                 request.member_id,
                 entry.acknowledgement_batches,
-                lambda error, entry=entry: done(entry, error),
+                partial(done, entry),
                 allows_renew=request.allows_renew,
             )
 
@@ -294,7 +296,7 @@ class ShareFetchService:
                 self._state.failed(f"finding the first offset of a share group in {partition.topic_partition}", error)
                 done(broker_failed())
 
-        def steps():  # type: ignore[no-untyped-def]  # those of `look_up`
+        def steps() -> Steps[int]:
             result = yield from look_up(partition, timestamp, isolation)
             return int(result.offset)
 

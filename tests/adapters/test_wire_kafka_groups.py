@@ -25,9 +25,11 @@ from barnabas.ports.broker_api.groups import (
     ListGroups,
     OffsetCommit,
     OffsetCommitPartition,
+    OffsetCommitResult,
     OffsetFetch,
     OffsetFetchGroup,
     OffsetFetchResult,
+    PartitionOutcome,
     SyncGroup,
 )
 from barnabas.ports.error_codes import ErrorCode
@@ -154,7 +156,9 @@ LEAST: list[tuple[Request[Any], int]] = [
     (LeaveGroup(group_id="a", members=[LeavingMember(member_id="m"), LeavingMember(member_id="n")]), 3),
     (OffsetCommit(group_id="a", partitions=[]), 2),
     (OffsetCommit(group_id="a", partitions=[], group_instance_id="i"), 7),
+    (OffsetCommit(group_id="a", partitions=[], knows_group_id_not_found=True), 9),
     (OffsetFetch(groups=[OffsetFetchGroup(group_id="a", partitions=[])]), 1),
+    (OffsetFetch(groups=[OffsetFetchGroup(group_id="a", member_id="m", member_epoch=3)]), 9),
     (OffsetFetch(groups=[OffsetFetchGroup(group_id="a")]), 2),
     (OffsetFetch(groups=[OffsetFetchGroup(group_id="a")], require_stable=True), 7),
     (OffsetFetch(groups=[OffsetFetchGroup(group_id="a"), OffsetFetchGroup(group_id="b")]), 8),
@@ -169,6 +173,31 @@ def test_the_least_version_of_a_request(request_: Request[Any], version: int) ->
     api = BY_REQUEST[type(request_)]
     assert api.least_version is not None
     assert api.least_version(request_) == version
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "has_epoch", "version"), [(bytes(16), False, 8), (bytes(16), True, 9), (b"i" * 16, True, 10)]
+)
+def test_commit_of_a_member_epoch_takes_a_version_that_carries_it(
+    topic_id: bytes, has_epoch: bool, version: int
+) -> None:
+    commit = OffsetCommit(
+        group_id="a",
+        partitions=[OffsetCommitPartition("clicks", 0, 1, topic_id=topic_id)],
+        knows_group_id_not_found=has_epoch,
+    )
+    most_version = BY_KEY[8].most_version
+    assert most_version is not None
+    assert most_version(commit) == version
+
+
+@pytest.mark.parametrize(("has_epoch", "code"), [(False, 22), (True, 69)])
+def test_unknown_group_is_an_old_generation_only_to_classic_members(has_epoch: bool, code: int) -> None:
+    request = OffsetCommit(group_id="a", partitions=[], knows_group_id_not_found=has_epoch)
+    completed = BY_KEY[8].completed
+    assert completed is not None
+    result = OffsetCommitResult(partitions=[PartitionOutcome("clicks", 3, ErrorCode.GROUP_ID_NOT_FOUND)])
+    assert completed(request, result).partitions[0].error == code
 
 
 @pytest.mark.parametrize("key", [9, 10, 13])

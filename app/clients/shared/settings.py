@@ -383,6 +383,10 @@ def _upper(value: Any) -> str:
     return str(value).strip().upper()
 
 
+def _lower(value: Any) -> str:
+    return str(value).strip().lower()
+
+
 def _endpoint_identification(value: Any) -> str:
     """Return Kafka's text; kafka-python's `ssl_check_hostname` is a truth value."""
     text = str(value).strip().lower()
@@ -449,6 +453,7 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
     "event_handler_props": _properties,
     "callback_handler_props": _properties,
     "security": _security,
+    "group_protocol": _lower,
     "security_protocol": _upper,
     "sasl_mechanism": _upper,
     "ssl_truststore_type": _upper,

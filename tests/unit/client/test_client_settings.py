@@ -155,6 +155,14 @@ def test_strategies_by_name_and_as_objects() -> None:
         ({"heartbeat.interval.ms": 6000, "session.timeout.ms": 6000}, "less than session.timeout.ms"),
         ({"group.instance.id": "one"}, "needs a group.id"),
         ({"partition.assignment.strategy": ""}, "name of a strategy"),
+        ({"group.protocol": "new"}, "group.protocol"),
+        (
+            {"group.protocol": "consumer", "partition.assignment.strategy": "range"},
+            "partition.assignment.strategy cannot be set with group.protocol=consumer",
+        ),
+        ({"group.protocol": "consumer", "session.timeout.ms": 6000}, "session.timeout.ms cannot be set"),
+        ({"group.protocol": "consumer", "heartbeat.interval.ms": 1000}, "heartbeat.interval.ms cannot be set"),
+        ({"group.remote.assignor": "uniform"}, "needs group.protocol=consumer"),
         ({"auto.commit.interval.ms": -1}, r"^auto\.commit\.interval\.ms must be >= 0"),
     ],
 )
@@ -174,3 +182,18 @@ def test_copy_settings_takes_fields_of_the_same_name_and_renamed_ones() -> None:
     )
     copied = copy_settings(SenderSettings, chosen, max_in_flight=chosen.max_in_flight_requests_per_connection)
     assert copied == SenderSettings(retries=4, retry_backoff_ms=7, max_in_flight=3, transactional_id="t")
+
+
+@pytest.mark.parametrize(
+    ("config", "protocol"),
+    [
+        ({}, "classic"),
+        ({"group.protocol": "CONSUMER", "group.remote.assignor": "range"}, "consumer"),
+        ({"group.protocol": "auto"}, "auto"),
+        ({"group.protocol": "auto", "partition.assignment.strategy": "sticky"}, "classic"),
+        ({"group.protocol": "auto", "session.timeout.ms": 6000}, "classic"),
+        ({"group.protocol": "auto", "heartbeat.interval.ms": 1000}, "classic"),
+    ],
+)
+def test_auto_is_classic_with_settings_that_only_classic_groups_have(config: dict[str, object], protocol: str) -> None:
+    assert read_settings(ConsumerSettings, config, {}).joins_by == protocol

@@ -1,17 +1,21 @@
 """Groups of group.protocol=consumer (KIP-848) at Apache Kafka: our members alone, and beside others."""
 
 import asyncio
+import re
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import confluent_kafka
 import pytest
+from support.compat.java_client import QUICK, java_classpath
 from support.kafka_server import KafkaServer
-from support.waiting import PATIENCE_S
+from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Admin, AsyncConsumer, Consumer, Producer
 from barnabas.ports.types import TopicPartition
@@ -245,3 +249,41 @@ def test_auto_chooses_the_new_protocol_unless_a_setting_needs_the_classic_one(bo
             assert member.consumer._group is not None
             chosen.append(member.consumer._group.membership.group_protocol)
     assert chosen == ["consumer", "classic", "classic"]
+
+
+def test_member_that_does_not_poll_loses_its_partitions_and_returns(bootstrap: str, topic: str) -> None:
+    every = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+    fill(bootstrap, topic, 0, 12)
+    member = Member(bootstrap, topic, max_poll_interval_ms=3_000).subscribe(topic)
+    poll_until([member], lambda: len(member.values) == 12)
+    member.consumer.commit()
+    wait_for(lambda: not member.consumer.settled)
+    poll_until([member], lambda: ("lost", every) in member.calls and member.calls[-1] == ("assigned", every))
+    assert [what for what, partitions in member.calls if partitions] == ["assigned", "lost", "assigned"]
+    assert len(member.values) == 12
+    close(member)
+
+
+def test_member_shares_a_group_with_one_of_java(bootstrap: str, topic: str, tmp_path: Path) -> None:
+    """With Kafka's own VerifiableConsumer, which tells each event as a line of JSON."""
+    fill(bootstrap, topic, 0, 60)
+    command = ["java", *QUICK, "-cp", java_classpath(4), "org.apache.kafka.tools.VerifiableConsumer"]
+    options = ["--bootstrap-server", bootstrap, "--topic", topic, "--group-id", topic, "--reset-policy", "earliest"]
+    with (tmp_path / "java.log").open("wb") as log:
+        java = subprocess.Popen([*command, *options, "--group-protocol", "consumer"], stdout=log, stderr=log)
+    try:
+        member = Member(bootstrap, topic).subscribe(topic)
+        poll_until([member], lambda: b"partitions_assigned" in (tmp_path / "java.log").read_bytes())
+        poll_until([member], lambda: member.count == PARTITIONS // 2)
+        fill(bootstrap, topic, 60, 60)
+        poll_until([member], lambda: {b"offsets_committed"} <= events_of(tmp_path) and len(member.values) >= 30)
+    finally:
+        java.terminate()
+        java.wait()
+    poll_until([member], partial(has_all, member))
+    close(member)
+
+
+def events_of(folder: Path) -> set[bytes]:
+    found = re.findall(rb'"name":"(\w+)"', (folder / "java.log").read_bytes())
+    return set(found)

@@ -1,6 +1,6 @@
 """The share partitions of a broker: loaded when a group begins to fetch, dropped when the leadership ends (KIP-932)."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from struct import Struct
 from typing import Protocol
 
@@ -304,13 +304,10 @@ class SharePartitionManager:
             size = size_of(records)
             if not size:
                 break
-            aborted: Sequence[AbortedTxn] = ()
-            if config.reads_committed:
-                aborted = partition.log.transactions.aborted(offset, partition.end_for(isolation))
             acquired = share.acquire(
                 member_id,
                 offset,
-                read_batches(records, aborted),
+                read_batches(records, partition.log.transactions.aborted if config.reads_committed else None),
                 max_records=max_records,
                 batch_size=batch_size,
                 is_strict=is_strict,
@@ -444,8 +441,13 @@ def _as_client_error(code: ErrorCode, message: str | None) -> ApiError:
     return ApiError(code, message or "The share coordinator has refused the state of the share partition.")
 
 
-def read_batches(records: Buffer | Region, aborted: Iterable[AbortedTxn] = ()) -> Iterator[LogBatch]:
-    """Yield the whole batches in `records`, by their headers alone."""
+FindAborted = Callable[[int, int], Sequence[AbortedTxn]]
+"""Returns the aborted transactions with records from one offset up to another one, which it excludes."""
+
+
+def read_batches(records: Buffer | Region, find_aborted: FindAborted | None = None) -> Iterator[LogBatch]:
+    """Yield the whole batches in `records`, by their headers alone. Those of aborted transactions are hidden if
+    `find_aborted` finds them."""
     position, size = 0, size_of(records)
     is_region = not isinstance(records, bytes | bytearray | memoryview)
     head: Buffer = b"" if is_region else records  # type: ignore[assignment]
@@ -460,8 +462,6 @@ def read_batches(records: Buffer | Region, aborted: Iterable[AbortedTxn] = ()) -
         if length < BATCH_LENGTH_MIN or position > size:
             return
         is_hidden = bool(attributes & CONTROL_BIT)
-        if attributes & TRANSACTIONAL_BIT and not is_hidden:
-            is_hidden = any(
-                each.producer_id == producer_id and each.first_offset <= base < each.last_offset for each in aborted
-            )
+        if find_aborted is not None and attributes & TRANSACTIONAL_BIT and not is_hidden:
+            is_hidden = any(each.producer_id == producer_id for each in find_aborted(base, base + delta + 1))
         yield LogBatch(base, base + delta, is_hidden, position)

@@ -325,6 +325,7 @@ class _PendingFetch:
         self._results: dict[SessionPartition, ShareFetchResultPartition] = {}
         self._has_errors = False
         self._has_records = False
+        self._is_acquiring = False
 
     def begin(self) -> None:
         """Acquire records now, or wait for them."""
@@ -353,6 +354,15 @@ class _PendingFetch:
         """Acquire records if there are enough; return True if the request need not wait any longer."""
         if self._session.is_closed:
             return True
+        if self._is_acquiring:  # a write of this call has made records available
+            return False
+        self._is_acquiring = True
+        try:
+            return self._acquire(min_bytes)
+        finally:
+            self._is_acquiring = False
+
+    def _acquire(self, min_bytes: int) -> bool:
         service, request = self._service, self._request
         max_bytes = service.max_bytes(request, self._caller)
         led = self._led_partitions()

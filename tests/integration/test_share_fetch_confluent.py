@@ -1,0 +1,111 @@
+"""librdkafka's share consumer at a broker on a socket, whose coordinator of share groups is scripted."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from support.scripted_share_groups import ScriptedShareGroups, scripted_share_groups
+from support.waiting import PATIENCE_S
+
+from barnabas import Admin, Producer
+from barnabas.app.embedded_broker import Broker
+
+confluent = pytest.importorskip("confluent_kafka")
+if not hasattr(confluent, "ShareConsumer"):
+    pytest.skip("confluent-kafka has no share consumer", allow_module_level=True)
+
+pytestmark = [pytest.mark.xdist_group("confluent")]
+
+COUNT = 200
+
+
+@pytest.fixture(scope="module")
+def groups() -> Iterator[ScriptedShareGroups]:
+    with scripted_share_groups(share_auto_offset_reset="earliest", share_delivery_count_limit=2) as scripted:
+        yield scripted
+
+
+@pytest.fixture(scope="module")
+def broker(groups: ScriptedShareGroups, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(tmp_path_factory.mktemp("shares"), log_retention_ms=-1) as running:
+        yield running
+
+
+def fill(broker: Broker, topic: str, partitions: int = 2) -> None:
+    with Admin(broker.bootstrap) as admin:
+        admin.create_topic(topic, partitions=partitions)
+    with Producer(broker.bootstrap) as producer:
+        for number in range(COUNT):
+            producer.send(topic, str(number).encode())
+
+
+def share_consumer(broker: Broker, group: str, topic: str, **settings: Any) -> Any:
+    consumer = confluent.ShareConsumer({"bootstrap.servers": broker.bootstrap, "group.id": group, **settings})
+    consumer.subscribe([topic])
+    return consumer
+
+
+def poll_until(consumer: Any, is_done: Callable[[list[Any]], bool], each: Callable[[Any], None]) -> list[Any]:
+    found: list[Any] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_done(found):
+        assert time.monotonic() < deadline, f"{len(found)} messages"
+        for message in consumer.poll(0.5):
+            assert message.error() is None
+            found.append(message)
+            each(message)
+    return found
+
+
+def start_offsets(groups: ScriptedShareGroups, group: str) -> dict[int, int]:
+    return {key.partition: each.start_offset for key, each in groups.persister.offsets.items() if key.group_id == group}
+
+
+def test_implicitly_acknowledged_messages_are_delivered_once(groups: ScriptedShareGroups, broker: Broker) -> None:
+    fill(broker, "implicit")
+    consumers = [share_consumer(broker, "implicit", "implicit") for _ in range(2)]
+    found: list[Any] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while len(found) < COUNT and time.monotonic() < deadline:
+        for consumer in consumers:
+            found += consumer.poll(0.2)
+    assert sorted(int(each.value()) for each in found) == list(range(COUNT))
+    for consumer in consumers:
+        assert set(consumer.commit_sync(PATIENCE_S).values()) <= {None}
+        consumer.close()
+    assert sum(start_offsets(groups, "implicit").values()) == COUNT
+
+
+def test_released_messages_come_again_and_rejected_ones_do_not(groups: ScriptedShareGroups, broker: Broker) -> None:
+    fill(broker, "explicit", 1)
+    kinds = confluent.AcknowledgeType
+    consumer = share_consumer(broker, "explicit", "explicit", **{"share.acknowledgement.mode": "explicit"})
+    seen: dict[int, int] = {}
+
+    def decide(message: Any) -> None:
+        number = int(message.value())
+        seen[number] = seen.get(number, 0) + 1
+        kind = (kinds.ACCEPT, kinds.RELEASE, kinds.REJECT)[number % 3]
+        consumer.acknowledge(message, kind)
+
+    wanted = {number: 2 if number % 3 == 1 else 1 for number in range(COUNT)}
+    poll_until(consumer, lambda _: seen == wanted, decide)
+    assert set(consumer.commit_sync(PATIENCE_S).values()) <= {None}
+    consumer.close()
+    assert start_offsets(groups, "explicit") == {0: COUNT}
+
+
+def test_messages_of_a_closed_consumer_go_to_another_one(groups: ScriptedShareGroups, broker: Broker) -> None:
+    fill(broker, "closed", 1)
+    settings = {"share.acknowledgement.mode": "explicit"}
+    first = share_consumer(broker, "closed", "closed", **settings)
+    held = poll_until(first, bool, lambda _: None)
+    first.acknowledge(held[0])
+    first.close()
+    second = share_consumer(broker, "closed", "closed", **settings)
+    rest = poll_until(second, lambda found: len(found) == COUNT - 1, second.acknowledge)
+    assert held[0].offset() not in {each.offset() for each in rest}
+    second.commit_sync(PATIENCE_S)
+    second.close()
+    assert start_offsets(groups, "closed") == {0: COUNT}

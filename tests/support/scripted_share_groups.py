@@ -27,9 +27,9 @@ class ScriptedShareGroups:
         self.configs = GroupConfigManager(config)
         self.state: BrokerState | None = None
 
-    def service(self, state: BrokerState, *arguments: Any) -> BrokerService:
+    def service(self, state: BrokerState, selector: Any = None, authorization: Any = None) -> BrokerService:
         self.state = state
-        service = BrokerService(state, *arguments, persister=self.persister, group_configs=self.configs)
+        service = BrokerService(state, selector, authorization, self.persister, self.configs)
         service._handlers[ShareGroupHeartbeat] = self.answer
         service._counters[ShareGroupHeartbeat] = state.metrics.counter("scripted_share_heartbeats_total", "Scripted.")
         return service

@@ -443,7 +443,7 @@ class _ServerConnection:
         assert quotas is not None
         slot.usage = None
         response_bytes = 0
-        if usage.is_fetch:
+        if usage.is_fetch or usage.is_share_fetch:
             try:
                 response_bytes = sum(map(size_of, slot.encode(result)))
             except ENCODE_ERRORS:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.compat.java_client import broker_classpath
 from support.compat.model import Unavailable
-from support.kafka_server import broker_classpath
 from support.scripted_share_groups import ScriptedShareGroups, scripted_share_groups
 from support.waiting import PATIENCE_S
 

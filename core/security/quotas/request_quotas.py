@@ -8,6 +8,7 @@ from ....ports.broker_api.envelope import Caller, Origin, Request
 from ....ports.broker_api.fetch import Fetch
 from ....ports.broker_api.produce import Produce
 from ....ports.broker_api.quotas import QuotaEntry
+from ....ports.broker_api.share_groups import ShareFetch
 from ....ports.broker_api.transactions import WriteTxnMarkers
 from ....ports.clock import Clock
 from ....ports.error_codes import ErrorCode
@@ -26,13 +27,23 @@ _DEFAULT_WINDOWS = QuotaWindows()
 class RequestUsage:
     """The bytes and the time that one request uses, until it is answered."""
 
-    __slots__ = ("_began_ms", "_clock", "caller", "is_fetch", "is_produce", "size_bytes", "thread_ms")
+    __slots__ = (
+        "_began_ms",
+        "_clock",
+        "caller",
+        "is_fetch",
+        "is_produce",
+        "is_share_fetch",
+        "size_bytes",
+        "thread_ms",
+    )
 
     def __init__(self, request: Request[Any], caller: Caller, size_bytes: int, clock: Clock) -> None:
         self.caller = caller
         self.size_bytes = size_bytes
         self.is_produce = type(request) is Produce
         self.is_fetch = type(request) is Fetch
+        self.is_share_fetch = type(request) is ShareFetch
         self.thread_ms = 0.0
         self._clock = clock
         self._began_ms: float | None = clock.monotonic_ms()
@@ -128,7 +139,8 @@ class RequestQuotas:
     def complete_request(self, usage: RequestUsage, response_bytes: int = 0) -> int:
         """Count a request that has its answer, and return its delay in milliseconds: the larger one of its quotas.
 
-        The bytes of a fetch that is delayed do not count: its answer has to be an empty one.
+        The bytes of a fetch that is delayed do not count: its answer has to be an empty one. That of a share fetch has
+        its records, which the member has acquired, and the connection is muted afterwards.
         """
         usage.stop()
         now_ms = self._clock.monotonic_ms()
@@ -142,6 +154,8 @@ class RequestQuotas:
             throttle_ms = max(throttle_ms, self.fetch.record(user, client_id, response_bytes, now_ms))
             if throttle_ms:
                 self.fetch.unrecord(user, client_id, response_bytes, now_ms)
+        elif usage.is_share_fetch and self.fetch.is_enabled:
+            throttle_ms = max(throttle_ms, self.fetch.record(user, client_id, response_bytes, now_ms))
         return throttle_ms
 
     def fetch_max_bytes(self, caller: Caller, max_bytes: int) -> int:

@@ -15,6 +15,7 @@ from barnabas.ports.broker_api.quotas import (
     QuotaFilter,
     QuotaOp,
 )
+from barnabas.ports.broker_api.share_groups import ShareFetch
 from barnabas.ports.broker_api.topics import CreatePartitions, CreateTopics, DeleteTopics, NewPartitions, NewTopic
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.testing.manual_broker import ManualBroker
@@ -140,3 +141,15 @@ def test_rates_and_delays_are_metrics_by_user_and_client(broker: ManualBroker) -
     labels = {"user": "ann", "client_id": ""}
     assert broker.metrics.value("kafka_server_produce_byte_rate", **labels) == pytest.approx(1000.0)
     assert broker.metrics.value("kafka_server_produce_throttle_time", **labels) == pytest.approx(65_000)
+
+
+def test_share_fetch_beyond_the_rate_counts_and_delays_the_next_request(broker: ManualBroker) -> None:
+    alter(broker, {"user": "ann"}, consumer_byte_rate=100.0)
+    quotas: RequestQuotas = broker.node.state.quotas
+    caller = Caller(client_id="app", principal=Principal("User", "ann"))
+    request = ShareFetch(group_id="g", member_id="m", share_session_epoch=0)
+    usage = quotas.start_request(request, caller, 10)
+    assert usage is not None
+    assert quotas.complete_request(usage, 5000) > 0
+    labels = {"user": "ann", "client_id": ""}
+    assert broker.metrics.value("kafka_server_fetch_byte_rate", **labels) == pytest.approx(500.0)

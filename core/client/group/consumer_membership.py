@@ -151,6 +151,8 @@ class ConsumerMembershipManager(AbstractMembershipManager):
         self._quiet = 0
         """The heartbeats since the last change of the assignment or the subscription."""
         self._views_seen = -1
+        self._seen: tuple[Any, ...] = ()
+        """What `_has_news` found nothing new in: it is asked at every poll, of as many partitions as there are."""
 
     @property
     def settled(self) -> bool:
@@ -179,7 +181,7 @@ class ConsumerMembershipManager(AbstractMembershipManager):
 
     def rejoin(self, reason: str) -> None:  # noqa: ARG002  # the protocol has no place for it
         """Say everything to the coordinator at once: it decides about a rebalance."""
-        self._sent = _Sent()
+        self._forget_sent()
         self._next_ms = -NEVER
         self._quiet = 0
 
@@ -218,7 +220,7 @@ class ConsumerMembershipManager(AbstractMembershipManager):
                 return
         self._is_reconciled = True
         new = sorted(wanted.keys() - owned)
-        self._topic_ids = wanted
+        self._topic_ids, self._seen = wanted, ()
         owned.update(new)
         if new or self._owes_report:
             self._owes_report = False
@@ -252,7 +254,7 @@ class ConsumerMembershipManager(AbstractMembershipManager):
         self._round += 1
         self._in_flight = False
         self.generation.forget(member_id=False)
-        self._sent = _Sent()
+        self._forget_sent()
         self._target = None
         self._topic_ids = {}
         self._names.resolve((), ())
@@ -264,7 +266,7 @@ class ConsumerMembershipManager(AbstractMembershipManager):
         if self._phase not in ACTIVE_STATES or self._in_flight or not self.topics.ready:
             return Poll([], NEVER)
         due_ms = self._next_ms
-        if self._failures == 0 and self._phase is MembershipState.STABLE and self._present() != self._sent:
+        if self._failures == 0 and self._phase is MembershipState.STABLE and self._has_news():
             due_ms = now_ms  # the coordinator waits for what was given up, or knows nothing of a subscription
         if now_ms < due_ms:
             return Poll([], due_ms)
@@ -274,6 +276,20 @@ class ConsumerMembershipManager(AbstractMembershipManager):
         self._in_flight = True
         turn, request = self._turn, self._heartbeat()
         return Poll([Send(node, request, lambda result, now: self._answered(turn, result, now))], NEVER)
+
+    def _has_news(self) -> bool:
+        """Return True if the coordinator does not know what it should."""
+        seen = (len(self.owned.assigned), self.topics.names, self.topics.regex)
+        if seen == self._seen:
+            return False
+        if self._present() != self._sent:
+            return True
+        self._seen = seen
+        return False
+
+    def _forget_sent(self) -> None:
+        """Let the next heartbeat say everything."""
+        self._sent, self._seen = _Sent(), ()
 
     def _present(self) -> _Sent:
         """Return what the coordinator should know."""
@@ -355,7 +371,7 @@ class ConsumerMembershipManager(AbstractMembershipManager):
     def _later(self, now_ms: float) -> None:
         """Repeat the heartbeat after a pause, with everything: the coordinator may be another one."""
         self._failures += 1
-        self._sent = _Sent()
+        self._forget_sent()
         settings = self._settings
         self._next_ms = now_ms + backoff_ms(
             self._failures, settings.retry_backoff_ms, settings.retry_backoff_max_ms, self._entropy.fraction()

@@ -48,6 +48,8 @@ class _Sent:
     names: tuple[str, ...] | None = None
     regex: str | None = None
     owned: frozenset[TopicPartition] | None = None
+    assignment: int = 0
+    """The number of the assignment that the member has reconciled: each is acknowledged, though nothing may change."""
 
 
 class TopicNames:
@@ -138,6 +140,8 @@ class ConsumerMembershipManager(AbstractMembershipManager):
         self._topic_ids: dict[TopicPartition, bytes] = {}
         """The topic of each partition in `owned.assigned`: one made again with the same name is another."""
         self._is_reconciled = True
+        self._assignments = self._acknowledged = 0
+        """How many assignments came, and the number of the last one that was reconciled."""
         self._owes_report = False
         """True if the user gets an `Assigned` for the next assignment, even if it brings nothing new."""
         self._sent = _Sent()
@@ -219,6 +223,7 @@ class ConsumerMembershipManager(AbstractMembershipManager):
             if self._revoke(moved, "the group's coordinator assigns them to other members", now_ms):
                 return
         self._is_reconciled = True
+        self._acknowledged = self._assignments
         new = sorted(wanted.keys() - owned)
         self._topic_ids, self._seen = wanted, ()
         owned.update(new)
@@ -279,7 +284,7 @@ class ConsumerMembershipManager(AbstractMembershipManager):
 
     def _has_news(self) -> bool:
         """Return True if the coordinator does not know what it should."""
-        seen = (len(self.owned.assigned), self.topics.names, self.topics.regex)
+        seen = (self._acknowledged, len(self.owned.assigned), self.topics.names, self.topics.regex)
         if seen == self._seen:
             return False
         if self._present() != self._sent:
@@ -295,13 +300,14 @@ class ConsumerMembershipManager(AbstractMembershipManager):
         """Return what the coordinator should know."""
         regex = self.topics.regex
         names = () if regex is not None else tuple(sorted(self.topics.names))
-        return _Sent(names, regex, frozenset(self.owned.assigned))
+        return _Sent(names, regex, frozenset(self.owned.assigned), self._acknowledged)
 
     def _heartbeat(self) -> ConsumerGroupHeartbeat:
         """Return a heartbeat with what the coordinator does not know yet; everything in a join."""
         settings, sent = self._settings, self._sent
         self._sending = now = self._present()
         is_full = sent.names is None
+        says_owned = (now.owned, now.assignment) != (sent.owned, sent.assignment)
         regex = now.regex if is_full or now.regex != sent.regex else None
         if now.regex is None and sent.regex is not None:
             regex = ""
@@ -315,7 +321,7 @@ class ConsumerMembershipManager(AbstractMembershipManager):
             subscribed_topic_names=now.names if is_full or now.names != sent.names else None,
             subscribed_topic_regex=regex,
             server_assignor=settings.group_remote_assignor if is_full else None,
-            topic_partitions=self._owned_by_id() if now.owned != sent.owned else None,
+            topic_partitions=self._owned_by_id() if says_owned else None,
         )
 
     def _owned_by_id(self) -> list[TopicIdPartitions]:
@@ -345,13 +351,12 @@ class ConsumerMembershipManager(AbstractMembershipManager):
             self._not_member_reason = ""
         self.generation.generation_id = result.member_epoch
         self._interval_ms = float(result.heartbeat_interval_ms)
-        target = None
         if result.assignment is not None:
+            self._assignments += 1
+            self._is_reconciled = False
             target = {each.topic_id: frozenset(each.partitions) for each in result.assignment}
-        if target is not None and (target != self._target or self._owes_report):
             changed = changed or target != self._target
             self._target = target
-            self._is_reconciled = False
         self._quiet = 0 if changed else self._quiet + 1
         wait_ms = self._interval_ms
         if not self._target and self._quiet < _EARLY_HEARTBEATS:

@@ -234,6 +234,20 @@ def test_assigned_topic_without_metadata_is_requested_by_id() -> None:
     assert a.membership.topics == {"u"}
 
 
+def test_assignment_is_acknowledged_though_the_member_had_given_it_up_before() -> None:
+    world = World(t=4, u=1)
+    group = Group(world)
+    a = member(world, group)
+    a.subscribe("u")
+    world.until(lambda: not a.reads)
+    world.pass_time(20)
+    assert group.beats[-1].topic_partitions == []
+    count = len(group.beats)
+    group.give("a")
+    world.pass_time(INTERVAL_MS + 20)
+    assert [beat.topic_partitions for beat in group.beats[count:]][-1] == []
+
+
 # --- subscriptions
 
 

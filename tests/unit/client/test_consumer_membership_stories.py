@@ -12,7 +12,7 @@ from barnabas.core.client.group.events import Lost
 STEPS = 25
 
 
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize("seed", range(examples(300)))
 def test_members_read_every_partition_and_none_twice(seed: int) -> None:
     chance = random.Random(seed)
     world = World(seed=seed + 1, t=6, u=3)

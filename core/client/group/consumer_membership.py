@@ -141,7 +141,7 @@ class ConsumerMembershipManager(AbstractMembershipManager):
         """The topic of each partition in `owned.assigned`: one made again with the same name is another."""
         self._is_reconciled = True
         self._assignments = self._acknowledged = 0
-        """How many assignments came, and the number of the last one that was reconciled."""
+        """The number of assignments so far, and the number of the last one that was reconciled."""
         self._owes_report = False
         """True if the user gets an `Assigned` for the next assignment, even if it brings nothing new."""
         self._sent = _Sent()
@@ -156,7 +156,7 @@ class ConsumerMembershipManager(AbstractMembershipManager):
         """The heartbeats since the last change of the assignment or the subscription."""
         self._views_seen = -1
         self._seen: tuple[Any, ...] = ()
-        """What `_has_news` found nothing new in: it is asked at every poll, of as many partitions as there are."""
+        """A short form of the state in which `_has_news` last found nothing; it saves a comparison of all partitions."""
 
     @property
     def settled(self) -> bool:

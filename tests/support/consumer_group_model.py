@@ -50,7 +50,7 @@ class ModelGroup:
         self.members: dict[str, ModelMember] = {}
         self.target: dict[str, set[TopicPartition]] = {}
         self._target_epoch = 1
-        self._assigned_ms = -ASSIGNMENT_INTERVAL_MS
+        self._assigned_ms: float = -ASSIGNMENT_INTERVAL_MS
         self._counts: dict[str, int] = {}
         self.offsets: dict[TopicPartition, int] = {}
         world.scripts.append(self._answer)

@@ -156,7 +156,7 @@ class ConsumerMembershipManager(AbstractMembershipManager):
         """The heartbeats since the last change of the assignment or the subscription."""
         self._views_seen = -1
         self._seen: tuple[Any, ...] = ()
-        """A short form of the state in which `_has_news` last found nothing; it saves a comparison of all partitions."""
+        """A short form of the state in which `_has_news` last found nothing; it saves comparing all partitions."""
 
     @property
     def settled(self) -> bool:

@@ -322,6 +322,8 @@ class SharePartitionManager:
                 break
             if share.next_fetch_offset() == offset:
                 break
+        else:
+            self._scheduler.call_later(0, lambda: self._purgatory.check(led.key))  # there is more to read
         self._write(led)
         self._set_timer(led)
         return result

@@ -277,8 +277,8 @@ def test_metrics_count_sessions_and_acknowledgements(shares: Shares) -> None:
     assert value("kafka_server_sharepartitionmetrics_inflightmessagecount") == 0
 
 
-def append_in_transaction(shares: Shares, *values: bytes) -> None:
-    records = numbered(*values, producer=9, epoch=0, sequence=0, transactional=True)
+def append_in_transaction(shares: Shares, *values: bytes, sequence: int = 0) -> None:
+    records = numbered(*values, producer=9, epoch=0, sequence=sequence, transactional=True)
     partition = shares.broker.node.state.replicas.partitions["t", 0]
     now_ms = shares.broker.clock.now_ms()
     partition.append_as_leader(records, now_ms=now_ms, origin=AppendOrigin.TRANSACTION)
@@ -331,3 +331,45 @@ def test_renewal_is_refused_where_the_group_does_not_allow_it() -> None:
     (outcome,) = shares.acknowledge("m", (0, 0, RENEW)).partitions
     assert outcome.error is E.INVALID_REQUEST
     shares.broker.stop()
+
+
+def test_fetch_passes_over_many_aborted_batches_without_waiting_for_its_time() -> None:
+    shares = Shares(share_isolation_level="read_committed")
+    for number in range(40):
+        append_in_transaction(shares, b"a", sequence=number)
+    marker = TxnMarker(
+        producer_id=9, producer_epoch=0, committed=False, partitions=[TopicPartition("t", 0)], coordinator_epoch=0
+    )
+    shares.broker.ask(WriteTxnMarkers(markers=[marker]))
+    shares.broker.produce("t", b"x")
+    answers = shares.fetch(max_bytes=1, max_wait_ms=60_000)
+    shares.broker.scheduler.run_pending()
+    shares.broker.wait(10)
+    assert [ranges_of(each) for each in answers] == [[(41, 41, 1)]]
+    shares.broker.stop()
+
+
+class Readers:
+    """Allows the topics that it has."""
+
+    def __init__(self) -> None:
+        self.topics = {"t"}
+
+    def allows(self, _caller: Caller, _operation: object, _kind: object, name: str, *, request: str = "") -> bool:
+        return name in self.topics
+
+
+def test_right_to_read_is_asked_for_in_each_fetch_of_a_session(shares: Shares) -> None:
+    shares.broker.produce("t", b"x", b"y")
+    readers: Any = Readers()
+    shares.service = ShareFetchService(shares.broker.node.state, shares.persister, shares.configs, readers, lambda: 9)
+    assert shares.ranges(max_records=1, share_acquire_mode=ShareAcquireMode.RECORD_LIMIT) == [(0, 0, 1)]
+    readers.topics.clear()
+    (answer,) = shares.fetch("m", (0, 0, ACCEPT))
+    (partition,) = answer.partitions
+    assert (partition.error, partition.acknowledge_error) == (
+        E.TOPIC_AUTHORIZATION_FAILED,
+        E.TOPIC_AUTHORIZATION_FAILED,
+    )
+    assert partition.acquired_records == ()
+    assert shares.stored.start_offset == 0

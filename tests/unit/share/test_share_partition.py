@@ -267,3 +267,12 @@ def test_released_records_of_a_gone_member_are_available() -> None:
     assert share.release_acquired("a") == 10
     assert share.next_fetch_offset() == 0
     assert acquire(share, "b", batches=log((0, 9))) == [(0, 9, 2)]
+
+
+def test_count_of_a_lapsed_lock_is_stored_by_the_write_after_one_that_failed() -> None:
+    share = SharePartition(0, settings=SharePartitionSettings(lock_duration_ms=100))
+    acquire(share, batches=log((0, 9)))
+    share.release_lapsed(100)
+    assert share.take_write() is not None
+    share.complete_write(is_stored=False)
+    assert store(share).state_batches == (StateBatch(0, 9, 0, 1),)

@@ -225,7 +225,8 @@ class Consumer(Generic[ValueT_co, KeyT_co]):
         """Subscribe to these topics, and no others, as a member of `group.id`.
 
         topics:   one, or several; those that do not exist yet are read once they do (see `metadata.max.age.ms`).
-        pattern:  instead: all topics whose whole name matches, including those that are created later.
+        pattern:  instead: all topics whose whole name matches, including those that are created later. A member by
+                  `group_protocol="consumer"` lets the coordinator match it where Python and RE2 agree on it.
         listener: called with partitions that come and go (see `RebalanceListener`), or the functions `on_assigned`,
         `on_revoked`, `on_lost`.
 
@@ -252,7 +253,10 @@ class Consumer(Generic[ValueT_co, KeyT_co]):
 
     @property
     def subscription(self) -> list[str]:
-        """The subscribed topics; with a pattern, those that match it now."""
+        """The subscribed topics; with a pattern, those that match it now.
+
+        If the coordinator matches the pattern, they are the topics of which this member has partitions.
+        """
         return [] if self._group is None else sorted(self._group.membership.topics)
 
     def assign(
@@ -507,7 +511,10 @@ class Consumer(Generic[ValueT_co, KeyT_co]):
             return self._group is not None and self._group.settled
 
     def enforce_rebalance(self, reason: str = "the application asks for it") -> None:
-        """Start a rebalance of the group; `reason` is for the broker's log. Raises `ConfigError` without a group."""
+        """Start a rebalance of the group; `reason` is for the broker's log. Raises `ConfigError` without a group.
+
+        By `group_protocol="consumer"` it only sends a complete heartbeat, upon which the coordinator decides.
+        """
         with self._lock:
             self._in_group("enforce_rebalance()").membership.rejoin(reason)
             self._shell.wake()

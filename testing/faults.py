@@ -45,6 +45,8 @@ _NAMES = frozenset(
 """Fields that say what an outcome is about; an error keeps them."""
 _OF_TRANSACTIONS = frozenset({"producer_id", "transactional_id", "partitions"})
 """Fields like `_NAMES`, in outcomes about transactions."""
+_OF_SHARE_PARTITIONS = frozenset({"topic_id"})
+"""A field like `_NAMES`, in outcomes about share partitions."""
 _ONLY_THE_BROKER_KNOWS = frozenset({"Metadata", "DescribeCluster"})
 """APIs whose answers describe the cluster even if their topics have errors."""
 _NO_TOPIC_FIELDS = frozenset({"group_ids", "keys", "groups", "members", "transactional_ids", "users"})
@@ -158,7 +160,7 @@ def shape_of(request_type: type[Request[Any]]) -> Shape:
 def _shape(request_type: type[Any]) -> Shape:
     result_type = _result_type(request_type)
     outcomes_field, outcome_type = _outcomes(result_type)
-    if outcome_type is not None and not _needed(outcome_type) <= _NAMES | _OF_TRANSACTIONS:
+    if outcome_type is not None and not _needed(outcome_type) <= _NAMES | _OF_TRANSACTIONS | _OF_SHARE_PARTITIONS:
         outcomes_field = outcome_type = None  # of something else than was asked for: data folders
     fields = {field.name: field for field in attrs.fields(request_type)}
     items_field = next((name for name, field in fields.items() if _is_collection(field.type)), None)
@@ -172,6 +174,8 @@ def _shape(request_type: type[Any]) -> Shape:
     inner_type = _outcomes(outcome_type)[1] if outcome_type is not None else None
     inner_places = inner_type is not None and "partitions" in item_fields
     plain_topics = item_type is str and items_field not in _NO_TOPIC_FIELDS
+    has_topics = is_mapping or inner_places or plain_topics or bool(item_fields & {"topic", "name", "resource"})
+    has_partitions = is_mapping or inner_places or "partition" in item_fields or inner_type is not None
     return Shape(
         request_type=request_type,
         result_type=result_type,
@@ -180,8 +184,9 @@ def _shape(request_type: type[Any]) -> Shape:
         outcome_type=outcome_type,
         inner_type=inner_type,
         has_error="error" in _field_names(result_type),
-        has_topics=is_mapping or inner_places or plain_topics or bool(item_fields & {"topic", "name", "resource"}),
-        has_partitions=is_mapping or inner_places or "partition" in item_fields or inner_type is not None,
+        has_topics=has_topics,
+        has_partitions=has_partitions
+        and (has_topics or "topic_id" not in item_fields),  # no partition without its topic
         has_groups="group_id" in fields or "group_id" in item_fields or items_field in ("group_ids", "keys"),
     )
 

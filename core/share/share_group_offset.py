@@ -14,14 +14,14 @@ from ...ports.broker_api.share_state import (
 from ...ports.error_codes import ErrorCode
 from ...ports.values import frozen
 
-Refusal = tuple[ErrorCode, str]
+CheckFailure = tuple[ErrorCode, str]
 """The error for a request, and its text."""
 
-_FENCED_LEADER: Refusal = (
+_FENCED_LEADER: CheckFailure = (
     ErrorCode.FENCED_LEADER_EPOCH,
     "The leader epoch in the request is older than that of the share coordinator.",
 )
-_FENCED_STATE: Refusal = (
+_FENCED_STATE: CheckFailure = (
     ErrorCode.FENCED_STATE_EPOCH,
     "The state epoch in the request is older than that of the share coordinator.",
 )
@@ -54,14 +54,14 @@ def initialized(request: InitializePartition) -> ShareGroupOffset:
     return ShareGroupOffset(state_epoch=request.state_epoch, start_offset=request.start_offset)
 
 
-def check_initialize(current: ShareGroupOffset | None, request: InitializePartition) -> Refusal | None:
+def check_initialize(current: ShareGroupOffset | None, request: InitializePartition) -> CheckFailure | None:
     """Return why a partition cannot be initialized in this epoch, or None."""
     if current is not None and current.state_epoch > request.state_epoch:
         return _FENCED_STATE
     return None
 
 
-def check_read(current: ShareGroupOffset | None, leader_epoch: int) -> Refusal | None:
+def check_read(current: ShareGroupOffset | None, leader_epoch: int) -> CheckFailure | None:
     """Return why a leader of this epoch cannot read the state, or None."""
     if current is None:
         return ErrorCode.INVALID_REQUEST, "The read operation on uninitialized share partition not allowed."
@@ -70,7 +70,7 @@ def check_read(current: ShareGroupOffset | None, leader_epoch: int) -> Refusal |
     return None
 
 
-def check_write(current: ShareGroupOffset | None, request: WritePartition) -> Refusal | None:
+def check_write(current: ShareGroupOffset | None, request: WritePartition) -> CheckFailure | None:
     """Return why a change cannot be stored, or None."""
     if current is None:
         return ErrorCode.INVALID_REQUEST, "The write operation on uninitialized share partition not allowed."

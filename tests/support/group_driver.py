@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from attrs import evolve
+
 from barnabas.core.coordinator.group.config import GroupCoordinatorConfig
 from barnabas.core.coordinator.group.effects import Answer, Effects, Store
 from barnabas.core.coordinator.group.group import Group
@@ -52,8 +54,8 @@ class Driver:
     """Drives a group. With `hold` its stores wait in `held` until `finish`."""
 
     def __init__(self, group: Group | None = None, *, hold: bool = False, **config: int) -> None:
-        settings = {"group_initial_rebalance_delay_ms": 0, **config}
-        self.group = group or Group("g", GroupCoordinatorConfig(**settings))
+        settings = evolve(GroupCoordinatorConfig(group_initial_rebalance_delay_ms=0), **config)
+        self.group = group or Group("g", settings)
         self.now_ms = 1000.0
         self.hold = hold
         self.held: list[Store] = []

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from attrs import evolve
 from support.group_driver import Asked
 from support.log_lines import warnings_of
 
@@ -85,7 +86,7 @@ class House:
         self.topic_ids: dict[str, bytes] = {}
         self.lines: list[str] = []
         self.coordinator = GroupCoordinator(
-            config=GroupCoordinatorConfig(**{"group_initial_rebalance_delay_ms": 0, **config}),
+            config=evolve(GroupCoordinatorConfig(group_initial_rebalance_delay_ms=0), **config),
             partition_count=PARTITIONS,
             clock=self.clock,
             scheduler=self.scheduler,

@@ -53,7 +53,7 @@ class Asked:
 class Driver:
     """Drives a group. With `hold` its stores wait in `held` until `finish`."""
 
-    def __init__(self, group: Group | None = None, *, hold: bool = False, **config: int) -> None:
+    def __init__(self, group: Group | None = None, *, hold: bool = False, **config: Any) -> None:
         settings = evolve(GroupCoordinatorConfig(group_initial_rebalance_delay_ms=0), **config)
         self.group = group or Group("g", settings)
         self.now_ms = 1000.0

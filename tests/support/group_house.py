@@ -67,7 +67,7 @@ class House:
         load: bool = True,
         seed: int = 1,
         verifies: bool = False,
-        **config: int,
+        **config: Any,
     ) -> None:
         self.seed = seed
         self.clock = ManualClock()
@@ -132,7 +132,7 @@ class House:
         self.log.setdefault(partition, []).append(Ended(producer, committed))
         self.coordinator.transaction_ended(partition, producer, committed=committed)
 
-    def restarted(self, **config: int) -> "House":
+    def restarted(self, **config: Any) -> "House":
         """Another coordinator that reads what this one has written; this one is as if killed."""
         log = {partition: list(records) for partition, records in self.log.items()}
         return House(log, load=True, seed=self.seed + 1, verifies=False, **config)

@@ -12,6 +12,7 @@ from . import (
     produce,
     scram,
     security,
+    share_group_offsets,
     share_groups,
     topics,
     transactions,
@@ -30,7 +31,7 @@ _FAMILIES: tuple[Iterable[Api], ...] = (
     scram.APIS,
 )
 
-_CLIENT_FAMILIES: tuple[Iterable[Api], ...] = (consumer_groups.APIS, share_groups.APIS)
+_CLIENT_FAMILIES: tuple[Iterable[Api], ...] = (consumer_groups.APIS, share_groups.APIS, share_group_offsets.APIS)
 """Families that our clients speak with other brokers; this broker does not offer them."""
 
 BY_KEY: dict[int, Api] = {api.key: api for family in _FAMILIES for api in family}

@@ -51,6 +51,9 @@ from support.kafka_samples_security import (
     RENEW_DELEGATION_TOKEN,
 )
 from support.kafka_samples_share_groups import (
+    ALTER_SHARE_GROUP_OFFSETS,
+    DELETE_SHARE_GROUP_OFFSETS,
+    DESCRIBE_SHARE_GROUP_OFFSETS,
     SHARE_ACKNOWLEDGE,
     SHARE_FETCH,
     SHARE_GROUP_DESCRIBE,
@@ -73,6 +76,9 @@ CLIENT_SAMPLES: dict[int, Sample] = {
     77: SHARE_GROUP_DESCRIBE,
     78: SHARE_FETCH,
     79: SHARE_ACKNOWLEDGE,
+    90: DESCRIBE_SHARE_GROUP_OFFSETS,
+    91: ALTER_SHARE_GROUP_OFFSETS,
+    92: DELETE_SHARE_GROUP_OFFSETS,
 }
 """Those of APIs that our clients speak and our broker does not offer (`table.CLIENT_ONLY`)."""
 

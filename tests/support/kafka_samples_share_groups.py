@@ -3,11 +3,28 @@
 from typing import Any
 
 from attrs import evolve
-from support.kafka_sample import ID_A, ID_B, NO_LEADER, Sample
+from support.kafka_sample import ID_A, ID_B, NO_ID, NO_LEADER, Sample
 
 from barnabas.ports.broker_api.cluster import BrokerNode
 from barnabas.ports.broker_api.consumer_groups import DescribedTopicPartitions, TopicIdPartitions
 from barnabas.ports.broker_api.fetch import CurrentLeader
+from barnabas.ports.broker_api.share_group_offsets import (
+    AlteredShareTopic,
+    AlterShareGroupOffsets,
+    AlterShareGroupOffsetsResult,
+    DeletedShareTopic,
+    DeleteShareGroupOffsets,
+    DeleteShareGroupOffsetsResult,
+    DescribeShareGroupOffsets,
+    DescribeShareGroupOffsetsResult,
+    ShareGroupOffsets,
+    ShareGroupOffsetsQuery,
+    ShareGroupTopic,
+    SharePartitionOffset,
+    SharePartitionStart,
+    ShareStartOutcome,
+    ShareTopicOffsets,
+)
 from barnabas.ports.broker_api.share_groups import (
     AcknowledgementBatch,
     AcquiredRecords,
@@ -385,4 +402,153 @@ SHARE_ACKNOWLEDGE = Sample(
     {**_ACKNOWLEDGE_V1.result_wire, "acquisition_lock_timeout": 45_000},
     older=_ACKNOWLEDGE_V1,
     older_until=1,
+)
+
+DESCRIBE_SHARE_GROUP_OFFSETS = Sample(
+    DescribeShareGroupOffsets(
+        groups=[
+            ShareGroupOffsetsQuery(group_id="audit", topics=[ShareGroupTopic("clicks", [0, 3])]),
+            ShareGroupOffsetsQuery(group_id="bills", topics=[]),
+            ShareGroupOffsetsQuery(group_id="calls"),
+        ]
+    ),
+    {
+        "groups": [
+            {"group_id": "audit", "topics": [{"topic_name": "clicks", "partitions": [0, 3]}]},
+            {"group_id": "bills", "topics": []},
+            {"group_id": "calls", "topics": None},
+        ]
+    },
+    DescribeShareGroupOffsetsResult(
+        groups=[
+            ShareGroupOffsets(
+                group_id="audit",
+                topics=[
+                    ShareTopicOffsets(
+                        topic="clicks",
+                        topic_id=ID_A,
+                        partitions=[
+                            SharePartitionOffset(0, 2**40, 7, 19),
+                            SharePartitionOffset(3, -1, 0, -1, ErrorCode.NOT_LEADER_OR_FOLLOWER, "elsewhere"),
+                        ],
+                    ),
+                    ShareTopicOffsets(topic="views", topic_id=ID_B),
+                ],
+            ),
+            ShareGroupOffsets(group_id="bills", error=ErrorCode.GROUP_ID_NOT_FOUND, error_message="unknown"),
+        ],
+        throttle_ms=4,
+    ),
+    {
+        "throttle_time": 4,
+        "groups": [
+            {
+                "group_id": "audit",
+                "topics": [
+                    {
+                        "topic_name": "clicks",
+                        "topic_id": ID_A,
+                        "partitions": [
+                            {
+                                "partition_index": 0,
+                                "start_offset": 2**40,
+                                "leader_epoch": 7,
+                                "lag": 19,
+                                "error_code": 0,
+                                "error_message": None,
+                            },
+                            {
+                                "partition_index": 3,
+                                "start_offset": -1,
+                                "leader_epoch": 0,
+                                "lag": -1,
+                                "error_code": 6,
+                                "error_message": "elsewhere",
+                            },
+                        ],
+                    },
+                    {"topic_name": "views", "topic_id": ID_B, "partitions": []},
+                ],
+                "error_code": 0,
+                "error_message": None,
+            },
+            {"group_id": "bills", "topics": [], "error_code": 69, "error_message": "unknown"},
+        ],
+    },
+)
+
+ALTER_SHARE_GROUP_OFFSETS = Sample(
+    AlterShareGroupOffsets(
+        group_id="audit",
+        partitions=[
+            SharePartitionStart("clicks", 0, 2**40),
+            SharePartitionStart("clicks", 3, 0),
+            SharePartitionStart("views", 1, 12),
+        ],
+    ),
+    {
+        "group_id": "audit",
+        "topics": [
+            {
+                "topic_name": "clicks",
+                "partitions": [
+                    {"partition_index": 0, "start_offset": 2**40},
+                    {"partition_index": 3, "start_offset": 0},
+                ],
+            },
+            {"topic_name": "views", "partitions": [{"partition_index": 1, "start_offset": 12}]},
+        ],
+    },
+    AlterShareGroupOffsetsResult(
+        error=ErrorCode.NON_EMPTY_GROUP,
+        error_message="in use",
+        topics=[
+            AlteredShareTopic(
+                topic="clicks",
+                topic_id=ID_A,
+                partitions=[ShareStartOutcome(0), ShareStartOutcome(3, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "gone")],
+            ),
+            AlteredShareTopic(topic="views", topic_id=ID_B),
+        ],
+        throttle_ms=3,
+    ),
+    {
+        "throttle_time": 3,
+        "error_code": 68,
+        "error_message": "in use",
+        "responses": [
+            {
+                "topic_name": "clicks",
+                "topic_id": ID_A,
+                "partitions": [
+                    {"partition_index": 0, "error_code": 0, "error_message": None},
+                    {"partition_index": 3, "error_code": 3, "error_message": "gone"},
+                ],
+            },
+            {"topic_name": "views", "topic_id": ID_B, "partitions": []},
+        ],
+    },
+)
+
+DELETE_SHARE_GROUP_OFFSETS = Sample(
+    DeleteShareGroupOffsets(group_id="audit", topics=["clicks", "views"]),
+    {"group_id": "audit", "topics": [{"topic_name": "clicks"}, {"topic_name": "views"}]},
+    DeleteShareGroupOffsetsResult(
+        error=ErrorCode.NON_EMPTY_GROUP,
+        error_message="in use",
+        topics=[
+            DeletedShareTopic(topic="clicks", topic_id=ID_A),
+            DeletedShareTopic(topic="views", error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, error_message="gone"),
+        ],
+        throttle_ms=3,
+    ),
+    {
+        "throttle_time": 3,
+        "error_code": 68,
+        "error_message": "in use",
+        "responses": [
+            {"topic_name": "clicks", "topic_id": ID_A, "error_code": 0, "error_message": None},
+            {"topic_name": "views", "topic_id": NO_ID, "error_code": 3, "error_message": "gone"},
+        ],
+    },
 )

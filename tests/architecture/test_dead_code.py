@@ -66,6 +66,9 @@ NOT_CALLED_YET = {
         ("MemoryPersister", "initialize_state", "delete_state", "read_state_summary"),
         "share groups at the coordinator",
     ),
+    "ServerRangeAssignor": "consumer groups by KIP-848 at the broker",
+    "PartitionAssignor": "the consumer groups of KIP-848 at the broker call it",
+    "subscription_type": "the uniform assignor",
     "write_to": "a message set on its way to a sink, as the design has it",
 }
 """What stands before its caller, with tests of its own. A line goes when the caller comes."""

@@ -1,0 +1,1 @@
+"""Assignors of the group coordinator: they assign partitions to the members of a group."""

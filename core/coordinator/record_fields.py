@@ -4,7 +4,7 @@ Strings have 16-bit lengths, bytes and lists 32-bit ones; in flexible values var
 with tags end each structure.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from struct import Struct, error, unpack_from
 
 from ...ports.error_codes import ErrorCode
@@ -16,6 +16,7 @@ _BYTE = Struct(">b")
 _SHORT = Struct(">h")
 _INT = Struct(">i")
 _LONG = Struct(">q")
+_UUID_BYTES = 16
 
 
 class UnknownVersion(ApiError):
@@ -41,6 +42,66 @@ def encode_varint(number: int) -> bytes:
         number >>= 7
     parts.append(number)
     return bytes(parts)
+
+
+class FlexibleWriter:
+    """Writes a value of a flexible version, field after field. Its methods mirror those of `FlexibleReader`."""
+
+    __slots__ = ("_out",)
+
+    def __init__(self, version: int) -> None:
+        self._out = bytearray(_SHORT.pack(version))
+
+    def i8(self, number: int) -> None:
+        self._out += _BYTE.pack(number)
+
+    def i32(self, number: int) -> None:
+        self._out += _INT.pack(number)
+
+    def i64(self, number: int) -> None:
+        self._out += _LONG.pack(number)
+
+    def uuid(self, data: bytes) -> None:
+        self._out += data
+
+    def count(self, count: int) -> None:
+        """The length of a list."""
+        self._out += encode_varint(count + 1)
+
+    def text(self, text: str) -> None:
+        self.data(text.encode())
+
+    def optional_text(self, text: str | None) -> None:
+        if text is None:
+            self._out.append(0)
+        else:
+            self.text(text)
+
+    def data(self, data: bytes) -> None:
+        self._out += encode_varint(len(data) + 1)
+        self._out += data
+
+    def numbers(self, numbers: Collection[int]) -> None:
+        """A list of 32-bit integers."""
+        self.count(len(numbers))
+        for number in numbers:
+            self.i32(number)
+
+    def texts(self, texts: Collection[str]) -> None:
+        """A list of strings."""
+        self.count(len(texts))
+        for text in texts:
+            self.text(text)
+
+    def end(self, tags: Mapping[int, bytes] | None = None) -> None:
+        """The tagged fields at the end of a structure, by their numbers in ascending order."""
+        self._out += encode_varint(len(tags or {}))
+        for tag, data in (tags or {}).items():
+            self._out += encode_varint(tag) + encode_varint(len(data)) + data
+
+    def value(self) -> bytes:
+        """Return the value."""
+        return bytes(self._out)
 
 
 class RecordReader:
@@ -103,6 +164,17 @@ class RecordReader:
 
     def data(self) -> bytes:
         return self._take(self.i32())
+
+    def uuid(self) -> bytes:
+        return self._take(_UUID_BYTES)
+
+    def numbers(self) -> tuple[int, ...]:
+        """A list of 32-bit integers."""
+        return tuple(self.i32() for _ in range(self.count()))
+
+    def texts(self) -> tuple[str, ...]:
+        """A list of strings."""
+        return tuple(self.text() for _ in range(self.count()))
 
     def _text_size(self) -> int:
         return self.i16()

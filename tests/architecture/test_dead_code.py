@@ -63,7 +63,10 @@ NOT_CALLED_YET = {
         "consumer groups by KIP-848 at the broker",
     ),
     **dict.fromkeys(
-        ("MemoryPersister", "initialize_state", "delete_state", "read_state_summary"),
+        (
+            *("MemoryPersister", "initialize_state", "delete_state", "read_state_summary"),
+            "encode_share_value",
+        ),
         "share groups at the coordinator",
     ),
     "ServerRangeAssignor": "consumer groups by KIP-848 at the broker",

@@ -15,7 +15,6 @@ AROUND = ("tests", "benchmarks", "examples", "docs", "tools")
 REASONS = {
     "app/broker/lifecycle/authorization.py": "the choice of an authorizer by the configuration",
     "app/broker/lifecycle/registration.py": "the registration of a broker in the coordination tree",
-    "app/cli/log/decoders.py": "imports what decodes internal topics only where that is asked for",
     "app/compose/services.py": "imported only where services run beside the broker",
     "app/mirror/assigned.py": "a kind of source with partitions of its own",
     "app/mirror/group_source.py": "a kind of source, imported only where a mirror uses a group",

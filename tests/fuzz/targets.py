@@ -26,6 +26,7 @@ from barnabas.core.classic.registry.subscription import ClassicSubscription
 from barnabas.core.client.group import consumer_protocol
 from barnabas.core.cluster import layout
 from barnabas.core.coordinator.group import records as group_records
+from barnabas.core.coordinator.group import share_group_records
 from barnabas.core.coordinator.regular_expression import RegularExpression
 from barnabas.core.coordinator.transaction import records as transaction_records
 from barnabas.core.coordinator.transaction.states import TransactionState
@@ -260,6 +261,10 @@ _GROUP = group_records.StoredGroup(
 _OFFSET = group_records.StoredOffset(
     offset=5, leader_epoch=1, metadata="m", commit_timestamp_ms=9, expire_timestamp_ms=-1
 )
+_STATE_PARTITIONS = share_group_records.StoredStatePartitions(
+    initializing={bytes(range(16)): share_group_records.StoredTopicPartitions("t", (1, 2))},
+    deleting={bytes(range(16, 32)): "u"},
+)
 _TRANSACTION = transaction_records.StoredTransaction(
     producer_id=7,
     producer_epoch=1,
@@ -313,6 +318,20 @@ def _targets() -> dict[str, Target]:
             _API,
         ),
         "groups": Target(group_records.decode_group, [group_records.encode_group(_GROUP)], _API),
+        "share group keys": Target(
+            share_group_records.decode_share_key,
+            [
+                share_group_records.encode_share_key(
+                    share_group_records.ShareGroupKey(share_group_records.ShareRecord.MEMBER, "g", "m")
+                )
+            ],
+            _API,
+        ),
+        "share group partitions": Target(
+            lambda data: share_group_records.decode_share_value(share_group_records.ShareRecord.STATE_PARTITIONS, data),
+            [share_group_records.encode_share_value(_STATE_PARTITIONS)],
+            _API,
+        ),
         "transaction keys": Target(transaction_records.decode_key, [transaction_records.encode_key("id")], _API),
         "transactions": Target(
             transaction_records.decode_value, [transaction_records.encode_value(_TRANSACTION)], _API

@@ -1,8 +1,23 @@
 """Decoders of the records of internal topics, for `barnabas log dump`."""
 
+from collections.abc import Mapping
+
 from ....core.cluster.layout import encode_id
 from ....core.coordinator.group.records import GroupKey, decode_group, decode_offset
 from ....core.coordinator.group.records import decode_key as decode_group_key
+from ....core.coordinator.group.share_group_records import (
+    ShareGroupKey,
+    ShareRecord,
+    StoredCurrentAssignment,
+    StoredShareGroup,
+    StoredShareMember,
+    StoredStatePartitions,
+    StoredTargetAssignment,
+    StoredTopicPartitions,
+    TopicIdAssignment,
+    decode_share_key,
+    decode_share_value,
+)
 from ....core.coordinator.record_fields import UnknownVersion
 from ....core.coordinator.transaction.records import decode_key as decode_transactional_id
 from ....core.coordinator.transaction.records import decode_value
@@ -12,10 +27,15 @@ from ....ports.errors import ApiError
 
 Fields = dict[str, object]
 
+_SHARE_TYPES = frozenset(int(kind).to_bytes(2, "big") for kind in ShareRecord)
+
 
 def offsets(message: Message) -> Fields:
-    """Decode a record of `__consumer_offsets`: a committed offset of a group, or its members."""
+    """Decode a record of `__consumer_offsets`: a committed offset of a group, its members, or a share group."""
     try:
+        if message.key and message.key[:2] in _SHARE_TYPES:
+            share_key = decode_share_key(message.key)
+            return {"key": _share_key(share_key), "value": _share_value(share_key, message.value)}
         key = decode_group_key(message.key or b"")
         if isinstance(key, GroupKey):
             found: Fields = {"group": key.group_id}
@@ -46,6 +66,59 @@ def _group(content: bytes | None) -> Fields | None:
             for member in group.members
         ],
     }
+
+
+def _share_key(key: ShareGroupKey) -> Fields:
+    found: Fields = {"type": int(key.kind), "group": key.group_id}
+    return {**found, "member": key.member_id} if key.member_id else found
+
+
+def _share_value(key: ShareGroupKey, content: bytes | None) -> Fields | None:
+    if content is None:
+        return None
+    match decode_share_value(key.kind, content):
+        case StoredShareMember() as member:
+            return {
+                "rack_id": member.rack_id,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "subscribed_topic_names": list(member.subscribed_topic_names),
+            }
+        case StoredShareGroup() as group:
+            return {"epoch": group.epoch, "metadata_hash": group.metadata_hash}
+        case StoredTargetAssignment() as target:
+            return {"assignment_epoch": target.assignment_epoch, "assignment_timestamp": target.timestamp_ms}
+        case StoredCurrentAssignment() as current:
+            return {
+                "member_epoch": current.member_epoch,
+                "previous_member_epoch": current.previous_member_epoch,
+                "state": current.state,
+                "assigned_partitions": _assignment(current.assigned),
+            }
+        case StoredStatePartitions() as partitions:
+            return {
+                "initializing_topics": _topics(partitions.initializing),
+                "initialized_topics": _topics(partitions.initialized),
+                "deleting_topics": [
+                    {"topic_id": encode_id(topic_id), "topic_name": topic}
+                    for topic_id, topic in partitions.deleting.items()
+                ],
+            }
+        case assignment:
+            return {"topic_partitions": _assignment(assignment)}
+
+
+def _assignment(assignment: TopicIdAssignment) -> list[Fields]:
+    return [
+        {"topic_id": encode_id(topic_id), "partitions": list(partitions)} for topic_id, partitions in assignment.items()
+    ]
+
+
+def _topics(topics: Mapping[bytes, StoredTopicPartitions]) -> list[Fields]:
+    return [
+        {"topic_id": encode_id(topic_id), "topic_name": each.topic, "partitions": list(each.partitions)}
+        for topic_id, each in topics.items()
+    ]
 
 
 def transactions(message: Message) -> Fields:

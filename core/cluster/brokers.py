@@ -5,22 +5,27 @@ from contextlib import suppress
 
 from attrs import evolve
 
-from ...ports.coordination import BadVersion, Coordination, CoordinationError, Node, NodeExists, NoNode
+from ...ports.coordination import BadVersion, Coordination, CoordinationError, CreateNode, Node, NodeExists, NoNode
 from ...ports.entropy import Entropy
 from . import layout
 from .topics import BrokerRegistration, LastRegistration, ReplicaId
 
 
-def cluster_id(coordination: Coordination, entropy: Entropy, known: str | None = None) -> str:
-    """The id of the cluster: made by the first broker that asks, unless it has a `known` one. Raises
-    `CoordinationError`."""
+def cluster_id(
+    coordination: Coordination, entropy: Entropy, known: str | None = None, levels: Mapping[str, int] | None = None
+) -> str:
+    """Return the id of the cluster: made by the first broker that asks, unless it has a `known` one. With the id it
+    finalizes the `levels` of features of a new cluster. Raises `CoordinationError`."""
     while True:
         found = stored_cluster_id(coordination)
         if found is not None:
             return found
         made = known or layout.encode_id(random_uuid(entropy))
+        changes = [CreateNode(layout.CLUSTER_ID, layout.encode_cluster_id(made, has_features=bool(levels)))]
+        if coordination.get_many([layout.FEATURES]) == [None]:
+            changes.append(CreateNode(layout.FEATURES, layout.encode_features(levels or {})))
         try:
-            coordination.create(layout.CLUSTER_ID, layout.encode_cluster_id(made))
+            coordination.commit(changes)
         except NodeExists:
             continue
         return made

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from attrs import field
 
 from ...ports.values import frozen
+from .features import FeaturesImage
 from .layout import EntityKind
 from .topics import BrokerRegistration, PartitionState, ReplicaId, Topic
 
@@ -93,6 +94,13 @@ class EntityChanged:
     is_unreadable: bool = False
 
 
+@frozen
+class FeaturesChanged:
+    """The finalized levels of features changed to these."""
+
+    features: FeaturesImage
+
+
 Delta = (
     TopicSet
     | TopicDeleting
@@ -104,4 +112,5 @@ Delta = (
     | ControllerChanged
     | ConfigsChanged
     | EntityChanged
+    | FeaturesChanged
 )

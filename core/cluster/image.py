@@ -17,6 +17,7 @@ from .deltas import (
     ControllerChanged,
     Delta,
     EntityChanged,
+    FeaturesChanged,
     LeadershipEnded,
     StatesChanged,
     TopicDeleting,
@@ -24,6 +25,7 @@ from .deltas import (
     TopicSet,
     TopicUnreadable,
 )
+from .features import FeaturesImage
 from .topics import (
     ALL_LOG_DIRS,
     CORDONED_KEY,
@@ -226,6 +228,8 @@ class ClusterImage:
     """The controller; None: there is none, or it is not known."""
     configs: Mapping[int | None, Mapping[str, str]] = field(default={}, repr=False)
     """The dynamic configs by broker id; None: those of all brokers."""
+    features: FeaturesImage = FeaturesImage()
+    """The finalized levels of features: `image.features.level("group.version")`."""
     _entities: Mapping[layout.EntityKind, Entities] = field(default={}, repr=False)
     _unreadable_entities: Mapping[layout.EntityKind, frozenset[str]] = {}
     _any_offline: bool = False
@@ -322,6 +326,7 @@ class ClusterImage:
             unreadable=contents.unreadable,
             brokers=self.brokers,
             controller=self.controller,
+            features=self.features,
             any_offline=self._any_offline,
             configs=dict(contents.configs),
             entities={
@@ -369,6 +374,8 @@ class ClusterImage:
                 return evolve(self, version=version, controller=controller)
             case ConfigsChanged(broker_id=broker_id, configs=configs):
                 return evolve(self, version=version, configs={**self.configs, broker_id: configs})
+            case FeaturesChanged(features=features):
+                return evolve(self, version=version, features=features)
             case EntityChanged():
                 return self._with_entity(delta, version)
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from urllib.parse import quote, unquote
 
+from ...ports.broker_api.features import SupportedVersionRange
 from ...ports.types import TopicPartition
 from .topics import (
     ALONE_EPOCH,
@@ -27,7 +28,11 @@ from .topics import (
 
 FORMAT = 1
 _NO_MIN_ISR = -1
+FEATURES_FORMAT = 2
+"""The format of the cluster id's node while a level of a feature is finalized: Barnabas 0.2 refuses to read it."""
 CLUSTER_ID = "/barnabas/cluster/id"
+FEATURES = "/barnabas/features"
+"""The finalized levels of features; an earlier version made no such node."""
 TOPICS = "/barnabas/topics"
 BROKER_IDS = "/barnabas/brokers/ids"
 BROKER_NUMBERS = "/barnabas/brokers/seqid"
@@ -184,14 +189,29 @@ def decode_id(text: str) -> bytes:
     return identifier
 
 
-def encode_cluster_id(cluster_id: str) -> bytes:
-    return _dump({"id": cluster_id})
+def encode_cluster_id(cluster_id: str, *, has_features: bool = False) -> bytes:
+    return _dump({"id": cluster_id}, FEATURES_FORMAT if has_features else FORMAT)
 
 
 def decode_cluster_id(data: bytes) -> str:
-    cluster_id = _text(_load(data), "id")
+    cluster_id = _text(_load(data, (FORMAT, FEATURES_FORMAT)), "id")
     decode_id(cluster_id)
     return cluster_id
+
+
+def encode_features(levels: Mapping[str, int]) -> bytes:
+    return _dump({"features": dict(sorted(levels.items()))})
+
+
+def decode_features(data: bytes) -> dict[str, int]:
+    """Return the level of each feature that is not at 0. Raises `ValueError`."""
+    levels = _load(data).get("features")
+    if not isinstance(levels, dict):
+        raise ValueError("'features' is not an object")
+    found = {name: _whole(level) for name, level in levels.items()}
+    if any(level < 0 for level in found.values()):
+        raise ValueError("a level is less than 0")
+    return {name: level for name, level in found.items() if level}
 
 
 def encode_topic(topic: Topic, *, deleting: bool = False) -> bytes:
@@ -402,6 +422,10 @@ def encode_broker(broker: BrokerRegistration) -> bytes:
         node["cordoned"] = True
     if broker.min_isr is not None:
         node["min_insync_replicas"] = broker.min_isr
+    if broker.features:
+        node["features"] = {
+            name: [each.min_version, each.max_version] for name, each in sorted(broker.features.items())
+        }
     if broker.offline:
         node["offline"] = sorted(str(key) for key in broker.offline)
     return _dump(node)
@@ -429,7 +453,14 @@ def decode_broker(name: str, data: bytes) -> BrokerRegistration:
         listener_names=tuple(_texts(node, "listener_names")),
         min_isr=_integer(node, "min_insync_replicas") if "min_insync_replicas" in node else None,
         offline=frozenset(_partition(name) for name in _texts(node, "offline")),
+        features=_feature_ranges(node.get("features", {})),
     )
+
+
+def _feature_ranges(value: object) -> dict[str, SupportedVersionRange]:
+    if not isinstance(value, dict):
+        raise ValueError("'features' is not an object")
+    return {name: SupportedVersionRange(*_rows([levels], (2,))[0]) for name, levels in value.items()}
 
 
 def _partition(name: str) -> TopicPartition:
@@ -478,19 +509,19 @@ def decode_producer_ids(data: bytes) -> range:
     return range(start, end + 1)
 
 
-def _dump(node: Mapping[str, object]) -> bytes:
-    return json.dumps({"version": FORMAT, **node}, separators=(",", ":")).encode()
+def _dump(node: Mapping[str, object], version: int = FORMAT) -> bytes:
+    return json.dumps({"version": version, **node}, separators=(",", ":")).encode()
 
 
-def _load(data: bytes) -> dict[str, object]:
+def _load(data: bytes, versions: Sequence[int] = (FORMAT,)) -> dict[str, object]:
     try:
         node = json.loads(data.decode())
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     if not isinstance(node, dict):
         raise ValueError("it is not a JSON object")
-    if node.get("version") != FORMAT:
-        raise ValueError(f"its format version is {node.get('version')!r}, not {FORMAT}")
+    if node.get("version") not in versions:
+        raise ValueError(f"its format version is {node.get('version')!r}, not {' or '.join(map(str, versions))}")
     return node
 
 

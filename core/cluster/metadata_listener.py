@@ -34,7 +34,7 @@ class _ChangedNodes:
         self.states: dict[tuple[bytes, int], None] = {}
         self.configs: dict[int | None, None] = {}
         self.entities: dict[tuple[layout.EntityKind, str], None] = {}
-        self.brokers = self.controller = False
+        self.brokers = self.controller = self.features = False
 
     def add_paths(self, paths: Iterable[str]) -> None:
         for path in paths:
@@ -48,6 +48,8 @@ class _ChangedNodes:
                 self.brokers = True
             elif path == layout.CONTROLLER:
                 self.controller = True
+            elif path == layout.FEATURES:
+                self.features = True
             elif above in _ENTITY_KINDS:
                 with suppress(ValueError):  # another program made it
                     self.entities[_ENTITY_KINDS[above], layout.decode_name(name)] = None
@@ -55,12 +57,13 @@ class _ChangedNodes:
                 self.configs[None if name == layout.ALL_BROKERS else int(name)] = None
 
     def note_all(self) -> None:
-        self.everything = self.brokers = self.controller = True
+        self.everything = self.brokers = self.controller = self.features = True
 
     @property
     def concerns_leaders(self) -> bool:
-        """True if brokers, the controller, states or security entities have changed."""
-        return self.everything or bool(self.states or self.entities) or self.brokers or self.controller
+        """True if brokers, the controller, states, features or security entities have changed."""
+        single = self.brokers or self.controller or self.features
+        return self.everything or bool(self.states or self.entities) or single
 
     @property
     def concerns_topics(self) -> bool:
@@ -75,7 +78,7 @@ TOPICS_TOGETHER = 20
 class MetadataListener:
     """Keeps a registry up to date with the tree. Owner thread only.
 
-    Live brokers, the controller, partition states and security entities are read in one queue of changes
+    Live brokers, the controller, partition states, features and security entities are read in one queue of changes
     (`submit_leaders`), topics and configs in the other (`submit_topics`), in which the creation of a topic may take
     long. `settle` applies topics of the tree to this broker: one topic, or several that are new to it.
     """
@@ -161,6 +164,8 @@ class MetadataListener:
                 await self._registry.reread_brokers()
             if changed_nodes.controller:
                 await self._registry.reread_controller()
+            if changed_nodes.features:
+                await self._registry.reread_features()
             if changed_nodes.everything:
                 await self._registry.reread_all_entities()
             elif changed_nodes.entities:
@@ -217,6 +222,7 @@ class MetadataListener:
         """Add the changes of a failed reading to those that came since, for the next reading."""
         now.everything = now.everything or changed_nodes.everything
         now.brokers, now.controller = now.brokers or changed_nodes.brokers, now.controller or changed_nodes.controller
+        now.features = now.features or changed_nodes.features
         now.topics.update(changed_nodes.topics)
         now.states.update(changed_nodes.states)
         now.configs.update(changed_nodes.configs)

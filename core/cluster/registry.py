@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
+from attrs import evolve
+
+from ...ports.broker_api.features import FeatureUpdate
 from ...ports.coordination import (
     CHANGES_MAX,
     BadVersion,
@@ -33,6 +36,7 @@ from .deltas import (
     ControllerChanged,
     Delta,
     EntityChanged,
+    FeaturesChanged,
     LeadershipEnded,
     StatesChanged,
     TopicDeleting,
@@ -40,6 +44,7 @@ from .deltas import (
     TopicSet,
     TopicUnreadable,
 )
+from .features import FeaturesImage, read_features, update_features
 from .image import ClusterImage, Contents
 from .topic_planning import check_configs_fit, check_new_name
 from .topic_store import StoredTopic
@@ -215,6 +220,7 @@ class ClusterRegistry:
             stored |= await elsewhere(partial(topic_store.read_topics, self._coordination, some, self._report))
         configs = await elsewhere(partial(topic_store.read_all_broker_configs, self._coordination, self._report))
         entities = await elsewhere(partial(entity_store.read_all_entities, self._coordination, self._report))
+        features = await elsewhere(partial(read_features, self._coordination, self._report))
         known = {name: each.topic for name, each in stored.items() if each.topic is not None}
         going = {name for name, each in stored.items() if each.deleting}
         contents = Contents(
@@ -225,7 +231,7 @@ class ClusterRegistry:
             configs=configs,
             entities=entities,
         )
-        self.image = self.image.refilled(contents)
+        self.image = evolve(self.image.refilled(contents), features=features or FeaturesImage())
 
     async def reread(self, *names: str) -> None:
         """Read topics from the tree into the image: also after a write whose outcome is unknown."""
@@ -370,6 +376,38 @@ class ClusterRegistry:
         configs = await elsewhere(partial(broker_configs, self._coordination, broker_id, self._report))
         if configs != self.image.configs.get(broker_id, {}):
             self.apply(ConfigsChanged(broker_id=broker_id, configs=configs))
+
+    # --- features
+
+    async def reread_features(self) -> None:
+        """Read the finalized levels of features into the image. An unreadable node changes nothing."""
+        features = await elsewhere(partial(read_features, self._coordination, self._report))
+        if features is not None:
+            self._apply_features(features)
+
+    async def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool) -> None:
+        """Change the finalized levels of features, or only check that it is possible. Raises `ApiError`:
+        INVALID_UPDATE_VERSION, INVALID_REQUEST; `CoordinationError`."""
+        brokers = partial(live_brokers, self._coordination, self._report)
+        features = await elsewhere(
+            partial(update_features, self._coordination, updates, brokers, validate_only=validate_only)
+        )
+        self._apply_features(features)
+
+    def _apply_features(self, features: FeaturesImage) -> None:
+        before = self.image.features
+        if features == before:
+            return
+        self.apply(FeaturesChanged(features))
+        names = sorted({*before.levels, *features.levels})
+        changes = [
+            f"{name} from {before.level(name)} to {features.level(name)}"
+            for name in names
+            if before.level(name) != features.level(name)
+        ]
+        if changes:
+            text = f"finalized levels of features: {', '.join(changes)}"
+            self._report(info(text, features=dict(features.levels), epoch=features.epoch))
 
     # --- security entities
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from attrs import evolve
 
+from ...ports.broker_api.features import SupportedVersionRange
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.types import TopicPartition
@@ -211,3 +212,5 @@ class BrokerRegistration:
     """Partitions whose logs on this broker are offline: for them it does not count as live."""
     cordoned: bool = False
     """True if all its data folders are cordoned (KIP-1066): it keeps its replicas, and gets no new ones."""
+    features: Mapping[str, SupportedVersionRange] = {}
+    """The levels of features that the broker supports; one that is missing, only at the level 0."""

@@ -11,7 +11,8 @@ from ....core.client.network.links import LinkDependencies, Links
 from ....core.cluster.broker_lifecycle import LastLife
 from ....core.cluster.brokers import next_broker_id
 from ....core.cluster.change_queue import complete
-from ....core.cluster.deltas import ConfigsChanged, Delta
+from ....core.cluster.deltas import ConfigsChanged, Delta, FeaturesChanged
+from ....core.cluster.features import why_unsupported
 from ....core.cluster.image import ClusterImage
 from ....core.cluster.layout import EntityKind
 from ....core.cluster.lease import Lease
@@ -391,6 +392,7 @@ class BrokerServer:
             owns_topics=owns_topics,
             deleted=deleted.keys(),
         )
+        self._check_features(registry)
         logs = self._logs = self._open_logs(log_dirs, registry, settings, deleted)
         closing.callback(logs.close)
         endpoints = self._open_ports(settings.running)
@@ -434,6 +436,22 @@ class BrokerServer:
         logs.start()
         self._begin_cleaning(state, self._api)
         self._register(state, self._api, coordination, lease)
+
+    def _check_features(self, registry: ClusterRegistry) -> None:
+        """Raise `ConfigError` if the cluster has finalized a feature at a level that this broker does not support."""
+        complete(registry.reread_features())  # a new cluster has levels since its id was made
+        reason = why_unsupported(registry.image.features)
+        if reason is not None:
+            raise ConfigError(reason)
+        registry.listen(partial(self._features_changed, registry))
+
+    def _features_changed(self, registry: ClusterRegistry, delta: Delta, _before: ClusterImage) -> None:
+        """Stop a broker that registered at the moment in which others finalized a level that it does not support."""
+        if not isinstance(delta, FeaturesChanged) or self._stopping:
+            return
+        reason = why_unsupported(registry.image.features)
+        if reason is not None:
+            self._fail(ConfigError(reason))
 
     def _open_logs(
         self,

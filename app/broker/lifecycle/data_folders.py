@@ -3,6 +3,7 @@
 from collections.abc import Callable, Container, Sequence
 
 from ....core.cluster.brokers import cluster_id, stored_cluster_id
+from ....core.cluster.features import newest_levels
 from ....core.cluster.registry import ClusterRegistry
 from ....core.log.manager.broker_epoch_file import noted_registrations
 from ....core.log.manager.meta_properties import (
@@ -48,7 +49,7 @@ def checked_cluster_id(
     known = check_common_cluster(identities)
     if known is not None and owns_topics and stored_cluster_id(registry.coordination) is None:
         _check_never_registered(log_dirs, config, known)
-    found = cluster_id(registry.coordination, entropy, known)
+    found = cluster_id(registry.coordination, entropy, known, newest_levels())
     if known is not None and found != known:
         folder = next(log_dir.path for log_dir, identity in identities if identity.cluster_id == known)
         raise ConfigError(

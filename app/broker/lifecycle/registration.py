@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from ....core.classic.registry.broker_registration import BrokerRegistrar, IdNode, classic_id_node
 from ....core.classic.registry.layout import ClassicBroker
 from ....core.cluster import layout
+from ....core.cluster.features import offered
 from ....core.cluster.topics import BrokerRegistration, ReplicaId
 from ....ports.errors import BarnabasError, ConfigError
 from ...config import BrokerConfig, ListenAddress
@@ -26,6 +27,7 @@ def current_broker(state: BrokerState, config: BrokerConfig) -> BrokerRegistrati
         listener_names=state.endpoints.names,
         min_isr=config.min_insync_replicas,
         cordoned=state.settings.is_all_cordoned,
+        features=offered(),
     )
 
 

@@ -6,6 +6,7 @@ from attrs import evolve
 
 from ....core.cluster import layout, topic_store
 from ....core.cluster.brokers import cluster_id, live_brokers
+from ....core.cluster.features import newest_levels
 from ....core.cluster.producer_ids import BLOCK_SIZE, LEFT_OUT, largest_given_out, skip_to
 from ....core.cluster.registry import ClusterRegistry
 from ....core.cluster.topic_planning import PARTITIONS_PER_REQUEST_MAX, plan_topic
@@ -174,7 +175,7 @@ def carry_out(plan: Recovery, registry: ClusterRegistry, entropy: Entropy) -> No
     """
     coordination = registry.coordination
     if plan.cluster_id is not None:
-        cluster_id(coordination, entropy, plan.cluster_id)
+        cluster_id(coordination, entropy, plan.cluster_id, newest_levels())
     if plan.producer_ids_from is not None:
         skip_to(coordination, plan.broker_id, plan.producer_ids_from)
     for found in plan.topics:

@@ -41,6 +41,7 @@ from .schema import (
     BOOL,
     ERROR,
     ERROR_TEXT,
+    I8,
     I16,
     I32,
     I64,
@@ -50,6 +51,7 @@ from .schema import (
     ByTopic,
     Field,
     FieldCodec,
+    Flag,
     Pairs,
     Struct,
 )
@@ -77,6 +79,8 @@ class FencedError:
 
 
 _FENCED = FencedError(since=2)
+_VERSION_2 = 5
+"""The first version of AddPartitionsToTxn and of EndTxn that belongs to version 2 of transactions (KIP-890)."""
 _BATCHED = 4
 """From this version on brokers ask each other; what clients say has stayed as it was."""
 
@@ -105,7 +109,8 @@ class _AddPartitions:
         ours = Field("partitions", ByTopic(TopicPartition, Field("partition", I32), inline=True))
         names = (Field("transactional_id", TEXT), Field("producer_id", I64), Field("producer_epoch", I16))
         self._alone = Struct(AddPartitionsToTxn, *names, ours)
-        self._among = _Single(Struct(AddPartitionsToTxn, *names, Field("verify_only", BOOL), ours))
+        version_2 = Flag("supports_epoch_bump", since=_VERSION_2)
+        self._among = _Single(Struct(AddPartitionsToTxn, *names, Field("verify_only", BOOL), ours, version_2))
 
     def read(self, reader: Reader, version: int) -> AddPartitionsToTxn:
         if version < _BATCHED:
@@ -159,15 +164,20 @@ class _AddedPartitions:
         writer.end()
 
 
+def _version_of_add_partitions(request: AddPartitionsToTxn) -> int:
+    """Return the version for brokers, 0 for clients."""
+    return _VERSION_2 if request.supports_epoch_bump else _BATCHED if request.verify_only else 0
+
+
 ADD_PARTITIONS_TO_TXN = Api(
     key=24,
-    versions=(0, 4),
+    versions=(0, 5),
     flexible_from=3,
     request_type=AddPartitionsToTxn,
     request=_AddPartitions(),
     result=_AddedPartitions(),
-    least_version=lambda request: _BATCHED if request.verify_only else 0,
-    most_version=lambda request: _BATCHED if request.verify_only else _BATCHED - 1,
+    least_version=_version_of_add_partitions,
+    most_version=lambda request: _version_of_add_partitions(request) or _BATCHED - 1,
     by_partition=True,
 )
 
@@ -188,7 +198,7 @@ ADD_OFFSETS_TO_TXN = Api(
 
 END_TXN = Api(
     key=26,
-    versions=(0, 4),
+    versions=(0, 5),
     flexible_from=3,
     request_type=EndTxn,
     request=Struct(
@@ -197,8 +207,17 @@ END_TXN = Api(
         Field("producer_id", I64),
         Field("producer_epoch", I16),
         Field("committed", BOOL),
+        Flag("supports_epoch_bump", since=_VERSION_2),
     ),
-    result=Struct(EndTxnResult, Field("throttle_ms", I32), Field("error", _FENCED)),
+    result=Struct(
+        EndTxnResult,
+        Field("throttle_ms", I32),
+        Field("error", _FENCED),
+        Field("producer_id", I64, since=_VERSION_2),
+        Field("producer_epoch", I16, since=_VERSION_2),
+    ),
+    least_version=lambda request: _VERSION_2 if request.supports_epoch_bump else 0,
+    most_version=lambda request: _VERSION_2 if request.supports_epoch_bump else _VERSION_2 - 1,
 )
 
 DESCRIBE_TRANSACTIONS = Api(
@@ -336,7 +355,7 @@ DESCRIBE_PRODUCERS = Api(
 
 WRITE_TXN_MARKERS = Api(
     key=27,
-    versions=(0, 1),
+    versions=(0, 2),
     flexible_from=1,
     request_type=WriteTxnMarkers,
     request=Struct(
@@ -351,6 +370,7 @@ WRITE_TXN_MARKERS = Api(
                     Field("committed", BOOL),
                     Field("partitions", ByTopic(TopicPartition, Field("partition", I32), inline=True)),
                     Field("coordinator_epoch", I32),
+                    Field("transaction_version", I8, since=2),
                 )
             ),
         ),

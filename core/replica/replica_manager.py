@@ -296,7 +296,12 @@ class TxnMarkerWriter:
                 text = f"{len(partition.isr)} in sync, {partition.min_isr} are needed"
                 raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, text)
             appended = partition.append_marker(
-                marker.producer_id, marker.producer_epoch, marker.committed, marker.coordinator_epoch, now_ms=now_ms
+                marker.producer_id,
+                marker.producer_epoch,
+                marker.committed,
+                marker.coordinator_epoch,
+                now_ms=now_ms,
+                bumps_epoch=marker.supports_epoch_bump,
             )
             end = Offset(appended.last_offset + 1)
             flushing = self._flushes.begin_if_due(partition, now_ms)

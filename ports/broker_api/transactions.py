@@ -10,12 +10,16 @@ from ..values import frozen
 from .envelope import Request
 from .groups import NO_GENERATION, OffsetCommitPartition, PartitionOutcome
 
+EPOCH_BUMP = 2
+"""The version of transactions from which on each one has an epoch of its own (KIP-890)."""
+
 
 @frozen(kw_only=True)
 class AddPartitionsToTxn(Request["AddPartitionsToTxnResult"]):
     """Add partitions to a transaction at its coordinator; the first ones begin the transaction.
 
     `verify_only`: a leader verifies that they belong to the transaction (KIP-890); nothing changes.
+    `supports_epoch_bump`: a leader, or the coordinator of a group, adds them for a producer of version 2.
     """
 
     transactional_id: str
@@ -23,6 +27,7 @@ class AddPartitionsToTxn(Request["AddPartitionsToTxnResult"]):
     producer_epoch: int
     partitions: Sequence[TopicPartition]
     verify_only: bool = False
+    supports_epoch_bump: bool = False
 
     def answer(self, error: ErrorCode) -> "AddPartitionsToTxnResult":
         """Return a result with this error for each partition."""
@@ -70,12 +75,14 @@ class AddOffsetsToTxnResult:
 
 @frozen(kw_only=True)
 class EndTxn(Request["EndTxnResult"]):
-    """Commit the transaction, or abort it."""
+    """Commit the transaction, or abort it. `supports_epoch_bump`: the producer has version 2 of transactions, and
+    continues in the next epoch."""
 
     transactional_id: str
     producer_id: int
     producer_epoch: int
     committed: bool
+    supports_epoch_bump: bool = False
 
     def answer(self, error: ErrorCode) -> "EndTxnResult":
         """Return a result with this error alone."""
@@ -87,9 +94,14 @@ class EndTxn(Request["EndTxnResult"]):
 
 @frozen(kw_only=True)
 class EndTxnResult:
-    """The outcome: NONE when the decision is stored; the markers follow."""
+    """The outcome: NONE when the decision is stored; the markers follow.
+
+    In version 2 the producer id and epoch are those of the producer's next transaction; -1 otherwise.
+    """
 
     error: ErrorCode = ErrorCode.NONE
+    producer_id: int = -1
+    producer_epoch: int = -1
     throttle_ms: int = 0
 
 
@@ -98,6 +110,7 @@ class TxnMarker:
     """The end of a producer's transaction, for partitions of one leader.
 
     `coordinator_epoch`: the leader epoch of the partition of `__transaction_state`; it fences earlier coordinators.
+    `transaction_version`: that of the producer. From 2 on the epoch is the one after the transaction's.
     """
 
     producer_id: int
@@ -105,6 +118,11 @@ class TxnMarker:
     committed: bool
     partitions: Sequence[TopicPartition]
     coordinator_epoch: int = 0
+    transaction_version: int = 0
+
+    @property
+    def supports_epoch_bump(self) -> bool:
+        return self.transaction_version >= EPOCH_BUMP
 
 
 @frozen(kw_only=True)

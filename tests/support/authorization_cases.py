@@ -195,6 +195,7 @@ def _cases() -> Iterator[Case]:
     added = AddPartitionsToTxn(transactional_id="tx", producer_id=1, producer_epoch=0, partitions=[TP])
     yield case(added, {transactional_id(Op.WRITE): TRANSACTIONAL_ID_53, topic(Op.WRITE): TOPIC_29})
     yield case(evolve(added, verify_only=True), {cluster(Op.CLUSTER_ACTION): CLUSTER_31})
+    yield case(evolve(added, supports_epoch_bump=True), {cluster(Op.CLUSTER_ACTION): CLUSTER_31})
     ended: dict[str, Any] = {"transactional_id": "tx", "producer_id": 1, "producer_epoch": 0}
     yield case(
         AddOffsetsToTxn(group_id="g", **ended),

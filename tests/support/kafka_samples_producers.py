@@ -1,5 +1,6 @@
 """Samples of the APIs of idempotent producers."""
 
+from attrs import evolve
 from support.kafka_sample import LONG_NAME, Sample
 
 from barnabas.ports.broker_api.groups import PartitionOutcome
@@ -94,7 +95,7 @@ DESCRIBE_PRODUCERS = Sample(
     },
 )
 
-WRITE_TXN_MARKERS = Sample(
+_WRITE_TXN_MARKERS = Sample(
     WriteTxnMarkers(
         markers=[
             TxnMarker(
@@ -155,4 +156,19 @@ WRITE_TXN_MARKERS = Sample(
             }
         ]
     },
+)
+
+_MARKERS = _WRITE_TXN_MARKERS.request.markers
+WRITE_TXN_MARKERS = Sample(
+    WriteTxnMarkers(markers=[evolve(_MARKERS[0], transaction_version=2), *_MARKERS[1:]]),
+    {
+        "markers": [
+            {**wire, "transaction_version": version}
+            for wire, version in zip(_WRITE_TXN_MARKERS.request_wire["markers"], (2, 0), strict=True)
+        ]
+    },
+    _WRITE_TXN_MARKERS.result,
+    _WRITE_TXN_MARKERS.result_wire,
+    older=_WRITE_TXN_MARKERS,
+    older_until=1,
 )

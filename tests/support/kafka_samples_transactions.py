@@ -1,5 +1,7 @@
 """Samples of the APIs of the transaction coordinator."""
 
+from typing import Any
+
 from attrs import evolve
 from support.kafka_sample import LONG_NAME, Sample
 
@@ -39,39 +41,46 @@ _TOLD = [
     {"name": LONG_NAME, "results_by_partition": [{"partition_index": 7, "partition_error_code": 51}]},
 ]
 
+
+def _added_by_broker(*, verify_only: bool) -> dict[str, Any]:
+    transaction = {"transactional_id": "orders", "producer_id": 1 << 40, "producer_epoch": 12, "topics": _TOPICS}
+    return {"transactions": [{**transaction, "verify_only": verify_only}]}
+
+
+_ADDING = AddPartitionsToTxn(
+    transactional_id="orders", producer_id=1 << 40, producer_epoch=12, partitions=_PARTITIONS, verify_only=True
+)
+_ADDED = AddPartitionsToTxnResult(partitions=_OUTCOMES, transactional_id="orders", throttle_ms=3)
+_ADDED_WIRE = {
+    "throttle_time": 3,
+    "error_code": 0,
+    "results_by_transaction": [{"transactional_id": "orders", "topic_results": _TOLD}],
+}
+
 ADD_PARTITIONS_TO_TXN = Sample(
-    AddPartitionsToTxn(
-        transactional_id="orders", producer_id=1 << 40, producer_epoch=12, partitions=_PARTITIONS, verify_only=True
-    ),
-    {
-        "transactions": [
-            {
-                "transactional_id": "orders",
-                "producer_id": 1 << 40,
-                "producer_epoch": 12,
-                "verify_only": True,
-                "topics": _TOPICS,
-            }
-        ]
-    },
-    AddPartitionsToTxnResult(partitions=_OUTCOMES, transactional_id="orders", throttle_ms=3),
-    {
-        "throttle_time": 3,
-        "error_code": 0,
-        "results_by_transaction": [{"transactional_id": "orders", "topic_results": _TOLD}],
-    },
+    evolve(_ADDING, verify_only=False, supports_epoch_bump=True),
+    _added_by_broker(verify_only=False),
+    _ADDED,
+    _ADDED_WIRE,
     older=Sample(
-        AddPartitionsToTxn(transactional_id="orders", producer_id=1 << 40, producer_epoch=12, partitions=_PARTITIONS),
-        {
-            "v3_and_below_transactional_id": "orders",
-            "v3_and_below_producer_id": 1 << 40,
-            "v3_and_below_producer_epoch": 12,
-            "v3_and_below_topics": _TOPICS,
-        },
-        AddPartitionsToTxnResult(partitions=_OUTCOMES, throttle_ms=3),
-        {"throttle_time": 3, "results_by_topic_v3_and_below": _TOLD},
+        _ADDING,
+        _added_by_broker(verify_only=True),
+        _ADDED,
+        _ADDED_WIRE,
+        older=Sample(
+            evolve(_ADDING, verify_only=False),
+            {
+                "v3_and_below_transactional_id": "orders",
+                "v3_and_below_producer_id": 1 << 40,
+                "v3_and_below_producer_epoch": 12,
+                "v3_and_below_topics": _TOPICS,
+            },
+            AddPartitionsToTxnResult(partitions=_OUTCOMES, throttle_ms=3),
+            {"throttle_time": 3, "results_by_topic_v3_and_below": _TOLD},
+        ),
+        older_until=3,
     ),
-    older_until=3,
+    older_until=4,
 )
 
 ADD_OFFSETS_TO_TXN = Sample(
@@ -81,11 +90,17 @@ ADD_OFFSETS_TO_TXN = Sample(
     {"throttle_time": 4, "error_code": 51},
 )
 
+_ENDING = EndTxn(transactional_id="orders", producer_id=1 << 42, producer_epoch=14, committed=True)
+_ENDING_WIRE = {"transactional_id": "orders", "producer_id": 1 << 42, "producer_epoch": 14, "committed": True}
+_ENDED = EndTxnResult(error=ErrorCode.INVALID_TXN_STATE, throttle_ms=5)
+_ENDED_WIRE = {"throttle_time": 5, "error_code": 48}
 END_TXN = Sample(
-    EndTxn(transactional_id="orders", producer_id=1 << 42, producer_epoch=14, committed=True),
-    {"transactional_id": "orders", "producer_id": 1 << 42, "producer_epoch": 14, "committed": True},
-    EndTxnResult(error=ErrorCode.INVALID_TXN_STATE, throttle_ms=5),
-    {"throttle_time": 5, "error_code": 48},
+    evolve(_ENDING, supports_epoch_bump=True),
+    _ENDING_WIRE,
+    evolve(_ENDED, producer_id=1 << 43, producer_epoch=15),
+    {**_ENDED_WIRE, "producer_id": 1 << 43, "producer_epoch": 15},
+    older=Sample(_ENDING, _ENDING_WIRE, _ENDED, _ENDED_WIRE),
+    older_until=4,
 )
 
 DESCRIBE_TRANSACTIONS = Sample(

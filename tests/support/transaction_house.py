@@ -66,6 +66,9 @@ class TransactionHouse:
         self.markers: list[Written] = []
         self.lines: list[str] = []
         self.next_id: int | None = first_id
+        self.transaction_version = 0
+        self.sent: list[TxnMarker] = []
+        """All markers that were to be written, each as often as it was."""
         sender = MarkerSender(
             own_id=HERE,
             leader_of=self.leaders.get,
@@ -89,6 +92,7 @@ class TransactionHouse:
             leads=lambda _: self.leads,
             steps=StepRunner(self.scheduler, self.clock, lambda error: self.lines.append(str(error))),
             report=self.lines.append,
+            transaction_version=lambda: self.transaction_version,
         )
         self.sender = sender
         if load:
@@ -159,6 +163,7 @@ class TransactionHouse:
 
     def _written(self, markers: Sequence[TxnMarker]) -> WriteTxnMarkersResult:
         written = []
+        self.sent += markers
         for marker in markers:
             outcomes = []
             for key in marker.partitions:
@@ -195,18 +200,23 @@ class TransactionHouse:
         assert result.error is ErrorCode.NONE, result
         return result.producer_id, result.producer_epoch
 
-    def add(self, who: tuple[int, int], *partitions: TopicPartition, name: str = "x", verify: bool = False) -> Asked:
+    def add(
+        self, who: tuple[int, int], *partitions: TopicPartition, name: str = "x", verify: bool = False, v2: bool = False
+    ) -> Asked:
         request = AddPartitionsToTxn(
             transactional_id=name,
             producer_id=who[0],
             producer_epoch=who[1],
             partitions=partitions,
             verify_only=verify,
+            supports_epoch_bump=v2,
         )
         return self._ask(self.coordinator.add_partitions, request)
 
-    def added(self, who: tuple[int, int], *partitions: TopicPartition, name: str = "x") -> list[ErrorCode]:
-        return [each.error for each in self.add(who, *partitions, name=name).result.partitions]
+    def added(
+        self, who: tuple[int, int], *partitions: TopicPartition, name: str = "x", v2: bool = False
+    ) -> list[ErrorCode]:
+        return [each.error for each in self.add(who, *partitions, name=name, v2=v2).result.partitions]
 
     def verified(self, who: tuple[int, int], *partitions: TopicPartition, name: str = "x") -> list[ErrorCode]:
         return [each.error for each in self.add(who, *partitions, name=name, verify=True).result.partitions]
@@ -215,8 +225,14 @@ class TransactionHouse:
         request = AddOffsetsToTxn(transactional_id=name, producer_id=who[0], producer_epoch=who[1], group_id=group)
         return self._ask(self.coordinator.add_offsets, request)
 
-    def end(self, who: tuple[int, int], name: str = "x", *, commit: bool = True) -> Asked:
-        request = EndTxn(transactional_id=name, producer_id=who[0], producer_epoch=who[1], committed=commit)
+    def end(self, who: tuple[int, int], name: str = "x", *, commit: bool = True, v2: bool = False) -> Asked:
+        request = EndTxn(
+            transactional_id=name,
+            producer_id=who[0],
+            producer_epoch=who[1],
+            committed=commit,
+            supports_epoch_bump=v2,
+        )
         return self._ask(self.coordinator.end, request)
 
     def describe(self, name: str = "x") -> Any:

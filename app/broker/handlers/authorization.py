@@ -579,7 +579,7 @@ def _init_producer_id(check: AccessCheck, request: InitProducerId) -> DeniedAnsw
 
 
 def _add_partitions(check: AccessCheck, request: AddPartitionsToTxn) -> DeniedAnswer | None:
-    if request.verify_only:
+    if request.verify_only or request.supports_epoch_bump:
         if check.allows_cluster(CLUSTER_ACTION):
             return None
         return DeniedAnswer(AddPartitionsToTxnResult(partitions=(), error=DENIED[CLUSTER]))

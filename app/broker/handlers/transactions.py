@@ -9,6 +9,7 @@ from typing import Any
 from attrs import evolve
 
 from ....core.client.driver import Submit
+from ....core.cluster.features import TRANSACTION_VERSION
 from ....core.cluster.topic_store import read_live_topics
 from ....core.cluster.topics import Topic
 from ....core.coordinator.log import CoordinatorLog
@@ -194,6 +195,7 @@ class TransactionService:
             leads=state.replicas.leading(TRANSACTIONS_TOPIC),
             steps=state.steps,
             report=report,
+            transaction_version=lambda: state.image.features.level(TRANSACTION_VERSION),
         )
         self.verifier = TransactionVerifier(
             own_id=state.node_id,

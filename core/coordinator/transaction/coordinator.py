@@ -169,8 +169,9 @@ class TransactionShard:
         report: Callable[[str], None],
         markers: MarkerSender,
         again: Callable[[TransactionAsked], None],
+        transaction_version: Callable[[], int],
     ) -> None:
-        """`again` handles a request that has waited."""
+        """`again` handles a request that has waited; `transaction_version` returns the level of that feature."""
         self.runtime = CoordinatorRuntime[TransactionEntry, TransactionLoading, Effect](
             self,
             topic="__transaction_state",
@@ -189,6 +190,7 @@ class TransactionShard:
         """The number of transactions that have ended and whose completion is not written yet."""
         self._markers = markers
         self._again = again
+        self._transaction_version = transaction_version
         self._coordinator_epochs: dict[int, int] = {}
         """The coordinator epoch of each partition: the leader epoch in which this broker leads it."""
 
@@ -281,7 +283,8 @@ class TransactionShard:
                 self.runtime.apply(entry, transaction.written(error))
 
         try:
-            record = encode_key(transaction.transactional_id), None if value is None else encode_value(value)
+            content = None if value is None else encode_value(value, self._transaction_version())
+            record = encode_key(transaction.transactional_id), content
         except ApiError as error:
             done(error.code)
             return
@@ -308,6 +311,7 @@ class TransactionShard:
             committed=value.state is TransactionState.PREPARE_COMMIT,
             partitions=sorted(value.partitions),
             coordinator_epoch=self._coordinator_epochs[entry.partition],
+            transaction_version=value.client_transaction_version,
         )
         entry.stop_marking = self._markers.send(
             marker, lambda: self._on_markers_written(entry), is_resumed=effect.is_resumed
@@ -351,10 +355,12 @@ class TransactionCoordinator:
         leads: Callable[[int], bool],
         steps: StepRunner,
         report: Callable[[str], None],
+        transaction_version: Callable[[], int] = lambda: 0,
     ) -> None:
         """`refusal` returns the error for a partition that cannot be in a transaction, `offsets_partition` the
         partition that stores a group's positions, None if they cannot be stored now. `partition_count` is that of
-        `__transaction_state`, and `leads` is true while this broker may still answer for one of them."""
+        `__transaction_state`, and `leads` is true while this broker may still answer for one of them.
+        `transaction_version` returns the level of that feature in the cluster."""
         self._config = config
         self._shard = TransactionShard(
             config=config,
@@ -367,6 +373,7 @@ class TransactionCoordinator:
             report=report,
             markers=markers,
             again=self._again,
+            transaction_version=transaction_version,
         )
         self._runtime = self._shard.runtime
         self._table = self._shard.table
@@ -442,18 +449,18 @@ class TransactionCoordinator:
         entry = self._table.get(transactional_id)
         if entry is None or entry.transaction.wants_fresh_id(request):
             if fresh_id < 0:
-                self._init_with_fresh_id(asked, request)
+                self._with_fresh_id(asked, lambda fresh_id: self._init(asked, request, fresh_id))
                 return
             timeout_ms = request.transaction_timeout_ms
             entry = entry or self._shard.create(transactional_id, fresh_id, timeout_ms)
         self._runtime.apply(entry, entry.transaction.init(asked, request, self._shard.now_ms, fresh_id))
 
-    def _init_with_fresh_id(self, asked: TransactionAsked, request: InitProducerId) -> None:
+    def _with_fresh_id(self, asked: TransactionAsked, handle: Callable[[int], None]) -> None:
         def got(fresh_id: int | None) -> None:
             if fresh_id is None:  # what Kafka says while it has no ids: clients ask again
                 self._refuse(asked, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             else:
-                self._init(asked, request, fresh_id)
+                handle(fresh_id)
 
         self._fresh_id(got)
 
@@ -463,16 +470,16 @@ class TransactionCoordinator:
         if request.verify_only:
             self._runtime.respond(reply, self._verified(request))
             return
-        refused = [self._refusal_of(each) for each in request.partitions]
+        refused = [self._refusal_of(each, request) for each in request.partitions]
         if any(refused):
             errors = [each or ErrorCode.OPERATION_NOT_ATTEMPTED for each in refused]
             self._runtime.respond(reply, _each(request, errors))
             return
         self._add(TransactionAsked(request, reply), request, request.partitions)
 
-    def _refusal_of(self, partition: TopicPartition) -> ErrorCode:
-        if partition.topic in INTERNAL_TOPICS:
-            return ErrorCode.TOPIC_AUTHORIZATION_FAILED  # positions come by AddOffsetsToTxn
+    def _refusal_of(self, partition: TopicPartition, request: AddPartitionsToTxn) -> ErrorCode:
+        if partition.topic in INTERNAL_TOPICS and not request.supports_epoch_bump:
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED  # producers add positions by AddOffsetsToTxn, brokers so
         return self._refusal(partition)
 
     def add_offsets(self, request: AddOffsetsToTxn, _caller: Caller, reply: Reply[AddOffsetsToTxnResult]) -> None:
@@ -494,10 +501,16 @@ class TransactionCoordinator:
             self._runtime.apply(entry, entry.transaction.add(asked, request, partitions, self._shard.now_ms))
 
     def end(self, request: EndTxn, _caller: Caller, reply: Reply[EndTxnResult]) -> None:
-        asked = TransactionAsked(request, reply)
+        self._end(TransactionAsked(request, reply), request)
+
+    def _end(self, asked: TransactionAsked, request: EndTxn, fresh_id: int = -1) -> None:
         entry = self._find(asked, request.transactional_id)
-        if entry is not None:
-            self._runtime.apply(entry, entry.transaction.end(asked, request, self._shard.now_ms))
+        if entry is None:
+            return
+        if fresh_id < 0 and entry.transaction.wants_fresh_id(request):
+            self._with_fresh_id(asked, lambda fresh_id: self._end(asked, request, fresh_id))
+            return
+        self._runtime.apply(entry, entry.transaction.end(asked, request, self._shard.now_ms, fresh_id))
 
     # --- administration
 
@@ -521,7 +534,7 @@ class TransactionCoordinator:
             case AddOffsetsToTxn() as request:
                 self.add_offsets(request, Caller(), asked.reply)
             case EndTxn() as request:
-                self.end(request, Caller(), asked.reply)
+                self._end(asked, request)
 
     def _find(self, asked: TransactionAsked, transactional_id: str) -> TransactionEntry | None:
         """Return the entry of the id; None where it is not here, and then the request has been answered."""

@@ -89,3 +89,15 @@ TRANSITIONS: Mapping[tuple[TransactionState, Event], TransactionState | ErrorCod
 }
 """The next state, or the error for the answer (NONE: the id is in that state already). A pair that is missing here
 cannot happen, or changes nothing; an id that expires is forgotten if it is idle."""
+
+
+_ENDED = (_S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT)
+ENDS_IN_VERSION_2: Mapping[tuple[TransactionState, Event], TransactionState | ErrorCode] = {
+    (_S.ONGOING, _E.COMMIT): _S.PREPARE_COMMIT,
+    (_S.ONGOING, _E.ABORT): _S.PREPARE_ABORT,
+    **{(state, _E.COMMIT): ErrorCode.INVALID_TXN_STATE for state in _ENDED},
+    # A producer that does not know if anything of its transaction has arrived gets the next epoch, which fences it.
+    **{(state, _E.ABORT): _S.PREPARE_ABORT for state in _ENDED},
+}
+"""The next state, or the error, at the end of a transaction of version 2 (KIP-890). The present epoch is that of the next
+transaction, never that of one that has ended; `TRANSITIONS` decides on a request that the producer repeats."""

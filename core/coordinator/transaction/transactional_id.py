@@ -1,4 +1,8 @@
-"""One transactional id as a state machine: its producer and its current transaction (KIP-98, KIP-360)."""
+"""One transactional id as a state machine: its producer and its current transaction (KIP-98, KIP-360, KIP-890).
+
+A producer of version 2 gets the next epoch with each end of a transaction. So what is late, a batch or a marker, has an
+epoch that is over, and cannot be taken for a part of the next transaction.
+"""
 
 from collections.abc import Iterable
 from typing import Any
@@ -6,15 +10,15 @@ from typing import Any
 from attrs import evolve
 
 from ....ports.broker_api.producers import InitProducerId, InitProducerIdResult
-from ....ports.broker_api.transactions import AddOffsetsToTxn, AddPartitionsToTxn, EndTxn
+from ....ports.broker_api.transactions import EPOCH_BUMP, AddOffsetsToTxn, AddPartitionsToTxn, EndTxn, EndTxnResult
 from ....ports.error_codes import ErrorCode
 from ....ports.types import TopicPartition
 from ....ports.values import frozen
 from ..runtime import write_error
 from .config import TransactionConfig
 from .effects import Again, Effects, MarkedLater, SendMarkers, StoreTransaction, TransactionAnswer, TransactionAsked
-from .records import NO_PARTITIONS, StoredTransaction
-from .states import TRANSITIONS, Event, TransactionState
+from .records import NO_ID, NO_PARTITIONS, StoredTransaction
+from .states import ENDS_IN_VERSION_2, TRANSITIONS, Event, TransactionState
 
 LAST_EPOCH = 2**15 - 2
 """The last epoch that a producer gets: one more remains for fencing it."""
@@ -79,9 +83,12 @@ class TransactionalId:
 
     # --- the producer's identity
 
-    def wants_fresh_id(self, request: InitProducerId) -> bool:
-        """True if `init` would need another producer id: this one has no epochs left."""
+    def wants_fresh_id(self, request: InitProducerId | EndTxn) -> bool:
+        """True if `init` or `end` would need another producer id: this one has no epochs left."""
         epoch = self.stored.producer_epoch
+        if isinstance(request, EndTxn):
+            is_last = request.supports_epoch_bump and epoch == request.producer_epoch == LAST_EPOCH
+            return is_last and self.pending is None and not self.state.is_decided
         # A producer whose id was fenced with the epoch after the last one still has the last one.
         mine = (-1, epoch) if epoch <= LAST_EPOCH else (-1, epoch, self.last_epoch)
         return self.pending is None and self.state.is_idle and epoch >= LAST_EPOCH and request.producer_epoch in mine
@@ -108,15 +115,20 @@ class TransactionalId:
             epoch, last_epoch = stored.producer_epoch, self.last_epoch
         elif knows:
             return _refused(asked, ErrorCode.PRODUCER_FENCED)
+        is_same = producer_id == stored.producer_id
         after = StoredTransaction(
-            producer_id=producer_id, producer_epoch=epoch, timeout_ms=request.transaction_timeout_ms, updated_ms=now_ms
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            timeout_ms=request.transaction_timeout_ms,
+            updated_ms=now_ms,
+            previous_producer_id=stored.previous_producer_id if is_same else stored.producer_id,
         )
         return self._store(
             Pending(
                 value=after,
                 asked=asked,
                 result=InitProducerIdResult(producer_id=producer_id, producer_epoch=epoch),
-                last_id=stored.producer_id if producer_id != stored.producer_id else self.last_id,
+                last_id=self.last_id if is_same else stored.producer_id,
                 last_epoch=last_epoch,
             )
         )
@@ -124,7 +136,7 @@ class TransactionalId:
     def _may_be(self, producer_id: int, epoch: int) -> bool:
         """True if a producer with this identity may be the one that asked last."""
         stored = self.stored
-        is_last = producer_id == self.last_id and epoch >= LAST_EPOCH
+        is_last = producer_id in (self.last_id, stored.previous_producer_id) and epoch >= LAST_EPOCH
         return stored.producer_epoch < 0 or producer_id == stored.producer_id or is_last
 
     def _fence(self, now_ms: int, last_epoch: int = -1) -> Effects:
@@ -154,11 +166,14 @@ class TransactionalId:
         now_ms: int,
     ) -> Effects:
         """Add partitions to the transaction; the first ones begin it."""
+        stored, version_2 = self.stored, isinstance(request, AddPartitionsToTxn) and request.supports_epoch_bump
+        is_busy = self.pending is not None or TRANSITIONS[self.state, Event.ADD] is CONCURRENT
+        if is_busy and version_2:  # the producer may have an identity already that comes with the end of the markers
+            return self._wait(asked)
         error = self.identity_error(request.producer_id, request.producer_epoch)
         if error is not NONE:
             return _refused(asked, error)
-        stored = self.stored
-        if self.pending is not None or TRANSITIONS[self.state, Event.ADD] is CONCURRENT:
+        if is_busy:
             return self._wait(asked)
         wanted = frozenset(partitions)
         is_ongoing = self.state is TransactionState.ONGOING
@@ -170,6 +185,7 @@ class TransactionalId:
             partitions=stored.partitions | wanted,
             updated_ms=now_ms,
             started_ms=stored.started_ms if is_ongoing else now_ms,
+            client_transaction_version=EPOCH_BUMP if version_2 else 0,
         )
         return self._store(Pending(value=after, asked=asked, result=asked.request.answer(NONE)))
 
@@ -183,18 +199,65 @@ class TransactionalId:
         here = self.stored.partitions
         return [NONE if each in here else ErrorCode.INVALID_TXN_STATE for each in request.partitions]
 
-    def end(self, asked: TransactionAsked, request: EndTxn, now_ms: int) -> Effects:
-        """Commit or abort the transaction for its producer."""
+    def end(self, asked: TransactionAsked, request: EndTxn, now_ms: int, fresh_id: int = NO_ID) -> Effects:
+        """Commit or abort the transaction for its producer. `fresh_id` is needed where `wants_fresh_id`."""
+        event = Event.COMMIT if request.committed else Event.ABORT
+        if request.supports_epoch_bump:
+            return self._end_with_epoch_bump(asked, request, event, now_ms, fresh_id)
         error = self.identity_error(request.producer_id, request.producer_epoch)
         if error is not NONE:
             return _refused(asked, error)
-        follows = TRANSITIONS[self.state, Event.COMMIT if request.committed else Event.ABORT]
+        follows = TRANSITIONS[self.state, event]
         if self.pending is not None or follows is CONCURRENT:
             return self._wait(asked)
         if isinstance(follows, ErrorCode):
             return _refused(asked, follows)
-        after = evolve(self.stored, state=follows, updated_ms=now_ms)
+        after = evolve(self.stored, state=follows, updated_ms=now_ms, client_transaction_version=0)
         return self._store(Pending(value=after, asked=asked, result=request.answer(NONE)))
+
+    def _end_with_epoch_bump(
+        self, asked: TransactionAsked, request: EndTxn, event: Event, now_ms: int, fresh_id: int
+    ) -> Effects:
+        stored = self.stored
+        if self.pending is not None or self.state.is_decided:
+            return self._wait(asked)
+        if self._repeats_end(request):
+            follows = TRANSITIONS[self.state, event]
+            if follows is not NONE:
+                return _refused(asked, ErrorCode.INVALID_TXN_STATE)
+            return [TransactionAnswer(asked, _next_identity(stored.producer_id, stored.producer_epoch))]
+        error = self.identity_error(request.producer_id, request.producer_epoch)
+        if error is NONE and request.producer_epoch > LAST_EPOCH:
+            error = ErrorCode.PRODUCER_FENCED  # no producer has got it
+        if error is not NONE:
+            return _refused(asked, error)
+        follows = ENDS_IN_VERSION_2[self.state, event]
+        if isinstance(follows, ErrorCode):
+            return _refused(asked, follows)
+        is_exhausted = stored.producer_epoch >= LAST_EPOCH
+        after = evolve(
+            stored,
+            producer_epoch=stored.producer_epoch + 1,
+            next_producer_id=fresh_id if is_exhausted else NO_ID,
+            state=follows,
+            updated_ms=now_ms,
+            started_ms=now_ms if self.state.is_idle else stored.started_ms,
+            client_transaction_version=EPOCH_BUMP,
+        )
+        result = (
+            _next_identity(fresh_id, 0) if is_exhausted else _next_identity(stored.producer_id, after.producer_epoch)
+        )
+        return self._store(Pending(value=after, asked=asked, result=result, last_epoch=stored.producer_epoch))
+
+    def _repeats_end(self, request: EndTxn) -> bool:
+        """True if the producer asks for the end of the transaction that has ended: it has not got the answer."""
+        stored = self.stored
+        if self.state is TransactionState.EMPTY or not self.state.is_idle or not stored.supports_epoch_bump:
+            return False
+        if request.producer_id == stored.producer_id:
+            return request.producer_epoch + 1 == stored.producer_epoch <= LAST_EPOCH
+        is_previous = request.producer_id == stored.previous_producer_id and request.producer_epoch == LAST_EPOCH
+        return is_previous and stored.producer_epoch == 0
 
     def time_out(self, now_ms: int) -> Effects:
         """Abort a transaction that has lasted too long; its producer is fenced."""
@@ -208,8 +271,18 @@ class TransactionalId:
         follows = TRANSITIONS.get((self.state, Event.MARKED))
         if self.pending is not None or not isinstance(follows, TransactionState):
             return []
-        after = evolve(self.stored, state=follows, partitions=NO_PARTITIONS, updated_ms=now_ms)
-        return self._store(Pending(value=after, last_id=self.last_id, last_epoch=self.last_epoch))
+        stored, last_id = self.stored, self.last_id
+        after = evolve(stored, state=follows, partitions=NO_PARTITIONS, updated_ms=now_ms)
+        if stored.next_producer_id != NO_ID:
+            last_id = stored.producer_id
+            after = evolve(
+                after,
+                producer_id=stored.next_producer_id,
+                producer_epoch=0,
+                previous_producer_id=stored.producer_id,
+                next_producer_id=NO_ID,
+            )
+        return self._store(Pending(value=after, last_id=last_id, last_epoch=self.last_epoch))
 
     def expire(self, now_ms: int) -> Effects:
         """Forget an id that was not used for `id_expiration_ms`."""
@@ -273,3 +346,7 @@ class TransactionalId:
 
 def _refused(asked: TransactionAsked, error: ErrorCode) -> Effects:
     return [TransactionAnswer(asked, asked.request.answer(error))]
+
+
+def _next_identity(producer_id: int, producer_epoch: int) -> EndTxnResult:
+    return EndTxnResult(producer_id=producer_id, producer_epoch=producer_epoch)

@@ -487,8 +487,10 @@ class UnifiedLog:
         *,
         leader_epoch: int,
         now_ms: int,
+        bumps_epoch: bool = False,
     ) -> AppendResult:
         """Append the marker that ends the transaction of a producer; without one it has no effect on readers.
+        `bumps_epoch`: the transaction has version 2.
 
         Raises `ApiError` INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED for a stale marker,
         `StorageError` for a failed write: the log is unchanged then.
@@ -496,7 +498,8 @@ class UnifiedLog:
         state = self._state
         if state.durable.failure is not None:
             raise self._closed_to_records()
-        state.producers.states.check_marker(producer_id, producer_epoch, coordinator_epoch)
+        states = state.producers.states
+        states.check_marker(producer_id, producer_epoch, coordinator_epoch, bumps_epoch=bumps_epoch)
         marker = EndTransactionMarker(committed, coordinator_epoch)
         is_append_time = state.config.message_timestamp_type == LOG_APPEND_TIME
         batch = encode_marker(

@@ -318,15 +318,21 @@ class ProducerStates:
         oldest = self.open.oldest
         return None if oldest is None else self._producers[oldest].seen_ms
 
-    def check_marker(self, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> None:
+    def check_marker(
+        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, bumps_epoch: bool = False
+    ) -> None:
         """Reject a marker with a stale producer epoch or coordinator epoch.
+
+        `bumps_epoch`: in version 2 of transactions (KIP-890) a marker has the epoch after that of its transaction. With
+        the epoch of the open transaction it is a repetition of the marker before.
 
         Raises `ApiError` INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
         """
         known = self._producers.get(producer_id)
         if known is None:
             return
-        if producer_epoch < known.epoch:
+        is_repeated = bumps_epoch and producer_epoch == known.epoch and known.txn_first_offset >= 0
+        if producer_epoch < known.epoch or is_repeated:
             raise _fenced(producer_id, producer_epoch, known)
         if coordinator_epoch < known.coordinator_epoch:
             text = f"a marker of coordinator epoch {coordinator_epoch}; it has been at {known.coordinator_epoch}"

@@ -234,11 +234,24 @@ class Partition:
         return appended
 
     def append_marker(
-        self, producer_id: int, producer_epoch: int, committed: bool, coordinator_epoch: int, *, now_ms: int
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        committed: bool,
+        coordinator_epoch: int,
+        *,
+        now_ms: int,
+        bumps_epoch: bool = False,
     ) -> AppendResult:
         """End a producer's transaction. Raises as `UnifiedLog.append_marker`."""
         appended = self.log.append_marker(
-            producer_id, producer_epoch, committed, coordinator_epoch, leader_epoch=self.leader_epoch, now_ms=now_ms
+            producer_id,
+            producer_epoch,
+            committed,
+            coordinator_epoch,
+            leader_epoch=self.leader_epoch,
+            now_ms=now_ms,
+            bumps_epoch=bumps_epoch,
         )
         self._raise_high_watermark()
         return appended

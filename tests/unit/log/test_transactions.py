@@ -53,6 +53,10 @@ def marked(
     return log.append_marker(producer, epoch, committed, coordinator, leader_epoch=0, now_ms=2000)
 
 
+def end_in_version_2(log: UnifiedLog, *, epoch: int, committed: bool = True, coordinator: int = 0) -> AppendResult:
+    return log.append_marker(1, epoch, committed, coordinator, leader_epoch=0, now_ms=2000, bumps_epoch=True)
+
+
 def refused(act: Callable[[], object], log: UnifiedLog) -> ErrorCode:
     before = (log.log_end_offset, log.size_bytes, log.transactions.first_unstable_offset(FAR))
     with pytest.raises(ApiError) as caught:
@@ -90,6 +94,48 @@ def test_a_cut_marker_is_damaged(cut: int) -> None:
     with pytest.raises(ApiError) as caught:
         read_marker(encoded[:cut], parse_header(encoded))
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+# --- markers of version 2, which have the epoch after that of the transaction (KIP-890)
+
+
+def test_marker_of_version_2_ends_a_transaction_of_the_epoch_before_and_fences_it(log: UnifiedLog) -> None:
+    send(log, b"a")
+    end_in_version_2(log, epoch=1, committed=False)
+    assert aborted(log) == [(1, 0, 1)]
+    assert refused(lambda: send(log, b"late", sequence=1), log) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert send(log, b"next", epoch=1) == 2
+
+
+def test_marker_of_version_2_with_the_epoch_of_the_open_transaction_is_a_late_repetition(log: UnifiedLog) -> None:
+    send(log, b"a")
+    end_in_version_2(log, epoch=1)
+    send(log, b"next", epoch=1)
+    late = ErrorCode.INVALID_PRODUCER_EPOCH
+    for committed in (True, False):
+        assert refused(lambda committed=committed: end_in_version_2(log, epoch=1, committed=committed), log) is late  # type: ignore[misc]
+    assert log.transactions.first_unstable_offset(FAR) is not None
+    end_in_version_2(log, epoch=2)
+    assert log.transactions.first_unstable_offset(FAR) is None
+    assert not aborted(log)
+
+
+def test_marker_of_version_2_may_be_repeated_while_nothing_is_open(log: UnifiedLog) -> None:
+    end_in_version_2(log, epoch=1)
+    end_in_version_2(log, epoch=1)
+    send(log, b"a", epoch=1)
+    end_in_version_2(log, epoch=2)
+    end_in_version_2(log, epoch=2, coordinator=1)
+    assert refused(lambda: end_in_version_2(log, epoch=1), log) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert refused(lambda: end_in_version_2(log, epoch=3), log) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+def test_marker_of_version_1_has_the_epoch_of_its_transaction(log: UnifiedLog) -> None:
+    send(log, b"a", epoch=4)
+    assert end(log, committed=True, epoch=4) == 1
+    send(log, b"b", epoch=4, sequence=1)
+    end_in_version_2(log, epoch=5)
+    assert log.transactions.first_unstable_offset(FAR) is None
 
 
 # --- what is open

@@ -1,6 +1,7 @@
 """The records of `__transaction_state`, byte by byte."""
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,11 +57,23 @@ def test_a_value_of_version_1_is_read() -> None:
         "0001 0000000000000102 0003 0000ea60 01"
         "03 0261 02 00000002 00 0274 03 00000000 00000001 00"
         "0000000000000005 0000000000000004"
-        "01 02 01 02"  # a tag that we do not know
+        "01 03 01 02"  # a tag that we do not know
     )
     assert decode_value(value) == ONGOING
     null = bytes.fromhex("0001 0000000000000102 0003 0000ea60 00 00 0000000000000005 ffffffffffffffff 00")
     assert decode_value(null).partitions == frozenset()
+
+
+def test_a_transaction_of_version_2_as_kafka_writes_it() -> None:
+    value = bytes.fromhex(
+        "0001 0000000000000102 0003 0000ea60 01"
+        "03 0261 02 00000002 00 0274 03 00000000 00000001 00"
+        "0000000000000005 0000000000000004"
+        "03 00 08 0000000000000101 01 08 0000000000000103 02 02 0002"
+    )
+    stored = evolve(ONGOING, previous_producer_id=257, next_producer_id=259, client_transaction_version=2)
+    assert encode_value(stored) == encode_value(stored, 1) == value
+    assert decode_value(value) == stored
 
 
 @given(
@@ -73,10 +86,14 @@ def test_a_value_of_version_1_is_read() -> None:
         partitions=st.frozensets(st.builds(TopicPartition, st.text(max_size=9), st.integers(0, 2**31 - 1)), max_size=9),
         updated_ms=st.integers(0, 2**62),
         started_ms=st.integers(-1, 2**62),
-    )
+        previous_producer_id=st.integers(-1, 2**63 - 1),
+        next_producer_id=st.integers(-1, 2**63 - 1),
+        client_transaction_version=st.integers(0, 2),
+    ),
+    st.integers(0, 2),
 )
-def test_transaction_record_is_read_as_written(stored: StoredTransaction) -> None:
-    assert decode_value(encode_value(stored)) == stored
+def test_transaction_record_is_read_as_written(stored: StoredTransaction, level: int) -> None:
+    assert decode_value(encode_value(stored, level)) == stored
 
 
 @given(st.binary(max_size=80))

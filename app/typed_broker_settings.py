@@ -76,48 +76,49 @@ class BrokerKeywords(TypedDict, total=False):
     fetch_purgatory_purge_interval_requests: str | None
     follower_fetch_last_tiered_offset_enable: str | None
     follower_replication_throttled_rate: int | str | None
-    group_consumer_assignment_interval_ms: str | None
-    group_consumer_assignors: str | None
-    group_consumer_heartbeat_interval_ms: str | None
-    group_consumer_max_assignment_interval_ms: str | None
-    group_consumer_max_heartbeat_interval_ms: str | None
-    group_consumer_max_session_timeout_ms: str | None
-    group_consumer_max_size: str | None
+    group_consumer_assignment_interval_ms: int | str | None
+    group_consumer_assignors: str | Sequence[str] | None
+    group_consumer_heartbeat_interval_ms: int | str | None
+    group_consumer_max_assignment_interval_ms: int | str | None
+    group_consumer_max_heartbeat_interval_ms: int | str | None
+    group_consumer_max_session_timeout_ms: int | str | None
+    group_consumer_max_size: int | str | None
     group_consumer_migration_policy: str | None
-    group_consumer_min_assignment_interval_ms: str | None
-    group_consumer_min_heartbeat_interval_ms: str | None
-    group_consumer_min_session_timeout_ms: str | None
-    group_consumer_session_timeout_ms: str | None
+    group_consumer_min_assignment_interval_ms: int | str | None
+    group_consumer_min_heartbeat_interval_ms: int | str | None
+    group_consumer_min_session_timeout_ms: int | str | None
+    group_consumer_regex_refresh_interval_ms: int | str | None
+    group_consumer_session_timeout_ms: int | str | None
     group_coordinator_append_linger_ms: str | None
     group_coordinator_background_threads: str | None
     group_coordinator_cached_buffer_max_bytes: str | None
-    group_coordinator_rebalance_protocols: str | None
+    group_coordinator_rebalance_protocols: str | Sequence[str] | None
     group_coordinator_threads: str | None
     group_initial_rebalance_delay_ms: int | str | None
     group_max_session_timeout_ms: int | str | None
     group_max_size: int | str | None
     group_min_session_timeout_ms: int | str | None
-    group_share_assignment_interval_ms: str | None
-    group_share_assignors: str | None
-    group_share_delivery_count_limit: str | None
-    group_share_heartbeat_interval_ms: str | None
-    group_share_max_assignment_interval_ms: str | None
-    group_share_max_delivery_count_limit: str | None
-    group_share_max_heartbeat_interval_ms: str | None
-    group_share_max_partition_max_record_locks: str | None
-    group_share_max_record_lock_duration_ms: str | None
-    group_share_max_session_timeout_ms: str | None
-    group_share_max_share_sessions: str | None
-    group_share_max_size: str | None
-    group_share_min_assignment_interval_ms: str | None
-    group_share_min_delivery_count_limit: str | None
-    group_share_min_heartbeat_interval_ms: str | None
-    group_share_min_partition_max_record_locks: str | None
-    group_share_min_record_lock_duration_ms: str | None
-    group_share_min_session_timeout_ms: str | None
-    group_share_partition_max_record_locks: str | None
-    group_share_record_lock_duration_ms: str | None
-    group_share_session_timeout_ms: str | None
+    group_share_assignment_interval_ms: int | str | None
+    group_share_assignors: str | Sequence[str] | None
+    group_share_delivery_count_limit: int | str | None
+    group_share_heartbeat_interval_ms: int | str | None
+    group_share_max_assignment_interval_ms: int | str | None
+    group_share_max_delivery_count_limit: int | str | None
+    group_share_max_heartbeat_interval_ms: int | str | None
+    group_share_max_partition_max_record_locks: int | str | None
+    group_share_max_record_lock_duration_ms: int | str | None
+    group_share_max_session_timeout_ms: int | str | None
+    group_share_max_share_sessions: int | str | None
+    group_share_max_size: int | str | None
+    group_share_min_assignment_interval_ms: int | str | None
+    group_share_min_delivery_count_limit: int | str | None
+    group_share_min_heartbeat_interval_ms: int | str | None
+    group_share_min_partition_max_record_locks: int | str | None
+    group_share_min_record_lock_duration_ms: int | str | None
+    group_share_min_session_timeout_ms: int | str | None
+    group_share_partition_max_record_locks: int | str | None
+    group_share_record_lock_duration_ms: int | str | None
+    group_share_session_timeout_ms: int | str | None
     group_streams_assignment_interval_ms: str | None
     group_streams_heartbeat_interval_ms: str | None
     group_streams_initial_rebalance_delay_ms: str | None

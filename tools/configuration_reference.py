@@ -25,7 +25,7 @@ from barnabas.app.clients.shared.settings import (
     FetchSettings,
     ProducerSettings,
 )
-from barnabas.app.config import EFFECTIVE_KEYS, TOPIC_KEYS
+from barnabas.app.config import EFFECTIVE_KEYS, GROUP_KEYS, TOPIC_KEYS
 from barnabas.app.config.ignored_keys import IGNORED_KEYS, NO_EFFECT
 from barnabas.app.config.keys import DOUBLE_MAX, INT_MAX, LONG_MAX, ConfigKey
 from barnabas.app.config.names import ALIASES, PREFIXES, REFUSED, REFUSED_PREFIXES
@@ -66,6 +66,22 @@ def _topics() -> Iterator[str]:
             _explained(topic.key.doc, _allowed(topic.key), f"broker: `{topic.twin}`" if topic.twin else ""),
         )
         for name, topic in TOPIC_KEYS.items()
+    )
+    yield from _table(COLUMNS, rows)
+
+
+def _groups() -> Iterator[str]:
+    rows = (
+        (
+            f"`{name}`",
+            _default(group.key),
+            _explained(
+                group.key.doc,
+                _allowed(group.key) if group.bounds is None else " to ".join(f"`{bound}`" for bound in group.bounds),
+                f"broker: `{group.twin}`" if group.twin else "",
+            ),
+        )
+        for name, group in GROUP_KEYS.items()
     )
     yield from _table(COLUMNS, rows)
 
@@ -263,6 +279,7 @@ def _plain(value: object) -> str:
 TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "brokers": _brokers,
     "topics": _topics,
+    "groups": _groups,
     "ignored": _ignored,
     "names": _names,
     "refused": _refused,

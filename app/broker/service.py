@@ -37,7 +37,7 @@ from ...ports.transport import TransportError
 from .handlers.authorization import authorize
 from .handlers.classic import ClassicService
 from .handlers.cluster import ClusterService, ConnectionService, LogDirService, UnregisterService
-from .handlers.configs import ConfigService, QuotaService
+from .handlers.configs import ConfigService, GroupConfigService, QuotaService
 from .handlers.fetch import FetchService
 from .handlers.find_coordinator import CoordinatorService
 from .handlers.groups import GroupService
@@ -53,9 +53,6 @@ from .handlers.topics import TopicService
 from .handlers.transactions import MarkerService, ProducerService, TransactionService
 from .state.authorization import Authorization
 from .state.broker_state import BrokerState
-
-SHARE_SESSIONS_MAX = 2_000
-"""`group.share.max.share.sessions`"""
 
 Handler = Callable[[Any, Caller, Any], None]
 """(request, caller, reply); the types of request and reply belong together through the table below."""
@@ -83,7 +80,9 @@ class BrokerService:
         self.requests = 0
         """The number of requests so far."""
         topics = self.topics = TopicService(state)
-        configs = ConfigService(state, topics)
+        configs_of_groups = GroupConfigService(state, group_configs)
+        self.group_configs = configs_of_groups.manager
+        configs = ConfigService(state, topics, configs_of_groups)
         classic = ClassicService(state)
         internal = InternalTopics(state, topics)
         producer_ids = ProducerIds(state)
@@ -148,8 +147,8 @@ class BrokerService:
             **self.transactions.handlers,
         }
         if persister is not None:
-            configs_of_groups = group_configs or GroupConfigManager()
-            shares = ShareFetchService(state, persister, configs_of_groups, authorization, lambda: SHARE_SESSIONS_MAX)
+            sessions_max = state.settings.static.group_share_max_share_sessions
+            shares = ShareFetchService(state, persister, self.group_configs, authorization, lambda: sessions_max)
             self._handlers |= {ShareFetch: shares.fetch, ShareAcknowledge: shares.acknowledge}
 
         self._counters = {

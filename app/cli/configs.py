@@ -1,4 +1,4 @@
-"""`barnabas configs`: describe, set and delete the settings of topics and brokers."""
+"""`barnabas configs`: describe, set and delete the settings of topics, groups and brokers."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ...ports.broker_api.configs import ConfigEntry
     from ..clients.admin.admin import Admin
 
-configs = typer.Typer(help="Describe, set and delete settings of topics and brokers.", no_args_is_help=True)
+configs = typer.Typer(help="Describe, set and delete settings of topics, groups and brokers.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
@@ -21,6 +21,7 @@ def register(app: typer.Typer) -> None:
 
 
 Topic = Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="The settings of this topic.")]
+Group = Annotated[str | None, typer.Option("--group", "-g", metavar="GROUP", help="The settings of this group.")]
 BrokerId = Annotated[int | None, typer.Option("--broker", metavar="ID", help="The settings of this broker.")]
 Default = Annotated[bool, typer.Option("--broker-default", help="The dynamic defaults of all brokers.")]
 
@@ -30,6 +31,7 @@ def describe_configs(
     bootstrap: Bootstrap,
     keys: Annotated[list[str] | None, typer.Argument(metavar="[KEY...]", show_default=False)] = None,
     topic: Topic = None,
+    group: Group = None,
     broker: BrokerId = None,
     broker_default: Default = False,
     everything: Annotated[bool, typer.Option("--all", help="Include defaults.")] = False,
@@ -37,7 +39,7 @@ def describe_configs(
     as_json: AsJson = False,
 ) -> None:
     """Show the settings that differ from the defaults, with their source; for given keys also the defaults."""
-    kind, name, subject = _resource(topic, broker, broker_default)
+    kind, name, subject = _resource(topic, group, broker, broker_default)
     with open_admin(bootstrap) as admin:
         found = admin.describe_configs(kind, name, keys or None, documentation=explain or as_json)
     missing = set(keys or ()) - {entry.name for entry in found}
@@ -56,11 +58,12 @@ def set_configs(
     bootstrap: Bootstrap,
     settings: Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", show_default=False)],
     topic: Topic = None,
+    group: Group = None,
     broker: BrokerId = None,
     broker_default: Default = False,
 ) -> None:
     """Set keys, all or none of them; other keys do not change."""
-    kind, name, subject = _resource(topic, broker, broker_default)
+    kind, name, subject = _resource(topic, group, broker, broker_default)
     typer.echo(f"changed {subject}: {_alter(bootstrap, kind, name, parse_settings(settings))}")
 
 
@@ -69,11 +72,12 @@ def delete_configs(
     bootstrap: Bootstrap,
     keys: Annotated[list[str], typer.Argument(metavar="KEY...", show_default=False)],
     topic: Topic = None,
+    group: Group = None,
     broker: BrokerId = None,
     broker_default: Default = False,
 ) -> None:
     """Reset keys to their defaults."""
-    kind, name, subject = _resource(topic, broker, broker_default)
+    kind, name, subject = _resource(topic, group, broker, broker_default)
     typer.echo(f"changed {subject}: {_alter(bootstrap, kind, name, dict.fromkeys(keys))}")
 
 
@@ -114,10 +118,15 @@ def changes_text(before: "Mapping[str, ConfigEntry] | None", changes: Mapping[st
     return ", ".join(f"{key} {old(key)}-> {new(key, value)}" for key, value in changes.items())
 
 
-def _resource(topic: str | None, broker: int | None, broker_default: bool) -> tuple[ResourceKind, str, str]:
+def _resource(
+    topic: str | None, group: str | None, broker: int | None, broker_default: bool
+) -> tuple[ResourceKind, str, str]:
     """Return kind, name, and description for a person. Raises `ConfigError` unless exactly one is given."""
-    if (topic is not None) + (broker is not None) + broker_default != 1:
-        raise ConfigError("select a resource with one of --topic TOPIC, --broker ID and --broker-default")
+    if (topic is not None) + (group is not None) + (broker is not None) + broker_default != 1:
+        text = "select a resource with one of --topic TOPIC, --group GROUP, --broker ID and --broker-default"
+        raise ConfigError(text)
+    if group is not None:
+        return ResourceKind.GROUP, group, f"group {group}"
     if topic is not None:
         return ResourceKind.TOPIC, topic, f"topic {topic}"
     if broker is not None:

@@ -16,6 +16,7 @@ from ...ports.values import frozen
 from .authorizer_keys import AuthorizerKeys
 from .classic import parse_topic_map
 from .coordination_keys import CoordinationKeys
+from .group_keys import GroupKeys
 from .ignored_keys import IGNORED_KEYS
 from .keys import (
     DOUBLE_MAX,
@@ -366,6 +367,7 @@ class TransactionKeys:
 @frozen(kw_only=True)
 class BrokerConfig(
     TransactionKeys,
+    GroupKeys,
     CleanerKeys,
     ScrubKeys,
     ReplicationKeys,
@@ -735,6 +737,7 @@ class BrokerConfig(
         if {"inter.broker.listener.name", "security.inter.broker.protocol"} <= self.given:
             raise ConfigError("inter.broker.listener.name and security.inter.broker.protocol: set only one of them")
         self.check_replication()
+        self.check_groups()
         self.metrics_address  # noqa: B018  checked on start
         self.connections_per_ip  # noqa: B018  checked on start
         self.dir_mode  # noqa: B018  checked on start

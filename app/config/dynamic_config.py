@@ -9,6 +9,7 @@ from ...ports.broker_api.configs import ConfigAlteration, ConfigEntry, ConfigOp,
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, ConfigError
 from .broker_config import KEYS, SYNONYMS, BrokerConfig
+from .group_config import GROUP_KEYS, check_group_configs, group_key
 from .keys import ConfigKey
 from .listener_names import is_of_listener, name_of_scope, scoped_key
 from .names import nearest
@@ -30,6 +31,27 @@ def alter_topic_configs(
         return topic.key.text(inherited(layers, topic))
 
     return _altered(overrides, alterations, lambda name: topic_key(name).key, from_above)
+
+
+def alter_group_configs(
+    overrides: Mapping[str, str], alterations: Sequence[ConfigAlteration], layers: BrokerLayers
+) -> dict[str, str]:
+    """Return the settings of a group after the changes, which are made all or none.
+
+    Raises `ApiError`: INVALID_CONFIG for a key or value, INVALID_REQUEST for a request that makes no sense.
+    """
+
+    def from_above(name: str) -> str | None:
+        found = group_key(name)
+        return found.key.text(found.key.default if found.twin is None else layers.effective(found.twin))
+
+    altered = _altered(overrides, alterations, lambda name: group_key(name).key, from_above)
+    try:
+        # What was stored before, under other bounds of the broker, does not stand in the way of a change.
+        check_group_configs(layers, altered, {each.name for each in alterations})
+    except ConfigError as error:
+        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
+    return altered
 
 
 def alter_broker_configs(
@@ -171,6 +193,28 @@ def topic_config_entries(
             value = overrides[name]
             found.insert(0, ConfigSynonym(name=name, value=value, source=ConfigSource.TOPIC))
         entries.append(_entry(topic.key, value, found, read_only=False, synonyms=synonyms, documentation=documentation))
+    return entries
+
+
+def group_config_entries(
+    overrides: Mapping[str, str],
+    layers: BrokerLayers,
+    *,
+    keys: Collection[str] | None = None,
+    synonyms: bool = False,
+    documentation: bool = False,
+) -> list[ConfigEntry]:
+    """Return the configs of a group, by name; `keys` None = all, unknown ones are left out."""
+    entries = []
+    for name, each in GROUP_KEYS.items():
+        if keys is not None and name not in keys:
+            continue
+        found = [] if each.twin is None else _broker_synonyms(layers, each.twin)
+        value = each.key.text(each.key.default if each.twin is None else layers.effective(each.twin))
+        if name in overrides:
+            value = overrides[name]
+            found.insert(0, ConfigSynonym(name=name, value=value, source=ConfigSource.GROUP))
+        entries.append(_entry(each.key, value, found, read_only=False, synonyms=synonyms, documentation=documentation))
     return entries
 
 

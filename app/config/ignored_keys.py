@@ -126,45 +126,11 @@ _BROKER_KEYS: Mapping[str, str] = {
         zookeeper.ssl.crl.enable false
         zookeeper.ssl.ocsp.enable false
     """,
-    "there is one group protocol, the classic one, and one thread": """
-        group.consumer.assignment.interval.ms 1000
-        group.consumer.assignors uniform,range
-        group.consumer.heartbeat.interval.ms 5000
-        group.consumer.max.assignment.interval.ms 15000
-        group.consumer.max.heartbeat.interval.ms 15000
-        group.consumer.max.session.timeout.ms 60000
-        group.consumer.max.size 2147483647
-        group.consumer.migration.policy bidirectional
-        group.consumer.min.assignment.interval.ms 0
-        group.consumer.min.heartbeat.interval.ms 5000
-        group.consumer.min.session.timeout.ms 45000
-        group.consumer.session.timeout.ms 45000
+    "one thread coordinates groups, and there are no groups of Kafka Streams": """
         group.coordinator.append.linger.ms -1
         group.coordinator.background.threads 2
         group.coordinator.cached.buffer.max.bytes 1048588
-        group.coordinator.rebalance.protocols classic,consumer,streams
         group.coordinator.threads 4
-        group.share.assignment.interval.ms 1000
-        group.share.assignors simple
-        group.share.delivery.count.limit 5
-        group.share.heartbeat.interval.ms 5000
-        group.share.max.assignment.interval.ms 15000
-        group.share.max.delivery.count.limit 10
-        group.share.max.heartbeat.interval.ms 15000
-        group.share.max.partition.max.record.locks 4000
-        group.share.max.record.lock.duration.ms 60000
-        group.share.max.session.timeout.ms 60000
-        group.share.max.share.sessions 2000
-        group.share.max.size 200
-        group.share.min.assignment.interval.ms 0
-        group.share.min.delivery.count.limit 2
-        group.share.min.heartbeat.interval.ms 5000
-        group.share.min.partition.max.record.locks 100
-        group.share.min.record.lock.duration.ms 15000
-        group.share.min.session.timeout.ms 45000
-        group.share.partition.max.record.locks 2000
-        group.share.record.lock.duration.ms 30000
-        group.share.session.timeout.ms 45000
         group.streams.assignment.interval.ms 1000
         group.streams.heartbeat.interval.ms 5000
         group.streams.initial.rebalance.delay.ms 3000

@@ -46,6 +46,8 @@ class ConfigKey:
     form: str = ""
     form_text: str = ""
     scope: str = ""
+    ignore_case: bool = False
+    """Whether a text may have capital letters; its value has none."""
 
     @property
     def attribute(self) -> str:
@@ -159,6 +161,8 @@ class ConfigKey:
         return tuple(self._checked(item, given) for item in items)
 
     def _checked(self, item: str, given: object) -> str:
+        if self.ignore_case:
+            item = item.lower()
         if (self.choices and item not in self.choices) or (self.form and not re.fullmatch(self.form, item)):
             raise self._refusal(given)
         return item
@@ -229,11 +233,19 @@ def text_key(
     doc: str,
     dynamic: bool = False,
     scope: str = "",
+    ignore_case: bool = False,
 ) -> Any:
     """A text."""
     return _setting(
         ConfigKey(
-            name=name, type=ConfigType.STRING, default=default, choices=choices, doc=doc, dynamic=dynamic, scope=scope
+            name=name,
+            type=ConfigType.STRING,
+            default=default,
+            choices=choices,
+            doc=doc,
+            dynamic=dynamic,
+            scope=scope,
+            ignore_case=ignore_case,
         )
     )
 

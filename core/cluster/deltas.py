@@ -85,7 +85,7 @@ class ConfigsChanged:
 
 @frozen(kw_only=True)
 class EntityChanged:
-    """A security entity was created or changed; `value` None: it was removed, or its node is unreadable."""
+    """An entity was created or changed; `value` None: it was removed, or its node is unreadable."""
 
     kind: EntityKind
     name: str

@@ -1,4 +1,4 @@
-"""The security entities in the coordination tree: ACLs, SCRAM credentials, client quotas and delegation tokens.
+"""The entities in the coordination tree: ACLs, SCRAM credentials, client quotas, delegation tokens, configs of groups.
 
 All functions may block on the network. An unreadable node is reported without its content, which may be secret.
 """
@@ -44,11 +44,12 @@ class StoredEntity:
 
 
 def list_entities(coordination: Coordination, report: Report) -> list[tuple[EntityKind, str]]:
-    """Return the kinds and names of all entities; a tree without security costs one call."""
-    folders = set(children(coordination, layout.SECURITY))
+    """Return the kinds and names of all entities; a tree without security costs two calls."""
+    folders = {f"{layout.SECURITY}/{folder}" for folder in children(coordination, layout.SECURITY)}
+    folders.add(layout.GROUP_CONFIGS)
     found = []
     for kind in EntityKind:
-        if kind.value not in folders:
+        if layout.entity_folder(kind) not in folders:
             continue
         for part in children(coordination, layout.entity_folder(kind)):
             try:

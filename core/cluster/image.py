@@ -155,7 +155,7 @@ class ImmutableMap(Mapping[K, V]):
 
 
 Entities = ImmutableMap[str, Mapping[str, object]]
-"""The security entities of one kind: decoded JSON by name."""
+"""The entities of one kind: decoded JSON by name."""
 _NO_ENTITIES: Entities = ImmutableMap()
 
 
@@ -205,7 +205,7 @@ class Contents:
     states: Mapping[str, tuple[States, Mapping[int, int]]] = {}
     configs: Mapping[int | None, Mapping[str, str]] = field(default={}, repr=False)
     entities: Mapping[layout.EntityKind, Mapping[str, Mapping[str, object] | None]] = field(default={}, repr=False)
-    """The security entities by kind and name; None: an unreadable one."""
+    """The entities by kind and name; None: an unreadable one."""
 
 
 @frozen(kw_only=True, eq=False)
@@ -307,7 +307,7 @@ class ClusterImage:
         return {number: each.rack for number, each in self.brokers.items() if not self.is_cordoned(number)}
 
     def entities(self, kind: layout.EntityKind) -> Entities:
-        """Return the security entities of a kind: the same object until one of them changes."""
+        """Return the entities of a kind: the same object until one of them changes."""
         return self._entities.get(kind, _NO_ENTITIES)
 
     def unreadable_entities(self, kind: layout.EntityKind) -> frozenset[str]:

@@ -57,12 +57,13 @@ PRODUCER_IDS = "/barnabas/producer_ids"
 """The block of producer ids that was given out last."""
 TOPIC_CONFIGS = "/barnabas/config/topics"
 BROKER_CONFIGS = "/barnabas/config/brokers"
+GROUP_CONFIGS = "/barnabas/config/groups"
 ALL_BROKERS = "<default>"
 SECURITY = "/barnabas/security"
 
 
 class EntityKind(Enum):
-    """A kind of security entity; its value is the folder of its nodes below `SECURITY`."""
+    """A kind of entity, which is one node; of all kinds but one they are below `SECURITY`, in a folder of this name."""
 
     ACLS = "acls"
     """The access control entries of a resource pattern."""
@@ -74,14 +75,19 @@ class EntityKind(Enum):
     """A delegation token."""
     KEYS = "keys"
     """A random key that all brokers share."""
+    GROUP_CONFIGS = "group configs"
+    """The settings of a single group. They are no secret, so they are in `GROUP_CONFIGS`."""
 
 
 def entity_folder(kind: EntityKind) -> str:
+    """Return the path above the entities of a kind."""
+    if kind is EntityKind.GROUP_CONFIGS:
+        return GROUP_CONFIGS
     return f"{SECURITY}/{kind.value}"
 
 
 def entity_path(kind: EntityKind, name: str) -> str:
-    """Return the path of a security entity. Raises `ValueError` for an empty name."""
+    """Return the path of an entity. Raises `ValueError` for an empty name."""
     return f"{entity_folder(kind)}/{encode_name(name)}"
 
 
@@ -102,12 +108,12 @@ def decode_name(part: str) -> str:
 
 
 def encode_entity(value: Mapping[str, object]) -> bytes:
-    """Return the node of a security entity: its value, with the version of the format."""
+    """Return the node of an entity: its value, with the version of the format."""
     return _dump(value)
 
 
 def decode_entity(data: bytes) -> dict[str, object]:
-    """Return the value of a security entity. Raises `ValueError`."""
+    """Return the value of an entity. Raises `ValueError`."""
     node = _load(data)
     del node["version"]
     return node

@@ -61,7 +61,7 @@ class _ChangedNodes:
 
     @property
     def concerns_leaders(self) -> bool:
-        """True if brokers, the controller, states, features or security entities have changed."""
+        """True if brokers, the controller, states, features or entities have changed."""
         single = self.brokers or self.controller or self.features
         return self.everything or bool(self.states or self.entities) or single
 
@@ -78,7 +78,7 @@ TOPICS_TOGETHER = 20
 class MetadataListener:
     """Keeps a registry up to date with the tree. Owner thread only.
 
-    Live brokers, the controller, partition states, features and security entities are read in one queue of changes
+    Live brokers, the controller, partition states, features and entities are read in one queue of changes
     (`submit_leaders`), topics and configs in the other (`submit_topics`), in which the creation of a topic may take
     long. `settle` applies topics of the tree to this broker: one topic, or several that are new to it.
     """

@@ -211,7 +211,7 @@ class ClusterRegistry:
     # --- reading
 
     async def load(self) -> None:
-        """Read topics, configs and security entities from the tree and replace the image (at a start; no listener is
+        """Read topics, configs and entities from the tree and replace the image (at a start; no listener is
         called)."""
         names = await elsewhere(partial(children, self._coordination, layout.TOPICS))
         stored: dict[str, StoredTopic] = {}
@@ -409,14 +409,14 @@ class ClusterRegistry:
             text = f"finalized levels of features: {', '.join(changes)}"
             self._report(info(text, features=dict(features.levels), epoch=features.epoch))
 
-    # --- security entities
+    # --- entities (security, and the configs of groups)
 
     async def reread_entities(self, names: Iterable[tuple[layout.EntityKind, str]]) -> None:
-        """Read these security entities into the image."""
+        """Read these entities into the image."""
         await self._reread_entities(list(dict.fromkeys(names)))
 
     async def reread_all_entities(self) -> None:
-        """Read the security entities of all kinds into the image; what it has then is not older than the call."""
+        """Read the entities of all kinds into the image; what it has then is not older than the call."""
         await elsewhere(self._coordination.heartbeat)
         found = await elsewhere(partial(entity_store.list_entities, self._coordination, self._report))
         known = [(kind, name) for kind in layout.EntityKind for name in self.image.entities(kind)]

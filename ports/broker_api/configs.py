@@ -17,6 +17,7 @@ class ResourceKind(IntEnum):
     TOPIC = 2
     BROKER = 4
     BROKER_LOGGER = 8
+    GROUP = 32
 
 
 class ConfigSource(IntEnum):
@@ -28,6 +29,7 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    GROUP = 8
 
 
 class ConfigType(IntEnum):
@@ -56,7 +58,7 @@ class ConfigOp(IntEnum):
 
 @frozen(kw_only=True)
 class ConfigResource:
-    """A topic, or a broker by its id as text ("" = the default of all brokers).
+    """A topic, a group, or a broker by its id as text ("" = the default of all brokers).
 
     `kind` is a `ResourceKind`, or a number we do not know.
     """

@@ -252,8 +252,28 @@ def test_settings_of_brokers(barnabas: Command, admin: Admin) -> None:
     assert json.loads(barnabas("configs", "describe", "--broker-default", "--json").out) == []
     assert "restart" in barnabas("configs", "set", "listeners=kafka://a:1", "--broker", here, expect=1).err
     assert "no broker 99" in barnabas("configs", "describe", "--broker", "99", expect=2).err
-    for words in ((), ("--topic", "t", "--broker-default")):
+    for words in ((), ("--topic", "t", "--broker-default"), ("--topic", "t", "--group", "t")):
         assert "select a resource" in barnabas("configs", "describe", *words, expect=2).err
+
+
+def test_settings_of_groups(barnabas: Command) -> None:
+    of = ("--group", "orders/new")
+    changed = barnabas("configs", "set", "share.delivery.count.limit=7", "consumer.session.timeout.ms=50000", *of).out
+    assert changed == (
+        "changed group orders/new: share.delivery.count.limit 5 (default) -> 7,"
+        " consumer.session.timeout.ms 45000 (default) -> 50000\n"
+    )
+    assert [line.split() for line in barnabas("configs", "describe", *of).out.splitlines()] == [
+        ["KEY", "VALUE", "SOURCE"],
+        ["consumer.session.timeout.ms", "50000", "group"],
+        ["share.delivery.count.limit", "7", "group"],
+    ]
+    assert (
+        "group.share.max.delivery.count.limit"
+        in barnabas("configs", "set", "share.delivery.count.limit=11", *of, expect=1).err
+    )
+    barnabas("configs", "delete", "share.delivery.count.limit", "consumer.session.timeout.ms", *of)
+    assert json.loads(barnabas("configs", "describe", *of, "--json").out) == []
 
 
 # --- topics

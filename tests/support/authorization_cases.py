@@ -213,7 +213,7 @@ def _cases() -> Iterator[Case]:
     yield case(DeleteAcls(filters=[AclBindingFilter(resource_name="no")]), {cluster(Op.ALTER): CLUSTER_31})
     for resource, right, code in (
         (CONFIG_TOPIC, topic, TOPIC_29),
-        (ConfigResource(kind=32, name="g"), group, GROUP_30),
+        (ConfigResource(kind=ResourceKind.GROUP, name="g"), group, GROUP_30),
         (CONFIG_BROKER, cluster, CLUSTER_31),
     ):
         changed = ConfigAlteration(resource=resource, name="retention.ms", value="1")

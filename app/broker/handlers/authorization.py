@@ -443,12 +443,9 @@ def _config_resource(resource: ConfigResource) -> tuple[ResourceType, str]:
     """Return the resource whose configs these are; all but those of topics and groups belong to the cluster."""
     if resource.kind == ResourceKind.TOPIC:
         return TOPIC, resource.name
-    if resource.kind == _GROUP_CONFIGS:
+    if resource.kind == ResourceKind.GROUP:
         return GROUP, resource.name
     return CLUSTER, CLUSTER_NAME
-
-
-_GROUP_CONFIGS = 32
 
 
 @frozen

@@ -2,8 +2,9 @@
 (KIP-546), whose limits are nodes of the coordination tree.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from ....core.cluster.change_queue import elsewhere
 from ....core.cluster.deltas import Delta, EntityChanged
@@ -11,6 +12,7 @@ from ....core.cluster.entity_store import ChangeEntity
 from ....core.cluster.image import ClusterImage
 from ....core.cluster.layout import EntityKind
 from ....core.cluster.topics import ALL_LOG_DIRS, CORDONED_KEY
+from ....core.coordinator.group.group_config import GroupConfigManager
 from ....core.security.quotas.entities import altered, check_alteration, describe, entity_name, stored_entry
 from ....core.traffic.steps import Steps
 from ....ports.broker_api.configs import (
@@ -51,12 +53,14 @@ Plan = Callable[[Mapping[str, str]], Sequence[ConfigAlteration]]
 
 
 class ConfigService:
-    """Describes and changes the configs of topics and brokers. Each resource succeeds or fails alone, as a whole."""
+    """Describes and changes the configs of topics, groups and brokers. Each resource succeeds or fails alone, as a
+    whole."""
 
-    def __init__(self, state: BrokerState, topics: TopicService) -> None:
+    def __init__(self, state: BrokerState, topics: TopicService, groups: "GroupConfigService") -> None:
         self._state = state
         self._changes = state.changes
         self._topics = topics
+        self._groups = groups
 
     def describe(self, request: DescribeConfigs, caller: Caller, reply: Reply[DescribeConfigsResult]) -> None:
         """Describe the configs; a resource that is named twice is described once."""
@@ -96,6 +100,9 @@ class ConfigService:
                     topic.configs, topic.name, keys=keys, synonyms=synonyms, documentation=documentation
                 )
             return entries
+        if resource.kind == ResourceKind.GROUP:
+            configs = self._groups.configs_of(resource.name)
+            return settings.group_entries(configs, keys=keys, synonyms=synonyms, documentation=documentation)
         if self._is_default(resource):
             return settings.default_entries(keys=keys, documentation=documentation)
         return settings.broker_entries(keys=keys, synonyms=synonyms, documentation=documentation)
@@ -120,6 +127,8 @@ class ConfigService:
             try:
                 if resource.kind == ResourceKind.TOPIC:
                     await self._alter_topic(resource.name, plan, validate_only=validate_only)
+                elif resource.kind == ResourceKind.GROUP:
+                    await self._groups.alter(resource.name, plan, validate_only=validate_only)
                 else:
                     await self._alter_broker_resource(resource, plan, validate_only=validate_only)
             except ApiError as error:
@@ -129,10 +138,32 @@ class ConfigService:
                 return _failed(resource, as_api_error(error))
             return ResourceOutcome(resource=resource)
 
-        async def all_of_them() -> AlterConfigsResult:
-            return AlterConfigsResult(resources=[await one(resource, plan) for resource, plan in plans.items()])
+        def all_of(some: Sequence[ConfigResource]) -> Callable[[], Coroutine[Any, Any, Sequence[ResourceOutcome]]]:
+            async def make() -> Sequence[ResourceOutcome]:
+                return [await one(resource, plans[resource]) for resource in some]
 
-        self._changes.submit(what, all_of_them, reply)
+            return make
+
+        outcomes: dict[ConfigResource, ResourceOutcome] = {}
+        failures: list[BarnabasError] = []
+
+        def done(result: Sequence[ResourceOutcome] | BarnabasError) -> None:
+            if isinstance(result, BarnabasError):
+                failures.append(result)
+                if len(failures) == 1:
+                    reply(result)
+                return
+            outcomes.update({outcome.resource: outcome for outcome in result})
+            if not failures and len(outcomes) == len(plans):
+                reply(AlterConfigsResult(resources=[outcomes[resource] for resource in plans]))
+
+        # Entities have a queue of their own, in which they are also read again: see `MetadataListener`.
+        of_groups = [resource for resource in plans if resource.kind == ResourceKind.GROUP]
+        others = [resource for resource in plans if resource.kind != ResourceKind.GROUP]
+        if others or not of_groups:
+            self._changes.submit(what, all_of(others), done)
+        if of_groups:
+            self._state.entities.submit(what, all_of(of_groups), done)
 
     async def _alter_topic(self, name: str, plan: Plan, *, validate_only: bool) -> None:
         state = self._state
@@ -204,6 +235,58 @@ class ConfigService:
             return not resource.name
         text = f"this is broker {self._state.node_id}; ask broker {resource.name[:20]!r} itself"
         raise ApiError(ErrorCode.INVALID_REQUEST, text)
+
+
+class GroupConfigService:
+    """The settings of single groups: nodes of the coordination tree, which each new image gives to the
+    `GroupConfigManager`. Owner thread only."""
+
+    def __init__(self, state: BrokerState, manager: GroupConfigManager | None = None) -> None:
+        self._state = state
+        self.manager = manager or GroupConfigManager(state.settings.group_defaults)
+        state.registry.listen(self._on_delta)
+        for group_id in state.image.entities(EntityKind.GROUP_CONFIGS):
+            self._update(group_id)
+
+    def configs_of(self, group_id: str) -> Mapping[str, str]:
+        """Return what is set for a group, which need not exist. Raises `ApiError(INVALID_REQUEST)` for an empty id."""
+        if not group_id:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "name a group; its defaults are the configs of brokers, group.*")
+        return _stored_configs(self._state.image.entities(EntityKind.GROUP_CONFIGS).get(group_id))
+
+    async def alter(self, group_id: str, plan: Plan, *, validate_only: bool) -> None:
+        """Change what is set for a group. Raises `ApiError`, `CoordinationError`."""
+        present = self.configs_of(group_id)
+        altered = self._state.settings.altering_group(plan)
+        altered(present)
+        if validate_only:
+            return
+
+        def change(stored: Mapping[str, object] | None) -> Mapping[str, object] | None:
+            configs = altered(_stored_configs(stored))
+            return {_CONFIGS: configs} if configs else None
+
+        await self._state.entities.put(EntityKind.GROUP_CONFIGS, group_id, change, replace_unreadable=True)
+
+    def _on_delta(self, delta: Delta, _before: ClusterImage) -> None:
+        if isinstance(delta, EntityChanged) and delta.kind is EntityKind.GROUP_CONFIGS:
+            self._update(delta.name)
+
+    def _update(self, group_id: str) -> None:
+        self.manager.update_group_config(
+            group_id, self._state.settings.group_overrides(group_id, self.configs_of(group_id))
+        )
+
+
+_CONFIGS = "configs"
+
+
+def _stored_configs(node: Mapping[str, object] | None) -> Mapping[str, str]:
+    """Return the configs in the node of a group; what is no text was not written by a broker."""
+    configs = (node or {}).get(_CONFIGS)
+    if not isinstance(configs, Mapping):
+        return {}
+    return {str(name): value for name, value in configs.items() if isinstance(value, str)}
 
 
 def _failed(resource: ConfigResource, error: ApiError) -> ResourceOutcome:

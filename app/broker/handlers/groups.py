@@ -349,6 +349,14 @@ def _group_config(static: BrokerConfig) -> GroupCoordinatorConfig:
         offset_metadata_max_bytes=static.offset_metadata_max_bytes,
         offsets_retention_ms=static.offsets_retention_minutes * MINUTE_MS,
         offsets_retention_check_interval_ms=static.offsets_retention_check_interval_ms,
+        group_coordinator_rebalance_protocols=static.group_coordinator_rebalance_protocols,
+        group_consumer_max_size=static.group_consumer_max_size,
+        group_consumer_assignors=static.group_consumer_assignors,
+        group_consumer_migration_policy=static.group_consumer_migration_policy,
+        group_consumer_regex_refresh_interval_ms=static.group_consumer_regex_refresh_interval_ms,
+        group_share_max_size=static.group_share_max_size,
+        group_share_assignors=static.group_share_assignors,
+        group_share_max_share_sessions=static.group_share_max_share_sessions,
     )
 
 

@@ -115,8 +115,8 @@ class Changes:
 
 
 class EntityStore:
-    """Changes security entities (ACLs, SCRAM credentials, client quotas, delegation tokens) in the tree, then in the
-    image. Owner thread only."""
+    """Changes entities (ACLs, SCRAM credentials, client quotas, delegation tokens, configs of groups) in the tree, then
+    in the image. Owner thread only."""
 
     def __init__(self, registry: ClusterRegistry, changes: Changes, queue: ChangeQueue) -> None:
         self._registry = registry
@@ -146,7 +146,7 @@ class EntityStore:
         `CoordinationError`, `UnreadableEntity` unless `replace_unreadable`, `ValueError` for an empty name, and what
         the calls raise.
         """
-        subject = f"the security entities in {kind.value}"
+        subject = f"the entities of the kind {kind.value}"
         await self._changes.settled(subject)
         with self._changes.doubting(subject, self._registry.reread_all_entities):
             await self._registry.change_entities(kind, changes, replace_unreadable=replace_unreadable)

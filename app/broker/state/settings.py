@@ -7,6 +7,7 @@ from attrs import evolve, field
 
 from ....core.cluster.registry import ClusterRegistry
 from ....core.cluster.topics import CORDONED_KEY, INTERNAL_TOPICS
+from ....core.coordinator.group.group_config import GroupConfig
 from ....core.log.compaction.cleaning_job import CleanerSettings
 from ....core.log.config import LogConfig
 from ....core.log.retention import DeletionPolicy, record_policy
@@ -19,10 +20,14 @@ from ...config import (
     BrokerConfig,
     BrokerLayers,
     alter_broker_configs,
+    alter_group_configs,
     alter_topic_configs,
     broker_config_entries,
     check_topic_configs,
     dynamic_default_entries,
+    group_config_entries,
+    group_defaults,
+    group_overrides,
     log_config_for,
     topic_config_entries,
     topic_maps,
@@ -241,6 +246,33 @@ class BrokerSettings:
         if is_plain:
             self._last_entries = asked, entries
         return entries
+
+    # --- groups
+
+    @property
+    def group_defaults(self) -> GroupConfig:
+        """The settings of groups that have none of their own."""
+        return group_defaults(self._layers)
+
+    def group_overrides(self, group_id: str, configs: Mapping[str, str]) -> dict[str, object]:
+        """Return the usable settings of a group, by the fields of `GroupConfig`; the others are reported."""
+        return group_overrides(self._layers, group_id, configs, self._report)
+
+    def group_entries(
+        self, configs: Mapping[str, str], *, keys: Sequence[str] | None, synonyms: bool, documentation: bool
+    ) -> list[ConfigEntry]:
+        """Return the configs of a group with these settings of its own."""
+        return group_config_entries(configs, self._layers, keys=keys, synonyms=synonyms, documentation=documentation)
+
+    def altering_group(
+        self, make: Callable[[Mapping[str, str]], Sequence[ConfigAlteration]]
+    ) -> Callable[[Mapping[str, str]], dict[str, str]]:
+        """Return a function, for any thread, that makes the changes to the settings of a group.
+
+        It raises `ApiError` INVALID_CONFIG, INVALID_REQUEST.
+        """
+        layers = self._layers
+        return lambda stored: alter_group_configs(stored, make(stored), layers)
 
     # --- brokers
 

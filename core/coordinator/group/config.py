@@ -30,6 +30,8 @@ class GroupCoordinatorConfig:
     group_consumer_migration_policy: str = "bidirectional"
     """Whether a group may move from the classic protocol to the consumer one (upgrade) and back (downgrade); or
     "disabled"."""
+    group_consumer_regex_refresh_interval_ms: int = 600_000
+    """The time after which the patterns of members are matched with the topics again."""
 
     # Share groups (KIP-932).
     group_share_max_size: int = 200

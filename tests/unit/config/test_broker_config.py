@@ -379,3 +379,38 @@ def test_new_group_of_a_single_broker_waits_for_no_members_unless_set() -> None:
     assert BrokerConfig.from_mapping({}).group_initial_rebalance_delay_ms == 3000
     assert BrokerConfig.from_mapping({}).of_single_broker().group_initial_rebalance_delay_ms == 0
     assert BrokerConfig.from_mapping({key: 3000}).of_single_broker().group_initial_rebalance_delay_ms == 3000
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"group.coordinator.rebalance.protocols": "consumer"}, "leaves out classic"),
+        ({"group.coordinator.rebalance.protocols": "classic,other"}, "classic, consumer, share, streams"),
+        ({"group.consumer.session.timeout.ms": 44_999}, "group.consumer.min.session.timeout.ms=45000"),
+        ({"group.share.session.timeout.ms": 60_001}, "group.share.max.session.timeout.ms=60000"),
+        ({"group.share.min.record.lock.duration.ms": 30_000, "group.share.record.lock.duration.ms": 29_999}, "30000"),
+        ({"group.share.max.size": 1_001}, "1000"),
+        ({"group.consumer.assignors": ""}, "does not name each assignor once"),
+        ({"group.consumer.assignors": "range,range"}, "does not name each assignor once"),
+        ({"group.consumer.assignors": "sticky"}, "uniform, range"),
+        ({"group.consumer.migration.policy": "up"}, "bidirectional"),
+        (
+            {
+                "group.consumer.min.session.timeout.ms": 1_000,
+                "group.consumer.session.timeout.ms": 5_000,
+            },
+            "group.consumer.heartbeat.interval.ms=5000 is not below group.consumer.session.timeout.ms=5000",
+        ),
+    ],
+)
+def test_settings_of_groups_that_contradict_each_other_are_refused(settings: dict[str, object], text: str) -> None:
+    assert text in refusal(settings)
+
+
+def test_migration_policy_may_have_capital_letters() -> None:
+    assert (
+        BrokerConfig.from_mapping({"group.consumer.migration.policy": "UPGRADE"}).value(
+            "group.consumer.migration.policy"
+        )
+        == "upgrade"
+    )

@@ -11,6 +11,7 @@ from ..core.security.sasl.server_authenticator import SaslListener
 from ..core.traffic.socket_server_metrics import SocketServerMetrics
 from ..core.traffic.steps import StepRunner
 from ..ports.broker_api.envelope import BrokerApi, Caller, Principal, Reply, Request, ResultT
+from ..ports.broker_api.features import FeatureMetadata
 from ..ports.errors import ClosedError
 from ..ports.scheduler import Scheduler
 from ..ports.transport import Connection, ConnectionHandler, TransportError
@@ -98,6 +99,7 @@ def faulty_servers(
         sasl: SaslListener | None,
         principal_of: Callable[[Connection], Principal] | None,
         metrics: SocketServerMetrics,
+        features: Callable[[], FeatureMetadata],
     ) -> Server:
         inner = make(
             FaultyApi(api, faults, scheduler),
@@ -112,6 +114,7 @@ def faulty_servers(
             sasl=sasl,
             principal_of=principal_of,
             metrics=metrics,
+            features=features,
         )
         server = FaultyServer(inner, faults)
         made(server)

@@ -9,6 +9,7 @@ from typing import Any
 from ...core.security.sasl.client import ClientAuthenticator, SaslFactory
 from ...core.security.sasl.exchange import SaslAuthenticationError
 from ...ports.broker_api.envelope import Caller, Reply, Request, ResultT
+from ...ports.broker_api.features import DescribeFeatures
 from ...ports.broker_api.fetch import Fetch
 from ...ports.broker_api.groups import JoinGroup
 from ...ports.broker_api.produce import Produce, ProduceResult, ProduceResultPartition
@@ -31,6 +32,7 @@ from ...ports.transport import (
 )
 from . import versions, wire
 from .api import Api, in_order
+from .features import DESCRIBE_FEATURES
 from .sasl import SASL_BY_REQUEST
 from .table import BY_REQUEST
 from .wire import DECODE_ERRORS
@@ -195,8 +197,10 @@ class KafkaLink:
             api, version = self._choose(request)
             client_id = self._client_id if caller.client_id is None else caller.client_id
             self._correlation_id = (self._correlation_id + 1) & _CORRELATION_MASK
-            sent: Request[Any] = request
+            sent: Any = request
             answer = None
+            if isinstance(request, DescribeFeatures):
+                sent = versions.ApiVersionsRequest(versions.SOFTWARE, self._software_version)
             if version >= api.ids_since and api.by_id is not None:
                 sent, answer = api.by_id(request)
             pieces = self._encode(api, version, self._correlation_id, client_id, sent)
@@ -265,7 +269,10 @@ class KafkaLink:
             self._fail(str(error) if error is not None else "closed by the broker")
 
     def _choose(self, request: Request[Any]) -> tuple[Api, int]:
-        api = BY_REQUEST.get(type(request)) or SASL_BY_REQUEST.get(type(request))
+        kind = type(request)
+        api = BY_REQUEST.get(kind) or SASL_BY_REQUEST.get(kind)
+        if kind is DescribeFeatures:
+            api = DESCRIBE_FEATURES
         if api is None:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{type(request).__name__} is not part of the protocol")
         broker_low, broker_high = self._ranges.get(api.key, (0, -1))
@@ -285,7 +292,7 @@ class KafkaLink:
         return api, version
 
     def _encode(
-        self, api: Api, version: int, correlation_id: int, client_id: str | None, request: Request[Any]
+        self, api: Api, version: int, correlation_id: int, client_id: str | None, request: Any
     ) -> Sequence[Piece]:
         writer = api.writer(version)
         writer.out += self._header(api.key, version, correlation_id, client_id)
@@ -435,7 +442,7 @@ class KafkaLink:
         if waiting.api.request_type in _FETCHES:
             content = memoryview(bytes(content))  # the records outlive the frame
         reader = waiting.api.reader(waiting.version, content, 4, ITEMS_MAX)
-        if waiting.version >= waiting.api.flexible_from:
+        if waiting.version >= waiting.api.flexible_from and waiting.api.key != versions.KEY:
             reader.skip_tags()
         codec = waiting.api.result
         if waiting.api.result_of is not None:

@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import cache
 from itertools import count
 from struct import Struct
 from typing import Any, cast
@@ -16,6 +15,7 @@ from ...core.traffic.socket_server_metrics import SocketServerMetrics
 from ...core.traffic.steps import StepRunner, Steps
 from ...ports.broker_api.cluster import ConnectionDescription
 from ...ports.broker_api.envelope import ANONYMOUS, BrokerApi, Caller, Principal
+from ...ports.broker_api.features import FeatureMetadata
 from ...ports.broker_api.fetch import FetchResult
 from ...ports.broker_api.produce import Produce, ProduceResult
 from ...ports.clock import Clock
@@ -72,6 +72,7 @@ class KafkaServer:
               delay in the answer, as with Kafka (KIP-219). Needs the `scheduler`.
     principal_of: the principal of a connection without SASL, by its client certificate; without it, ANONYMOUS.
     metrics:  counts connections and logins; None: they are not counted.
+    features: the features of the cluster, for ApiVersions.
     clock:    the time at which a connection was accepted; None: it is unknown (-1).
     """
 
@@ -94,6 +95,7 @@ class KafkaServer:
         scheduler: Scheduler | None = None,
         metrics: SocketServerMetrics | None = None,
         clock: Clock | None = None,
+        features: Callable[[], FeatureMetadata] = lambda: versions.NO_FEATURES,
     ) -> None:
         if max_in_flight < 1:
             raise ValueError("max_in_flight must be at least 1")
@@ -113,6 +115,11 @@ class KafkaServer:
         self.scheduler = scheduler
         self.metrics = metrics
         self.clock = clock
+        self.features = features
+        self._described = versions.NO_FEATURES
+        """The features in `_bodies`."""
+        self._bodies: dict[tuple[int, bool], bytes] = {}
+        """The answers to ApiVersions by version, and whether they are for our own client."""
         self.connections: dict[int, _ServerConnection] = {}
         """The open connections by `Caller.connection`, the oldest first."""
 
@@ -142,18 +149,24 @@ class KafkaServer:
 
     def api_versions(self, version: int, *, to_own_client: bool = False) -> bytes:
         """The body of the answer to ApiVersions; our own clients get our own APIs, too."""
-        return _api_versions(version, to_own_client)
+        features = self.features()
+        if features != self._described:
+            self._described = features
+            self._bodies.clear()
+        asked = version, to_own_client
+        if asked not in self._bodies:
+            self._bodies[asked] = _api_versions(*asked, features)
+        return self._bodies[asked]
 
 
-@cache
-def _api_versions(version: int, to_own_client: bool) -> bytes:
+def _api_versions(version: int, to_own_client: bool, features: FeatureMetadata = versions.NO_FEATURES) -> bytes:
     low, high = versions.VERSIONS
     if not low <= version <= high:
         return versions.unknown_version_body()
     ranges = [(api.key, *api.advertised) for api in BY_KEY.values() if to_own_client or not api.is_own]
     ranges += [(key, *each.versions) for key, each in REFUSED.items() if each.advertised]
     ranges += [(api.key, *api.versions) for api in SASL_BY_KEY.values()]
-    return versions.response_body(version, [*ranges, (versions.KEY, *versions.VERSIONS)])
+    return versions.response_body(version, [*ranges, (versions.KEY, *versions.VERSIONS)], features)
 
 
 class _ServerConnection:

@@ -1,8 +1,12 @@
-"""ApiVersions (18): how both ends agree on versions (facts C2). Its response header is always the old one."""
+"""ApiVersions (18): how both ends agree on versions (facts C2), and learn of the cluster's features (KIP-584).
+
+Its response header is always the old one.
+"""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from ...ports.broker_api.features import FeatureMetadata, FinalizedVersionRange, SupportedVersionRange
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import Malformed
 from ...ports.values import frozen
@@ -18,6 +22,11 @@ NO_NODE = -1
 SOFTWARE = "barnabas"
 """The name by which our clients introduce themselves."""
 _SOFTWARE = re.compile("[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+
+WITH_ZERO_MIN = 4
+"""The version in which supported features may have 0 as the lowest level: clients of version 3 refuse that."""
+_SUPPORTED_TAG, _EPOCH_TAG, _FINALIZED_TAG = 0, 1, 2
+NO_FEATURES = FeatureMetadata()
 
 Ranges = dict[int, tuple[int, int]]
 """API key → lowest and highest version."""
@@ -60,16 +69,74 @@ def request_body(version: int, software: str, software_version: str) -> bytes:
     return bytes(writer.out)
 
 
-def response_body(version: int, ranges: Iterable[tuple[int, int, int]]) -> bytes:
-    """The answer for (key, lowest, highest) of each API. No features are advertised, so that the rule about features
-    whose minimum is 0 (before version 4) has nothing to leave out."""
+def response_body(
+    version: int, ranges: Iterable[tuple[int, int, int]], features: FeatureMetadata = NO_FEATURES
+) -> bytes:
+    """The answer for (key, lowest, highest) of each API."""
     writer = CompactWriter() if version >= FLEXIBLE else Writer()
     writer.out += wire.I16.pack(ErrorCode.NONE)
     _write_ranges(writer, ranges)
     if version >= 1:
         writer.out += wire.I32.pack(0)  # the throttle time
-    writer.end()
+    if version >= FLEXIBLE:
+        write_features(writer, version, features)
+    else:
+        writer.end()
     return bytes(writer.out)
+
+
+def write_features(writer: Writer, version: int, features: FeatureMetadata) -> None:
+    """End a flexible answer with what it says of features."""
+    tagged: list[tuple[int, bytes]] = []
+    supported = {
+        name: (each.min_version, each.max_version)
+        for name, each in features.supported.items()
+        if version >= WITH_ZERO_MIN or each.min_version > 0
+    }
+    if supported:
+        tagged.append((_SUPPORTED_TAG, _level_pairs(supported)))
+    if features.finalized_epoch >= 0:
+        tagged.append((_EPOCH_TAG, wire.I64.pack(features.finalized_epoch)))
+    if features.finalized:
+        levels = {name: (at.max_version_level, at.min_version_level) for name, at in features.finalized.items()}
+        tagged.append((_FINALIZED_TAG, _level_pairs(levels)))
+    writer.tagged(tagged)
+
+
+def _level_pairs(features: Mapping[str, tuple[int, int]]) -> bytes:
+    writer = CompactWriter()
+    writer.count(len(features))
+    for name, (first, second) in sorted(features.items()):
+        writer.text(name)
+        writer.out += wire.I16.pack(first) + wire.I16.pack(second)
+        writer.end()
+    return bytes(writer.out)
+
+
+def read_features(reader: Reader) -> FeatureMetadata:
+    """Read the end of a flexible answer. Raises as readers do."""
+    supported: dict[str, SupportedVersionRange] = {}
+    finalized: dict[str, FinalizedVersionRange] = {}
+    epoch = -1
+    for tag, content in reader.tags():
+        if tag == _SUPPORTED_TAG:
+            supported = {name: SupportedVersionRange(*levels) for name, levels in _read_level_pairs(content).items()}
+        elif tag == _EPOCH_TAG:
+            (epoch,) = content.unpack(wire.I64)
+        elif tag == _FINALIZED_TAG:
+            pairs = _read_level_pairs(content)
+            finalized = {name: FinalizedVersionRange(low, high) for name, (high, low) in pairs.items()}
+    return FeatureMetadata(supported=supported, finalized=finalized, finalized_epoch=epoch)
+
+
+def _read_level_pairs(reader: Reader) -> dict[str, tuple[int, int]]:
+    found = {}
+    for _ in range(max(0, reader.count())):
+        name = reader.text()
+        (first,), (second,) = reader.unpack(wire.I16), reader.unpack(wire.I16)
+        found[name] = first, second
+        reader.skip_tags()
+    return found
 
 
 def refusal_body(error: ErrorCode) -> bytes:

@@ -12,6 +12,7 @@ from ...ports.broker_api.cluster import DescribeCluster, DescribeConnections, De
 from ...ports.broker_api.configs import AlterConfigs, DescribeConfigs, IncrementalAlterConfigs
 from ...ports.broker_api.envelope import Caller, Reply, Request, ResultT
 from ...ports.broker_api.epochs import OffsetForLeaderEpoch
+from ...ports.broker_api.features import DescribeFeatures, UpdateFeatures
 from ...ports.broker_api.fetch import Fetch
 from ...ports.broker_api.groups import FindCoordinator
 from ...ports.broker_api.metadata import Metadata
@@ -36,7 +37,7 @@ from ...ports.errors import ApiError, broker_failed
 from ...ports.transport import TransportError
 from .handlers.authorization import authorize
 from .handlers.classic import ClassicService
-from .handlers.cluster import ClusterService, ConnectionService, LogDirService, UnregisterService
+from .handlers.cluster import ClusterService, ConnectionService, FeatureService, LogDirService, UnregisterService
 from .handlers.configs import ConfigService, GroupConfigService, QuotaService
 from .handlers.fetch import FetchService
 from .handlers.find_coordinator import CoordinatorService
@@ -89,6 +90,7 @@ class BrokerService:
         quotas = self.quotas = QuotaService(state)
         replicas = ReplicaService(state, topics)
         self.connections = ConnectionService(state)
+        features = FeatureService(state)
         self.transactions = TransactionService(state, internal, producer_ids, state.replicas.markers.write)
         verify = self.transactions.verifier.verify
         self.verified_appends = state.replicas.verified_appends(verify)
@@ -119,6 +121,8 @@ class BrokerService:
             AlterConfigs: configs.replace,
             DescribeCluster: ClusterService(state).describe,
             DescribeLogDirs: LogDirService(state).describe,
+            DescribeFeatures: features.describe,
+            UpdateFeatures: features.update,
             UnregisterBroker: UnregisterService(state, topics).unregister,
             DescribeConnections: self.connections.describe,
             InitProducerId: producers.init,

@@ -217,6 +217,7 @@ def _servers(watching: Watching, scheduler: Scheduler, clock: Clock) -> dict[str
         quotas: Any,  # noqa: ARG001
         sasl: Any,  # noqa: ARG001
         metrics: Any,  # noqa: ARG001
+        features: Any,  # noqa: ARG001
         **given: Any,
     ) -> Server:
         from ...adapters.wire_classic.server import ClassicServer

@@ -5,6 +5,7 @@ The levels are one node of the coordination tree. A new cluster begins with the 
 version has made has no such node, and every feature at the level 0, until UpdateFeatures changes it.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ...ports.broker_api.features import (
@@ -71,7 +72,7 @@ def offered() -> dict[str, SupportedVersionRange]:
     return {name: each for name, each in SUPPORTED.items() if each.max_version > 0}
 
 
-def metadata(image: FeaturesImage) -> FeatureMetadata:
+def feature_metadata(image: FeaturesImage) -> FeatureMetadata:
     """Return what ApiVersions says of the features."""
     return FeatureMetadata(
         supported=offered(),
@@ -106,13 +107,13 @@ def updated_levels(
     Raises `ApiError`: INVALID_UPDATE_VERSION for a level that this broker or one of `brokers` does not support, and for
     a downgrade that is not asked for as one; INVALID_REQUEST for a feature that is named twice.
     """
+    named = Counter(update.feature for update in updates)
+    for name, count in named.items():
+        if count > 1:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"feature {name} is named {count} times")
     others = sorted(brokers, key=lambda each: each.broker_id)
     after = dict(levels)
-    seen: set[str] = set()
     for update in updates:
-        if update.feature in seen:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"feature {update.feature} is named twice")
-        seen.add(update.feature)
         reason = _why_refused(levels.get(update.feature, 0), update, others)
         if reason is not None:
             text = f"Invalid update version {update.max_version_level} for feature {update.feature}. {reason}"

@@ -30,7 +30,7 @@ class FinalizedVersionRange:
 
 @frozen(kw_only=True)
 class FeatureMetadata:
-    """The features as a broker knows them: the levels that it supports itself, and those that the cluster has finalized.
+    """The features as a broker knows them: the levels that it supports, and those that the cluster has finalized.
 
     A feature at the level 0 is left out of `finalized`.
     """
@@ -44,6 +44,21 @@ class FeatureMetadata:
         """Return the finalized level of a feature; 0 where there is none."""
         found = self.finalized.get(name)
         return 0 if found is None else found.max_version_level
+
+
+@frozen(kw_only=True)
+class DescribeFeatures(Request["DescribeFeaturesResult"]):
+    """Ask one broker for the features: on the wire, ApiVersions."""
+
+    def failed(self, error: ApiError) -> "DescribeFeaturesResult":
+        return DescribeFeaturesResult(features=FeatureMetadata(), error=error.code)
+
+
+@frozen(kw_only=True)
+class DescribeFeaturesResult:
+    features: FeatureMetadata
+    error: ErrorCode = ErrorCode.NONE
+    throttle_ms: int = 0
 
 
 class UpgradeType(IntEnum):

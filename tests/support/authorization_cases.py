@@ -33,6 +33,7 @@ from barnabas.ports.broker_api.configs import (
 )
 from barnabas.ports.broker_api.envelope import Caller, Principal, Request
 from barnabas.ports.broker_api.epochs import OffsetForLeaderEpoch, OffsetForLeaderPartition
+from barnabas.ports.broker_api.features import FeatureUpdate, UpdateFeatures
 from barnabas.ports.broker_api.fetch import Fetch, FetchPartition
 from barnabas.ports.broker_api.groups import (
     DeleteGroups,
@@ -232,6 +233,8 @@ def _cases() -> Iterator[Case]:
     yield case(AlterPartitionReassignments(partitions=[moved]), {cluster(Op.ALTER): CLUSTER_31})
     yield case(ListPartitionReassignments(), {cluster(Op.DESCRIBE): CLUSTER_31})
     yield case(UnregisterBroker(broker_id=9), {cluster(Op.ALTER): CLUSTER_31})
+    feature = FeatureUpdate(feature="group.version", max_version_level=1)
+    yield case(UpdateFeatures(updates=[feature]), {cluster(Op.ALTER): CLUSTER_31})
     yield case(OffsetDelete(group_id="g", partitions=[TP]), {group(Op.DELETE): GROUP_30, topic(Op.READ): TOPIC_29})
     yield case(DescribeClientQuotas(filters=[]), {cluster(Op.DESCRIBE_CONFIGS): CLUSTER_31})
     altered = QuotaAlteration(entity={"user": "u"}, ops=[])

@@ -32,6 +32,7 @@ from barnabas.ports.broker_api.configs import (
 )
 from barnabas.ports.broker_api.envelope import Principal, Request
 from barnabas.ports.broker_api.epochs import OffsetForLeaderEpoch, OffsetForLeaderPartition
+from barnabas.ports.broker_api.features import FeatureUpdate, UpdateFeatures
 from barnabas.ports.broker_api.fetch import Fetch, FetchPartition
 from barnabas.ports.broker_api.groups import (
     DeleteGroups,
@@ -205,6 +206,10 @@ def epochs(topic: str, *, partition: int = 0, epoch: int = -1) -> Any:
     return lambda _: OffsetForLeaderEpoch(partitions=[entry])
 
 
+def features(name: str, level: int, times: int = 1) -> UpdateFeatures:
+    return UpdateFeatures(updates=[FeatureUpdate(feature=name, max_version_level=level)] * times)
+
+
 READING = [
     Wrong("fetch: no such topic", fetch("nowhere"), [E.UNKNOWN_TOPIC_OR_PARTITION]),
     Wrong("fetch: no such id", fetch_by_id(b"nobody has this!"), [E.UNKNOWN_TOPIC_ID], since=13),
@@ -236,6 +241,9 @@ READING = [
         "producers: no such topic", lambda _: DescribeProducers(topics={"nowhere": [0]}), [E.UNKNOWN_TOPIC_OR_PARTITION]
     ),
     Wrong("cluster: no such broker", lambda _: UnregisterBroker(broker_id=99), [E.BROKER_ID_NOT_REGISTERED]),
+    Wrong("features: an unknown one", lambda _: features("fruit.version", 1), [E.INVALID_UPDATE_VERSION]),
+    Wrong("features: less than none", lambda _: features("group.version", -1), [E.INVALID_UPDATE_VERSION]),
+    Wrong("features: twice", lambda _: features("a", 1, times=2), [E.INVALID_REQUEST]),
     Wrong("cluster: its controllers", lambda _: DescribeCluster(endpoint_type=2), [E.UNSUPPORTED_VERSION], since=1),
 ]
 

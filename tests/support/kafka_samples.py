@@ -20,6 +20,7 @@ from support.kafka_samples_admin import (
 )
 from support.kafka_samples_consumer_groups import CONSUMER_GROUP_DESCRIBE, CONSUMER_GROUP_HEARTBEAT
 from support.kafka_samples_data import LIST_OFFSETS, METADATA, PRODUCE
+from support.kafka_samples_features import UPDATE_FEATURES
 from support.kafka_samples_fetch import FETCH
 from support.kafka_samples_groups import (
     DELETE_GROUPS,
@@ -128,6 +129,7 @@ SAMPLES: dict[int, Sample] = {
     49: ALTER_CLIENT_QUOTAS,
     50: DESCRIBE_USER_SCRAM_CREDENTIALS,
     51: ALTER_USER_SCRAM_CREDENTIALS,
+    57: UPDATE_FEATURES,
     60: DESCRIBE_CLUSTER,
     64: UNREGISTER_BROKER,
     61: DESCRIBE_PRODUCERS,

@@ -37,6 +37,7 @@ from ....ports.broker_api.configs import (
 )
 from ....ports.broker_api.envelope import Caller, Origin, Reply, Request
 from ....ports.broker_api.epochs import OffsetForLeaderEpoch
+from ....ports.broker_api.features import DescribeFeatures, UpdateFeatures
 from ....ports.broker_api.fetch import Fetch
 from ....ports.broker_api.groups import (
     GROUP_COORDINATOR,
@@ -780,6 +781,8 @@ STEPS: Mapping[type[Request[Any]], Sequence[Step]] = {
     IncrementalAlterConfigs: (Configs(ALTER_CONFIGS),),
     DescribeLogDirs: (_cluster(DESCRIBE),),
     UnregisterBroker: (_cluster(ALTER),),
+    DescribeFeatures: (),
+    UpdateFeatures: (_cluster(ALTER),),
     DescribeConnections: (_cluster(DESCRIBE),),
     CreatePartitions: (Items(ALTER, TOPIC, "topics", "topics"),),
     CreateDelegationToken: (),  # `TokenService` asks for CREATE_TOKENS after its other checks

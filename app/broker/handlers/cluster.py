@@ -1,5 +1,5 @@
-"""DescribeCluster (facts C6), UnregisterBroker, DescribeLogDirs (replicas and space of the data folders), and
-DescribeConnections.
+"""DescribeCluster (facts C6), the features of the cluster, UnregisterBroker, DescribeLogDirs (replicas and space of
+the data folders), and DescribeConnections.
 """
 
 from collections import Counter
@@ -13,6 +13,7 @@ from attrs import evolve
 from ....core.cluster import layout
 from ....core.cluster.brokers import children, is_registered
 from ....core.cluster.change_queue import elsewhere
+from ....core.cluster.features import feature_metadata
 from ....core.cluster.registry import TOPICS_AT_A_TIME
 from ....core.cluster.topic_store import confirm_deleted, deleted_of, read_live_topics
 from ....core.traffic.steps import Steps
@@ -29,6 +30,13 @@ from ....ports.broker_api.cluster import (
     UnregisterBrokerResult,
 )
 from ....ports.broker_api.envelope import Caller, Reply
+from ....ports.broker_api.features import (
+    DescribeFeatures,
+    DescribeFeaturesResult,
+    UpdatedFeature,
+    UpdateFeatures,
+    UpdateFeaturesResult,
+)
 from ....ports.broker_api.operations import CLUSTER_OPERATIONS, NO_AUTHORIZED_OPERATIONS
 from ....ports.coordination import BadVersion, Coordination
 from ....ports.error_codes import ErrorCode
@@ -68,6 +76,32 @@ class ClusterService:
                 authorized_operations=CLUSTER_OPERATIONS if asked and known else NO_AUTHORIZED_OPERATIONS,
             )
         )
+
+
+class FeatureService:
+    """Describes the features of the cluster, and changes their finalized levels, on any broker: as Kafka's brokers,
+    which pass UpdateFeatures on to the controller."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+
+    def describe(self, _request: DescribeFeatures, _caller: Caller, reply: Reply[DescribeFeaturesResult]) -> None:
+        reply(DescribeFeaturesResult(features=feature_metadata(self._state.image.features)))
+
+    def update(self, request: UpdateFeatures, _caller: Caller, reply: Reply[UpdateFeaturesResult]) -> None:
+        """Change all levels, or none. The result names the features for clients before version 2."""
+        state = self._state
+
+        async def updating() -> UpdateFeaturesResult:
+            try:
+                state.check_owns_topics()
+                with state.changes.doubting("the levels of features", state.registry.reread_features):
+                    await state.registry.update_features(request.updates, validate_only=request.validate_only)
+            except ApiError as error:
+                return request.failed(error)
+            return UpdateFeaturesResult(results=[UpdatedFeature(each.feature) for each in request.updates])
+
+        state.changes.submit("UpdateFeatures", updating, reply, state.leader_changes)
 
 
 class UnregisterService:

@@ -12,7 +12,7 @@ from ....core.cluster.broker_lifecycle import LastLife
 from ....core.cluster.brokers import next_broker_id
 from ....core.cluster.change_queue import complete
 from ....core.cluster.deltas import ConfigsChanged, Delta, FeaturesChanged
-from ....core.cluster.features import why_unsupported
+from ....core.cluster.features import feature_metadata, why_unsupported
 from ....core.cluster.image import ClusterImage
 from ....core.cluster.layout import EntityKind
 from ....core.cluster.lease import Lease
@@ -735,6 +735,7 @@ class BrokerServer:
                     sasl=authentication.listener(listener, credentials),
                     principal_of=authentication.certificate_principals(listener),
                     metrics=metrics,
+                    features=lambda: feature_metadata(state.image.features),
                 )
             )
         served = [(str(listener), server) for listener, server in zip(self.listeners, self._servers, strict=True)]

@@ -13,6 +13,7 @@ from ....core.traffic.steps import StepRunner
 from ....plugins.host import PluginHost
 from ....ports.broker_api.cluster import ConnectionDescription
 from ....ports.broker_api.envelope import BrokerApi, Principal
+from ....ports.broker_api.features import FeatureMetadata
 from ....ports.clock import Clock
 from ....ports.coordination import Coordination
 from ....ports.entropy import Entropy
@@ -70,6 +71,7 @@ class MakeServer(Protocol):
     sasl:         the SASL that every client has to pass; None: the listener has none.
     principal_of: returns the principal of a connection by its client certificate; None: the listener asks for none.
     metrics:      counts the connections and logins.
+    features:     returns the features of the cluster, for clients.
     """
 
     def __call__(
@@ -87,6 +89,7 @@ class MakeServer(Protocol):
         sasl: SaslListener | None,
         principal_of: Callable[[Connection], Principal] | None,
         metrics: SocketServerMetrics,
+        features: Callable[[], FeatureMetadata],
     ) -> Server: ...
 
 

@@ -45,6 +45,15 @@ from ....ports.broker_api.configs import (
     IncrementalAlterConfigs,
     ResourceKind,
 )
+from ....ports.broker_api.features import (
+    DescribeFeatures,
+    DescribeFeaturesResult,
+    FeatureMetadata,
+    FeatureUpdate,
+    UpdateFeatures,
+    UpdateFeaturesResult,
+    UpgradeType,
+)
 from ....ports.broker_api.groups import TRANSACTION_COORDINATOR, Coordinator
 from ....ports.broker_api.producers import ActiveProducer, DescribeProducers, DescribeProducersResult
 from ....ports.broker_api.replicas import (
@@ -439,6 +448,41 @@ class ClusterAdmin:
         result: UnregisterBrokerResult = self._asker.shell.ask(UnregisterBroker(broker_id=broker), Target.CONTROLLER)
         check(result.error, result.error_message, f"broker {broker}")
 
+    def describe_features(self, broker: int | None = None) -> FeatureMetadata:
+        """Return the levels of features that a broker (None: any) supports, and those that the cluster has finalized.
+
+        Raises `ApiError`, `ConfigError` for a broker that does not exist.
+        """
+        if broker is not None:
+            self._asker.know(broker)
+        target = Target.ANY if broker is None else broker
+        result: DescribeFeaturesResult = self._asker.shell.ask(DescribeFeatures(), target)
+        check(result.error, None, "features")
+        return result.features
+
+    def update_features(
+        self,
+        levels: Mapping[str, int],
+        upgrade_type: UpgradeType = UpgradeType.UPGRADE,
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Change the finalized levels of features: all of them, or none. The level 0 removes a feature.
+
+        Lower levels need SAFE_DOWNGRADE, or UNSAFE_DOWNGRADE, which may lose metadata. With `validate_only` nothing
+        changes. Raises `ApiError`: INVALID_UPDATE_VERSION for a level that not all brokers support.
+        """
+        updates = [
+            FeatureUpdate(feature=name, max_version_level=level, upgrade_type=upgrade_type)
+            for name, level in levels.items()
+        ]
+        timeout_ms = self._asker.settings.request_timeout_ms
+        request = UpdateFeatures(updates=updates, validate_only=validate_only, timeout_ms=timeout_ms)
+        result: UpdateFeaturesResult = self._asker.shell.ask(request, Target.CONTROLLER, retriable=_not_controller)
+        check(result.error, result.error_message, "features")
+        for each in result.results:
+            check(each.error, each.error_message, f"feature {each.feature}")
+
     def describe_log_dirs(
         self,
         brokers: Sequence[int] | None = None,
@@ -682,6 +726,8 @@ class Admin:
     abort_transaction = _of(_transactions, TransactionAdmin.abort_transaction)
 
     describe_cluster = _of(_cluster, ClusterAdmin.describe_cluster)
+    describe_features = _of(_cluster, ClusterAdmin.describe_features)
+    update_features = _of(_cluster, ClusterAdmin.update_features)
     cordon_broker = _of(_cluster, ClusterAdmin.cordon_broker)
     unregister_broker = _of(_cluster, ClusterAdmin.unregister_broker)
     describe_log_dirs = _of(_cluster, ClusterAdmin.describe_log_dirs)

@@ -110,6 +110,7 @@ MISSING = [
     for right in case.rights
 ]
 WITHOUT_RULES = {"RenewDelegationToken", "ExpireDelegationToken", "CreateDelegationToken", "DescribeDelegationToken"}
+WITHOUT_RULES |= {"DescribeFeatures"}
 FILTERED = {"ListGroups", "ListTransactions", "DescribeCluster"}
 
 

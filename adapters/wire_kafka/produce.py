@@ -9,6 +9,7 @@ from struct import Struct
 
 from ...ports.broker_api.metadata import NO_TOPIC_ID
 from ...ports.broker_api.produce import Produce, ProducePartition, ProduceResult, ProduceResultPartition, RecordError
+from ...ports.broker_api.transactions import TransactionSupportedOperation
 from . import wire
 from .api import Api
 from .grouping import by_topic, grouped
@@ -22,14 +23,24 @@ FLEXIBLE = 9
 ZSTD = 7
 WITH_LEADER = 10
 WITH_IDS = 13
-BY_NAME = 11
-"""The highest version of a request that names its topics; 12 says the same."""
+BY_NAME = 12
+"""The highest version of a request that names its topics."""
+ADDS_PARTITIONS = 12
+"""From this version on leaders add partitions to the transaction (KIP-890)."""
 
 _NOTHING = memoryview(b"")
 _ACKS_TIMEOUT = Struct(">hi")
 _LEADER_TAG = 0
 _ID_SIZE = len(NO_TOPIC_ID)
 _TOPIC = attrgetter("topic")
+_GENERIC_ERROR = 11
+_OPERATIONS = (
+    *(TransactionSupportedOperation.DEFAULT_ERROR for _ in range(_GENERIC_ERROR)),
+    TransactionSupportedOperation.GENERIC_ERROR_SUPPORTED,
+    *(TransactionSupportedOperation.ADD_PARTITION for _ in range(ADDS_PARTITIONS, WITH_IDS + 1)),
+)
+"""By version."""
+_ADD_PARTITION = TransactionSupportedOperation.ADD_PARTITION
 _END_TXN = 26
 _VERSION_2 = 5
 """The first version of EndTxn that belongs to version 2 of transactions."""
@@ -37,8 +48,8 @@ _NOT_OFFERED = (0, -1)
 
 
 class ProduceRequest:
-    """The request of Produce 3 to 13. Versions 11 and 12 say what a client knows of transactions; their forms are that
-    of 10."""
+    """The request of Produce 3 to 13. Versions 11 and 12 say what a client knows of transactions; their form is that of
+    10."""
 
     def read(self, reader: Reader, version: int) -> Produce:
         transactional_id = reader.nullable_text()
@@ -59,6 +70,7 @@ class ProduceRequest:
             timeout_ms=timeout_ms,
             transactional_id=transactional_id,
             allows_zstd=version >= ZSTD,
+            supported_operation=_OPERATIONS[version],
         )
 
     def write(self, writer: Writer, version: int, value: Produce) -> None:
@@ -176,11 +188,15 @@ def _most(request: Produce) -> int:
     return WITH_IDS
 
 
+def _least(request: Produce) -> int:
+    return ADDS_PARTITIONS if request.supported_operation is _ADD_PARTITION else 0
+
+
 def _version_limit(request: Produce, ranges: Ranges) -> int:
-    """A broker that has version 2 of transactions takes Produce 12 and later for a part of that (KIP-890); transactions
-    of our clients are of version 1."""
-    is_of_version_1 = request.transactional_id is not None and ranges.get(_END_TXN, _NOT_OFFERED)[1] >= _VERSION_2
-    return BY_NAME if is_of_version_1 else WITH_IDS
+    """A broker that has version 2 of transactions takes Produce 12 and later for a part of that (KIP-890)."""
+    if request.transactional_id is None or request.supported_operation is _ADD_PARTITION:
+        return WITH_IDS
+    return ADDS_PARTITIONS - 1 if ranges.get(_END_TXN, _NOT_OFFERED)[1] >= _VERSION_2 else WITH_IDS
 
 
 def _answer_to(request: Produce, version: int) -> ProduceResponse:
@@ -201,6 +217,7 @@ APIS = (
         request=ProduceRequest(),
         result=_ANSWER,
         by_partition=True,
+        least_version=_least,
         most_version=_most,
         version_limit=_version_limit,
         result_of=_answer_to,

@@ -112,6 +112,7 @@ def resolve_produce(request: Produce, topic_name: TopicName) -> Resolved:
         timeout_ms=request.timeout_ms,
         transactional_id=request.transactional_id,
         allows_zstd=request.allows_zstd,
+        supported_operation=request.supported_operation,
     )
     return Resolved(by_name, _ProduceAnswer(ids, unknown))
 

@@ -11,6 +11,7 @@ from .cluster import BrokerNode
 from .envelope import Request
 from .fetch import CurrentLeader
 from .metadata import NO_TOPIC_ID
+from .transactions import TransactionSupportedOperation
 
 
 @quick_frozen
@@ -37,6 +38,8 @@ class Produce(Request["ProduceResult"]):
     transactional_id: str | None = None
     allows_zstd: bool = True
     """False when the client's version predates zstd (Produce < 7): zstd batches then get error 76."""
+    supported_operation: TransactionSupportedOperation = TransactionSupportedOperation.DEFAULT_ERROR
+    """The way to handle partitions that are not in the transaction."""
 
     def failed(self, error: ApiError) -> "ProduceResult":
         return ProduceResult(

@@ -2,6 +2,7 @@
 ListTransactions (66)."""
 
 from collections.abc import Mapping, Sequence
+from enum import Enum
 
 from ..error_codes import ErrorCode
 from ..errors import ApiError
@@ -12,6 +13,15 @@ from .groups import NO_GENERATION, OffsetCommitPartition, PartitionOutcome
 
 EPOCH_BUMP = 2
 """The version of transactions from which on each one has an epoch of its own (KIP-890)."""
+
+
+class TransactionSupportedOperation(Enum):
+    """The way in which a broker handles a partition that is not in the transaction, by the version of Produce or of
+    TxnOffsetCommit (Kafka: TransactionSupportedOperation)."""
+
+    DEFAULT_ERROR = "refuse it with INVALID_TXN_STATE"
+    GENERIC_ERROR_SUPPORTED = "refuse it with TRANSACTION_ABORTABLE"
+    ADD_PARTITION = "add it to the transaction"
 
 
 @frozen(kw_only=True)

@@ -8,7 +8,9 @@ from support.kafka_pair import ScriptedBroker, linked
 from barnabas.adapters.wire_kafka import KafkaServer, versions
 from barnabas.ports.broker_api.envelope import Caller
 from barnabas.ports.broker_api.produce import Produce, ProducePartition, ProduceResult, ProduceResultPartition
+from barnabas.ports.broker_api.transactions import TransactionSupportedOperation
 from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import ApiError
 
 ID_A, ID_B, GONE, NO_ID = b"a" * 16, b"b" * 16, b"g" * 16, bytes(16)
 NAMES = {ID_A: "a", ID_B: "b"}
@@ -33,6 +35,30 @@ def produce(
     *partitions: ProducePartition, most: int = 13, most_end_txn: int = 4, transactional_id: str | None = None
 ) -> tuple[list[tuple[str, int, bytes]], list[tuple[str, int, ErrorCode, int]]]:
     """Which topics the broker gets, by which ids, and the outcomes."""
+    asked = Produce(partitions=partitions, transactional_id=transactional_id)
+    (request,), (result,) = served(asked, most=most, most_end_txn=most_end_txn)
+    return (
+        [(p.topic, p.partition, p.topic_id) for p in request.partitions],
+        [(p.topic, p.partition, p.error, p.base_offset) for p in result.partitions],
+    )
+
+
+def operations(
+    *partitions: ProducePartition,
+    most: int = 13,
+    most_end_txn: int = 4,
+    operation: TransactionSupportedOperation = TransactionSupportedOperation.DEFAULT_ERROR,
+) -> list[TransactionSupportedOperation]:
+    """What a broker is to do with partitions that are not in the transaction."""
+    asked = Produce(partitions=partitions, transactional_id="x", supported_operation=operation)
+    requests, (result,) = served(asked, most=most, most_end_txn=most_end_txn)
+    if isinstance(result, ApiError):
+        raise result
+    return [each.supported_operation for each in requests]
+
+
+def served(asked: Produce, *, most: int, most_end_txn: int) -> tuple[list[Any], list[Any]]:
+    """The requests that the broker gets, and the answers."""
 
     def told(request: Produce) -> ProduceResult:
         found = [ProduceResultPartition(p.topic, p.partition, base_offset=p.partition) for p in request.partitions]
@@ -44,16 +70,11 @@ def produce(
     server.most, server.most_end_txn = most, most_end_txn
     transport, link = linked(server)
     replies: list[Any] = []
-    link.submit(Produce(partitions=partitions, transactional_id=transactional_id), Caller(), replies.append)
+    link.submit(asked, Caller(), replies.append)
     transport.run()
     link.close()
     assert reports == []
-    (request,) = broker.requests
-    (result,) = replies
-    return (
-        [(p.topic, p.partition, p.topic_id) for p in request.partitions],
-        [(p.topic, p.partition, p.error, p.base_offset) for p in result.partitions],
-    )
+    return broker.requests, replies
 
 
 def test_request_goes_by_id_and_result_by_name_in_the_order_of_the_request() -> None:
@@ -95,3 +116,29 @@ def test_transaction_goes_by_name_where_produce_13_belongs_to_version_2_of_trans
     assert asked == [("a", 3, topic_id)]
     asked, _ = produce(part("a", 3, ID_A), most_end_txn=most_end_txn)
     assert asked == [("a", 3, ID_A)]
+
+
+@pytest.mark.parametrize(("topic_id", "most_end_txn"), [(ID_A, 5), (NO_ID, 5), (ID_A, 4)])
+def test_produce_of_version_2_says_that_the_leader_is_to_add_the_partitions(topic_id: bytes, most_end_txn: int) -> None:
+    operation = TransactionSupportedOperation.ADD_PARTITION
+    asked = operations(part("a", 3, topic_id), most_end_txn=most_end_txn, operation=operation)
+    assert asked == [operation]
+
+
+@pytest.mark.parametrize(
+    ("most", "operation"),
+    [
+        (10, TransactionSupportedOperation.DEFAULT_ERROR),
+        (11, TransactionSupportedOperation.GENERIC_ERROR_SUPPORTED),
+        (13, TransactionSupportedOperation.GENERIC_ERROR_SUPPORTED),
+    ],
+)
+def test_produce_of_version_1_gets_the_error_that_its_version_knows(
+    most: int, operation: TransactionSupportedOperation
+) -> None:
+    assert operations(part("a", 3, ID_A), most=most, most_end_txn=5) == [operation]
+
+
+def test_produce_of_version_2_is_not_sent_to_a_broker_without_it() -> None:
+    with pytest.raises(ApiError, match="version 12"):
+        operations(part("a", 3, ID_A), most=11, operation=TransactionSupportedOperation.ADD_PARTITION)

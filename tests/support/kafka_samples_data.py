@@ -18,6 +18,7 @@ from barnabas.ports.broker_api.produce import (
     ProduceResultPartition,
     RecordError,
 )
+from barnabas.ports.broker_api.transactions import TransactionSupportedOperation
 from barnabas.ports.error_codes import ErrorCode
 
 _PRODUCE = Sample(
@@ -110,7 +111,7 @@ _PRODUCE = Sample(
     },
 )
 
-PRODUCE = newer_by_id(_PRODUCE, older_until=12)
+PRODUCE = newer_by_id(_PRODUCE, older_until=12, supported_operation=TransactionSupportedOperation.ADD_PARTITION)
 
 
 def _list_offsets(not_available: ErrorCode, older: Sample | None = None) -> Sample:

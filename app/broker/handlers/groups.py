@@ -36,7 +36,7 @@ from ....ports.broker_api.groups import (
     OffsetFetchResult,
     SyncGroup,
 )
-from ....ports.broker_api.transactions import TxnOffsetCommit
+from ....ports.broker_api.transactions import TransactionSupportedOperation, TxnOffsetCommit
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import BarnabasError
 from ....ports.metrics import Metrics
@@ -266,7 +266,12 @@ class GroupService:
         """Verify the partition of a transactional commit as produce does, where verification is on."""
         partition = TopicPartition(OFFSETS_TOPIC, number)
         self._verify_partition(
-            request.transactional_id, request.producer_id, request.producer_epoch, partition, callback
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            partition,
+            TransactionSupportedOperation.DEFAULT_ERROR,
+            callback,
         )
 
     def _transaction_ended(self, key: TopicPartition, producer_id: int, _epoch: int, committed: bool) -> None:

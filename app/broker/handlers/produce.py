@@ -50,6 +50,7 @@ class ProduceService:
                 timeout_ms=timeout_ms,
                 allows_zstd=request.allows_zstd,
                 owner=caller.connection or None,
+                operation=request.supported_operation,
             )
             return
         self._append(

@@ -38,11 +38,13 @@ from ....ports.broker_api.transactions import (
     DescribeTransactions,
     EndTxn,
     ListTransactions,
+    TransactionSupportedOperation,
     TxnMarker,
     WriteTxnMarkers,
     WriteTxnMarkersResult,
     WrittenTxnMarker,
 )
+from ....ports.clock import Clock
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, broker_failed
 from ....ports.metrics import Counter, Metrics
@@ -61,18 +63,24 @@ _WRITE_TIMEOUT_MS = 5000.0
 
 # Verification by a leader, at the coordinator, that a partition belongs to the transaction written there (KIP-890).
 
-_Transaction = tuple[str, int, int]
+_Transaction = tuple[str, int, int, bool]
+"""Transactional id, producer id and epoch; whether partitions are added to it."""
 _Callback = Callable[[ErrorCode], None]
 _BROKER = Caller(origin=Origin.BROKER)
 
 
+_ADD_BACKOFF_MS, _ADD_PATIENCE_MS = 20.0, 500.0
+"""While the transaction before is being ended, leaders ask for this time; then the producer does."""
+
+
 class TransactionVerifier:
-    """Verifications of one transaction in one turn of the owner thread share a request. Owner thread only.
+    """Verifications of one transaction in one turn of the owner thread share a request, and so do the partitions that
+    this broker adds for producers of version 2 (Kafka: AddPartitionsToTxnManager). Owner thread only.
 
     own_id:         this broker; its `coordinator` is called directly.
     coordinator_of: the broker that coordinates a transactional id, -1 while there is none.
     submit:         sends a request to another broker, as `Links.submit` does; None: there is no other.
-    is_on:          False: nothing is verified.
+    is_on:          False: nothing is verified; partitions are added all the same.
     failures:       counts partitions that did not belong to the transaction.
     """
 
@@ -83,6 +91,7 @@ class TransactionVerifier:
         coordinator: TransactionCoordinator,
         coordinator_of: Callable[[str], int],
         submit: Submit | None,
+        clock: Clock,
         scheduler: Scheduler,
         is_on: Callable[[], bool],
         failures: Counter,
@@ -91,6 +100,7 @@ class TransactionVerifier:
         self._coordinator = coordinator
         self._coordinator_of = coordinator_of
         self._submit = submit
+        self._clock = clock
         self._scheduler = scheduler
         self._is_on = is_on
         self._failures = failures
@@ -98,16 +108,23 @@ class TransactionVerifier:
         self._is_due = False
 
     def verify(
-        self, transactional_id: str, producer_id: int, epoch: int, partition: TopicPartition, callback: _Callback
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        partition: TopicPartition,
+        operation: TransactionSupportedOperation,
+        callback: _Callback,
     ) -> None:
         """Call the callback with NONE, the coordinator's error, or COORDINATOR_NOT_AVAILABLE if it cannot be asked; at
         once or later."""
-        if not self._is_on():
+        adds = operation is TransactionSupportedOperation.ADD_PARTITION
+        if not adds and not self._is_on():
             callback(ErrorCode.NONE)
             return
-        transaction = transactional_id, producer_id, epoch
+        transaction = transactional_id, producer_id, epoch, adds
         node = self._coordinator_of(transactional_id)
-        if node == self._own_id:
+        if node == self._own_id and not adds:
             self._ask(node, transaction, {partition: [callback]})
             return
         self._waiting.setdefault(transaction, {}).setdefault(partition, []).append(callback)
@@ -121,13 +138,22 @@ class TransactionVerifier:
         for transaction, partitions in waiting.items():
             self._ask(self._coordinator_of(transaction[0]), transaction, partitions)
 
-    def _ask(self, node: int, transaction: _Transaction, partitions: dict[TopicPartition, list[_Callback]]) -> None:
+    def _ask(
+        self,
+        node: int,
+        transaction: _Transaction,
+        partitions: dict[TopicPartition, list[_Callback]],
+        began_ms: float | None = None,
+    ) -> None:
+        adds = transaction[-1]
+        asked_ms = self._clock.monotonic_ms() if began_ms is None else began_ms
         request = AddPartitionsToTxn(
             transactional_id=transaction[0],
             producer_id=transaction[1],
             producer_epoch=transaction[2],
             partitions=tuple(partitions),
-            verify_only=True,
+            verify_only=not adds,
+            supports_epoch_bump=adds,
         )
 
         def answered(result: Any) -> None:
@@ -136,6 +162,13 @@ class TransactionVerifier:
                 # As Kafka: what the coordinator refuses this broker is no error of the client.
                 missing = missing if result.error is ErrorCode.NONE else ErrorCode.INVALID_TXN_STATE
                 codes = {TopicPartition(each.topic, each.partition): each.error for each in result.partitions}
+            is_busy = adds and ErrorCode.CONCURRENT_TRANSACTIONS in codes.values()
+            if is_busy and self._clock.monotonic_ms() - asked_ms + _ADD_BACKOFF_MS < _ADD_PATIENCE_MS:
+                self._scheduler.call_later(
+                    _ADD_BACKOFF_MS,
+                    lambda: self._ask(self._coordinator_of(transaction[0]), transaction, partitions, asked_ms),
+                )
+                return
             for partition, waiting in partitions.items():
                 error = codes.get(partition, missing)
                 if error is not ErrorCode.NONE:
@@ -202,6 +235,7 @@ class TransactionService:
             coordinator=self.coordinator,
             coordinator_of=self._coordinator_of,
             submit=state.ask,
+            clock=state.clock,
             scheduler=state.scheduler,
             is_on=lambda: state.settings.verifies_transactions,
             failures=state.metrics.counter(

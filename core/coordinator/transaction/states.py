@@ -99,5 +99,5 @@ ENDS_IN_VERSION_2: Mapping[tuple[TransactionState, Event], TransactionState | Er
     # A producer that does not know if anything of its transaction has arrived gets the next epoch, which fences it.
     **{(state, _E.ABORT): _S.PREPARE_ABORT for state in _ENDED},
 }
-"""The next state, or the error, at the end of a transaction of version 2 (KIP-890). The present epoch is that of the next
-transaction, never that of one that has ended; `TRANSITIONS` decides on a request that the producer repeats."""
+"""The next state, or the error, at the end of a transaction of version 2 (KIP-890). The present epoch is that of the
+next transaction, never that of one that has ended; `TRANSITIONS` decides on a request that the producer repeats."""

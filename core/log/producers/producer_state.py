@@ -132,6 +132,7 @@ NO_SEQUENCE = -1
 NO_OFFSET = -1
 NO_COORDINATOR_EPOCH = -1
 _CLIENT = AppendOrigin.CLIENT  # a member costs a tenth of a microsecond to look up
+_VERSION_2 = AppendOrigin.TRANSACTION_VERSION_2
 
 
 class SentBatch(NamedTuple):
@@ -223,6 +224,9 @@ class ProducerStates:
         if self._rejected:
             self._check_rejected(header, known)
         if known is None:
+            if origin is _VERSION_2 and header.base_sequence > 0:
+                what = f"sequence {header.base_sequence} of producer {header.producer_id}, which must begin with 0"
+                raise ApiError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, what)
             return None
         epoch, base = header.producer_epoch, header.base_sequence
         if epoch == known.epoch:
@@ -308,10 +312,10 @@ class ProducerStates:
 
     # --- transactions
 
-    def is_open(self, producer_id: int) -> bool:
-        """Return True if the producer has an open transaction."""
+    def is_open(self, producer_id: int, epoch: int) -> bool:
+        """Return True if the producer has an open transaction in this epoch."""
         known = self._producers.get(producer_id)
-        return known is not None and known.txn_first_offset >= 0
+        return known is not None and known.txn_first_offset >= 0 and known.epoch == epoch
 
     def oldest_open_seen_ms(self) -> int | None:
         """Return the last append time of the producer of the oldest open transaction, or None."""

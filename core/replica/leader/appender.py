@@ -387,7 +387,8 @@ class ReplicaAppender:
             refused = error
         producer_id = header.producer_id if header.transactional else -1
         began = request.admitting[1] if header.transactional and request.admitting is not None else states
-        return _Opened(partition, config, began, producer_id, admitted, refused)
+        has_own_epoch = request.origin is AppendOrigin.TRANSACTION_VERSION_2
+        return _Opened(partition, config, began, producer_id, has_own_epoch, admitted, refused)
 
     def _finish_long(self, request: LongAppend, error: BaseException | None) -> None:
         if error is not None:
@@ -542,13 +543,15 @@ class _Opened(NamedTuple):
     states: ProducerStates
     producer_id: int
     """The producer of a transactional batch, else -1."""
+    has_own_epoch: bool
+    """True if the epoch says whether a marker has ended the transaction, in version 2."""
     admitted: ValidatedBatch | None
     refused: ApiError | None
 
     def check(self, partition: Partition) -> ValidatedBatch:
         """Return the validated batch. Raises `ApiError`, also if the partition has changed since then."""
         states = self.states
-        is_in_transaction = self.producer_id < 0 or self.producer_id in states.admitting
+        is_in_transaction = self.producer_id < 0 or self.has_own_epoch or self.producer_id in states.admitting
         states.admitting.discard(self.producer_id)
         if self.refused is not None:
             raise self.refused

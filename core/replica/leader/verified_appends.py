@@ -1,8 +1,12 @@
-"""Transactional batches are appended after their coordinator has verified the partition (KIP-890, part 1).
+"""Transactional batches are appended after their coordinator has verified the partition, or has added it to the
+transaction (KIP-890).
 
-A producer that has not added a partition at its coordinator would leave a hanging transaction there. So the first batch
-of a transaction in a partition waits for the coordinator's answer. Later batches of the producer wait behind it, so
-that they stay in order.
+A partition that the coordinator does not know of would be left with a hanging transaction. So the first batch of a
+transaction in a partition waits for the coordinator's answer. Later batches of the producer wait behind it, so that
+they stay in order.
+
+In version 2 each transaction has an epoch of its own, by which the log refuses a batch whose transaction a marker has
+ended meanwhile. In version 1 the marker must be noticed.
 """
 
 from collections import deque
@@ -11,6 +15,7 @@ from collections.abc import Callable, Hashable, Sequence
 from attrs import evolve
 
 from ....ports.broker_api.produce import ProducePartition, ProduceResultPartition
+from ....ports.broker_api.transactions import TransactionSupportedOperation
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 from ....ports.scheduler import Scheduler, Timer
@@ -21,9 +26,10 @@ from ...message.batch_header import BatchHeader, parse_header
 from ..partition.local_partitions import LocalPartitions
 from .appender import AppendResults, ReplicaAppender
 
-Verify = Callable[[str, int, int, TopicPartition, Callable[[ErrorCode], None]], None]
-"""Asks the coordinator of (transactional id, producer id, epoch) if the partition is in the transaction. The last
-argument is called once with the result, at once or later.
+
+Verify = Callable[[str, int, int, TopicPartition, TransactionSupportedOperation, Callable[[ErrorCode], None]], None]
+"""Asks the coordinator of (transactional id, producer id, epoch) if the partition is in the transaction, or to add it.
+The last argument is called once with the result, at once or later.
 """
 
 WAITING_BYTES_MAX = 64 << 20
@@ -41,9 +47,11 @@ _LATER = frozenset(
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.OPERATION_NOT_ATTEMPTED,
     }
 )
-"""The errors that leave it unknown. The producer must retry, which all producers do at NOT_ENOUGH_REPLICAS."""
+"""The errors that leave it unknown. The producer must retry, which all producers do at NOT_ENOUGH_REPLICAS; those of
+version 2 know CONCURRENT_TRANSACTIONS too."""
 
 
 class _UnverifiedRequest:
@@ -60,6 +68,7 @@ class _UnverifiedRequest:
         timeout_ms: float,
         allows_zstd: bool,
         owner: Hashable,
+        operation: TransactionSupportedOperation,
     ) -> None:
         self.entries = entries
         self.headers = headers
@@ -70,12 +79,18 @@ class _UnverifiedRequest:
         self.timeout_ms = timeout_ms
         self.allows_zstd = allows_zstd
         self.owner = owner
+        self.operation = operation
         self.size = 0
         """The bytes of the copied records while the request waits; 0: none were copied."""
         self.asked: dict[TopicPartition, ProducerStates] = {}
         """The partitions whose coordinator has not answered."""
         self.refused: dict[TopicPartition, ErrorCode] = {}
         self.timer: Timer | None = None
+
+    @property
+    def is_added(self) -> bool:
+        """True if the leader adds the partitions to the transaction."""
+        return self.operation is TransactionSupportedOperation.ADD_PARTITION
 
     def keep(self) -> None:
         """Copy the records: the caller will soon reuse their memory."""
@@ -108,6 +123,7 @@ class VerifiedAppends:
         timeout_ms: float,
         allows_zstd: bool = True,
         owner: Hashable = None,
+        operation: TransactionSupportedOperation = TransactionSupportedOperation.DEFAULT_ERROR,
     ) -> None:
         """Append batches of a client that names its transactional id: see `ReplicaAppender.append`."""
         headers = [_in_transaction(each) for each in entries]
@@ -121,6 +137,7 @@ class VerifiedAppends:
             timeout_ms=timeout_ms,
             allows_zstd=allows_zstd,
             owner=owner,
+            operation=operation,
         )
         if not producers:
             self._append(request, None)
@@ -160,7 +177,7 @@ class VerifiedAppends:
             if header is None or partition is None or not partition.is_leader:
                 continue
             states = partition.log.producers
-            if not states.is_open(producer_id):
+            if not states.is_open(producer_id, header.producer_epoch):
                 key = TopicPartition(entry.topic, entry.partition)
                 request.asked[key] = states
                 states.verifying.add(producer_id)
@@ -171,6 +188,7 @@ class VerifiedAppends:
                 producer_id,
                 header.producer_epoch,
                 key,
+                request.operation,
                 lambda error, key=key: self._on_verified(producer_id, request, key, error),  # type: ignore[misc]
             )
         return not request.asked
@@ -181,7 +199,7 @@ class VerifiedAppends:
         states = request.asked.pop(key, None)
         if states is None:
             return  # too late
-        if error is ErrorCode.NONE and producer_id not in states.verifying:
+        if error is ErrorCode.NONE and producer_id not in states.verifying and not request.is_added:
             error = ErrorCode.INVALID_TXN_STATE  # a marker has ended the transaction meanwhile
         partition = self._local.by_key.get(key)
         if error is ErrorCode.NONE and partition is not None and partition.log.producers is not states:
@@ -233,7 +251,7 @@ class VerifiedAppends:
             if producer_id is not None and self._next(producer_id):
                 self._append_verified(producer_id)
 
-        refused = request.refused
+        refused, operation = request.refused, request.operation
         if not refused:
             return self._hand_over(request, request.entries, request.done, through)
 
@@ -242,19 +260,25 @@ class VerifiedAppends:
                 request.done(results)
                 return
             good = iter(results)
-            request.done([next(good) if code is None else _unverified(entry, code) for entry, code in outcomes])
+            request.done(
+                [next(good) if code is None else _unverified(entry, code, operation) for entry, code in outcomes]
+            )
 
         outcomes = [
             (each, refused.get(TopicPartition(each.topic, each.partition)) if header is not None else None)
             for each, header in zip(request.entries, request.headers, strict=True)
         ]
-        self._reject_retriable([entry for entry, code in outcomes if code in _LATER])
+        for entry, code in outcomes:
+            if code in _LATER:
+                self._reject_retriable([entry], _code_for(code, operation))
         return self._hand_over(request, [entry for entry, code in outcomes if code is None], done, through)
 
-    def _reject_retriable(self, entries: Sequence[ProducePartition]) -> None:
+    def _reject_retriable(
+        self, entries: Sequence[ProducePartition], code: ErrorCode = ErrorCode.NOT_ENOUGH_REPLICAS
+    ) -> None:
         """Note batches that their producer will send again: it must not begin with a later batch."""
         for each in entries:
-            self._appends.reject_retriable(each, ErrorCode.NOT_ENOUGH_REPLICAS)
+            self._appends.reject_retriable(each, code)
 
     def _hand_over(
         self,
@@ -269,7 +293,7 @@ class VerifiedAppends:
             acks=request.acks,
             timeout_ms=request.timeout_ms,
             allows_zstd=request.allows_zstd,
-            origin=AppendOrigin.TRANSACTION,
+            origin=AppendOrigin.TRANSACTION_VERSION_2 if request.is_added else AppendOrigin.TRANSACTION,
             owner=request.owner,
             through=through,
         )
@@ -288,13 +312,26 @@ def _bytes_of(entries: Sequence[ProducePartition]) -> int:
     return _OVERHEAD_BYTES + sum(len(each.records) for each in entries)
 
 
-def _unverified(entry: ProducePartition, code: ErrorCode) -> ProduceResultPartition:
+def _code_for(code: ErrorCode, operation: TransactionSupportedOperation) -> ErrorCode:
+    """Return the error for a producer that knows this operation."""
+    if code is ErrorCode.CONCURRENT_TRANSACTIONS and operation is TransactionSupportedOperation.ADD_PARTITION:
+        return code
+    if code in _LATER:
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    if code is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH  # as producers know it (facts C6)
+    if code is ErrorCode.INVALID_TXN_STATE and operation is not TransactionSupportedOperation.DEFAULT_ERROR:
+        return ErrorCode.TRANSACTION_ABORTABLE
+    return code
+
+
+def _unverified(
+    entry: ProducePartition, code: ErrorCode, operation: TransactionSupportedOperation
+) -> ProduceResultPartition:
+    text = "the partition is not in the transaction, as its coordinator says"
     if code in _LATER:
         text = f"the coordinator could not say if the partition is in the transaction: {code.name}"
-        return _refused(entry, ErrorCode.NOT_ENOUGH_REPLICAS, text)
-    if code is ErrorCode.PRODUCER_FENCED:
-        code = ErrorCode.INVALID_PRODUCER_EPOCH  # as producers know it (facts C6)
-    return _refused(entry, code, "the partition is not in the transaction, as its coordinator says")
+    return _refused(entry, _code_for(code, operation), text)
 
 
 def _refused(entry: ProducePartition, code: ErrorCode, text: str) -> ProduceResultPartition:

@@ -9,7 +9,12 @@ from support.replica_house import led_in_sync, reached
 from barnabas.core.replica.partition.partition import Partition
 from barnabas.ports.broker_api.groups import OffsetCommitPartition, OffsetFetch, OffsetFetchGroup
 from barnabas.ports.broker_api.topics import DeleteTopics
-from barnabas.ports.broker_api.transactions import TxnMarker, TxnOffsetCommit, WriteTxnMarkers
+from barnabas.ports.broker_api.transactions import (
+    TransactionSupportedOperation,
+    TxnMarker,
+    TxnOffsetCommit,
+    WriteTxnMarkers,
+)
 from barnabas.ports.error_codes import ErrorCode as E
 from barnabas.ports.types import Offset, TopicPartition
 from barnabas.testing.manual_broker import ManualBroker
@@ -214,7 +219,8 @@ def test_the_coordinator_of_the_transaction_is_asked_as_it_is_for_messages(
     answers = broker.submit(committing_in({T0: 5}))
     broker.scheduler.run_pending()
     ((*question, told),) = asked
-    assert (question, answers) == (["x", PRODUCER, 3, PLACE], [])
+    operation = TransactionSupportedOperation.DEFAULT_ERROR
+    assert (question, answers) == (["x", PRODUCER, 3, PLACE, operation], [])
     told(E.INVALID_TXN_STATE)  # type: ignore[operator]  # whom to tell
     broker.scheduler.run_pending()
     assert [each.partitions[0].error for each in answers] == [E.INVALID_TXN_STATE]

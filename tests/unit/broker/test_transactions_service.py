@@ -20,6 +20,7 @@ from barnabas.ports.broker_api.transactions import (
     DescribeTransactions,
     EndTxn,
     ListTransactions,
+    TransactionSupportedOperation,
 )
 from barnabas.ports.error_codes import ErrorCode as E
 from barnabas.ports.types import TopicPartition
@@ -59,12 +60,24 @@ def add(broker: ManualBroker, who: dict[str, Any], *partitions: int) -> list[E]:
     return [each.error for each in broker.ask(AddPartitionsToTxn(**who, partitions=keys)).partitions]
 
 
-def produce(broker: ManualBroker, who: dict[str, Any], partition: int = 0, sequence: int = 0) -> E:
+ADD = TransactionSupportedOperation.ADD_PARTITION
+
+
+def produce(
+    broker: ManualBroker,
+    who: dict[str, Any],
+    partition: int = 0,
+    sequence: int = 0,
+    operation: TransactionSupportedOperation = TransactionSupportedOperation.DEFAULT_ERROR,
+) -> E:
     records = numbered(
         b"v", producer=who["producer_id"], epoch=who["producer_epoch"], sequence=sequence, transactional=True
     )
     entry = ProducePartition("t", partition, records)
-    result = broker.ask(Produce(partitions=[entry], acks=-1, transactional_id=who["transactional_id"]))
+    request = Produce(
+        partitions=[entry], acks=-1, transactional_id=who["transactional_id"], supported_operation=operation
+    )
+    result = broker.ask(request)
     return result.partitions[0].error
 
 
@@ -106,6 +119,21 @@ def test_a_produce_to_a_partition_that_was_never_added(broker: ManualBroker) -> 
     assert produce(broker, who, 0) is E.INVALID_TXN_STATE
     assert produce(broker, who, 1) is E.NONE
     assert broker.metrics.value("kafka_server_addpartitionstotxnmanager_verificationfailures_total") == 2
+
+
+def test_transaction_of_version_2_needs_no_request_but_produce_and_its_end(broker: ManualBroker) -> None:
+    who = begun(broker)
+    assert produce(broker, who, operation=ADD) is E.NONE
+    assert state(broker) == "Ongoing"
+    ended = broker.ask(EndTxn(**who, committed=True, supports_epoch_bump=True))
+    assert (ended.error, ended.producer_epoch) == (E.NONE, who["producer_epoch"] + 1)
+    following = {**who, "producer_epoch": ended.producer_epoch}
+    assert produce(broker, following, 0, operation=ADD) is E.NONE, "it has waited for the markers"
+    assert produce(broker, who, 0, sequence=1, operation=ADD) is E.INVALID_PRODUCER_EPOCH
+    assert produce(broker, who, 1, operation=ADD) is E.INVALID_PRODUCER_EPOCH, "it is not in the transaction"
+    aborted = broker.ask(EndTxn(**following, committed=False, supports_epoch_bump=True))
+    broker.scheduler.run_pending()
+    assert (aborted.error, aborted.producer_epoch, state(broker)) == (E.NONE, 2, "CompleteAbort")
 
 
 def test_a_classic_topic_has_no_transactions(broker: ManualBroker) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from barnabas.core.replica.leader import verified_appends
 from barnabas.ports.broker_api.produce import Produce, ProducePartition, ProduceResult
-from barnabas.ports.broker_api.transactions import TxnMarker, WriteTxnMarkers
+from barnabas.ports.broker_api.transactions import TransactionSupportedOperation, TxnMarker, WriteTxnMarkers
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.types import TopicPartition
 from barnabas.testing.logs import batch, numbered
@@ -21,6 +21,7 @@ class Asked(NamedTuple):
     producer_id: int
     epoch: int
     partition: TopicPartition
+    operation: TransactionSupportedOperation
     told: Callable[[ErrorCode], None]
 
 
@@ -70,10 +71,17 @@ class House:
             entry.records[:] = bytes(len(entry.records))  # the memory is the connection's again
         return answers
 
-    def end(self, producer: int = 1, epoch: int = 0) -> None:
+    def send_v2(self, *places: tuple[int, int], **more: Any) -> Any:
+        return self.send(*places, **more, supported_operation=TransactionSupportedOperation.ADD_PARTITION)
+
+    def end(self, producer: int = 1, epoch: int = 0, version: int = 0) -> ErrorCode:
         place = TopicPartition("t", 0)
-        marker = TxnMarker(producer_id=producer, producer_epoch=epoch, committed=False, partitions=[place])
-        self.broker.ask(WriteTxnMarkers(markers=[marker]))
+        marker = TxnMarker(
+            producer_id=producer, producer_epoch=epoch, committed=False, partitions=[place], transaction_version=version
+        )
+        result: Any = self.broker.ask(WriteTxnMarkers(markers=[marker]))
+        error: ErrorCode = result.markers[0].partitions[0].error
+        return error
 
     def ends(self) -> list[int]:
         partitions = self.broker.node.state.replicas.partitions
@@ -236,3 +244,76 @@ def test_waiting_batches_are_bounded(house: House, monkeypatch: pytest.MonkeyPat
     assert house.appends.waiting_bytes == 0
     house.send((0, 0), producer=2)
     assert len(house.coordinator.asked) == 1
+
+
+# --- version 2: the leader adds the partition (KIP-890, part 2)
+
+
+def test_leader_adds_a_partition_that_is_not_in_the_transaction(house: House) -> None:
+    answers = house.send_v2((0, 0))
+    assert [each.operation for each in house.coordinator.asked] == [TransactionSupportedOperation.ADD_PARTITION]
+    assert (answers, house.ends()) == ([], [0, 0, 0])
+    house.coordinator.tell()
+    assert (errors(answers), house.ends()) == ([E.NONE], [1, 0, 0])
+    assert errors(house.send_v2((0, 1))) == [E.NONE]
+    assert not house.coordinator.asked, "it is in the transaction"
+
+
+def test_transaction_of_the_next_epoch_is_added_though_the_one_before_is_open_in_the_log(house: House) -> None:
+    house.coordinator.at_once = E.NONE
+    house.send_v2((0, 0))
+    house.coordinator.at_once = None
+    answers = house.send_v2((0, 0), epoch=1)
+    assert [each.epoch for each in house.coordinator.asked] == [1]
+    assert house.end(epoch=1, version=2) is E.NONE
+    house.coordinator.tell()
+    assert (errors(answers), house.ends()) == ([E.NONE], [3, 0, 0])
+
+
+def test_marker_of_the_transaction_itself_refuses_a_batch_that_comes_after_it(house: House) -> None:
+    answers = house.send_v2((0, 0))
+    assert house.end(epoch=1, version=2) is E.NONE
+    house.coordinator.tell()
+    assert (errors(answers), house.ends()) == ([E.INVALID_PRODUCER_EPOCH], [1, 0, 0])
+
+
+def test_repeated_marker_of_the_transaction_before_does_not_refuse_the_next(house: House) -> None:
+    assert house.end(epoch=1, version=2) is E.NONE
+    answers = house.send_v2((0, 0), epoch=1)
+    assert house.end(epoch=1, version=2) is E.NONE
+    house.coordinator.tell()
+    assert (errors(answers), house.ends()) == ([E.NONE], [3, 0, 0])
+    assert house.end(epoch=1, version=2) is E.INVALID_PRODUCER_EPOCH
+
+
+def test_unknown_producer_of_version_2_begins_with_sequence_0(house: House) -> None:
+    house.coordinator.at_once = E.NONE
+    assert errors(house.send_v2((0, 3))) == [E.OUT_OF_ORDER_SEQUENCE_NUMBER]
+    assert errors(house.send((0, 3))) == [E.NONE], "version 1"
+
+
+@pytest.mark.parametrize(
+    ("said", "default", "generic", "adding"),
+    [
+        (E.INVALID_TXN_STATE, E.INVALID_TXN_STATE, E.TRANSACTION_ABORTABLE, E.TRANSACTION_ABORTABLE),
+        (E.CONCURRENT_TRANSACTIONS, E.NOT_ENOUGH_REPLICAS, E.NOT_ENOUGH_REPLICAS, E.CONCURRENT_TRANSACTIONS),
+        (E.NOT_COORDINATOR, E.NOT_ENOUGH_REPLICAS, E.NOT_ENOUGH_REPLICAS, E.NOT_ENOUGH_REPLICAS),
+        (E.OPERATION_NOT_ATTEMPTED, E.NOT_ENOUGH_REPLICAS, E.NOT_ENOUGH_REPLICAS, E.NOT_ENOUGH_REPLICAS),
+        (E.PRODUCER_FENCED, E.INVALID_PRODUCER_EPOCH, E.INVALID_PRODUCER_EPOCH, E.INVALID_PRODUCER_EPOCH),
+    ],
+)
+def test_error_is_one_that_the_version_of_the_request_knows(
+    house: House, said: ErrorCode, default: ErrorCode, generic: ErrorCode, adding: ErrorCode
+) -> None:
+    house.coordinator.at_once = said
+    for operation, expected in zip(TransactionSupportedOperation, (default, generic, adding), strict=True):
+        assert errors(house.send((0, 0), supported_operation=operation)) == [expected]
+    assert house.ends() == [0, 0, 0]
+
+
+def test_batch_behind_one_that_is_to_be_sent_again_gets_the_same_error(house: House) -> None:
+    house.coordinator.at_once = E.CONCURRENT_TRANSACTIONS
+    assert errors(house.send_v2((0, 0))) == [E.CONCURRENT_TRANSACTIONS]
+    house.coordinator.at_once = E.NONE
+    assert errors(house.send_v2((0, 1))) == [E.CONCURRENT_TRANSACTIONS]
+    assert errors(house.send_v2((0, 0), (0, 1))) == [E.NONE, E.NONE]

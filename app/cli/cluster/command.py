@@ -1,4 +1,4 @@
-"""`barnabas cluster`: run brokers on this machine; show the status of a cluster, reassign partitions, elect leaders."""
+"""`barnabas cluster`: run brokers on this machine; show a cluster, reassign partitions, elect leaders, set features."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from ..command_config import use_command_config
 from ..options import AsJson, Bootstrap, Settings, open_admin, parse_settings, print_json
 from ..profiles import BOOTSTRAP_VARIABLE
 from ..tables import Section, framed, list_text, show, size_text
+from .features import features
 from .reassign import reassign
 from .status import NO_NODE, ClusterStatus, PartitionStatus, ask_status
 
@@ -258,6 +259,7 @@ def _ask(admin: Admin, names: list[str] | None, *, internal: bool) -> dict[str, 
 
 cluster.command("overview")(overview)
 cluster.add_typer(reassign, name="reassign")
+cluster.add_typer(features, name="features")
 
 SHOWN_MAX = 50
 """Maximum number of partitions in each table for a person; `--json` has all."""

@@ -469,8 +469,8 @@ class ClusterAdmin:
     ) -> None:
         """Change the finalized levels of features: all of them, or none. The level 0 removes a feature.
 
-        Lower levels need SAFE_DOWNGRADE, or UNSAFE_DOWNGRADE, which may lose metadata. With `validate_only` nothing
-        changes. Raises `ApiError`: INVALID_UPDATE_VERSION for a level that not all brokers support.
+        Lower levels need the `upgrade_type` SAFE_DOWNGRADE, or UNSAFE_DOWNGRADE, which may lose metadata. With
+        `validate_only` nothing changes. Raises `ApiError`: INVALID_UPDATE_VERSION for a level that not all brokers support.
         """
         updates = [
             FeatureUpdate(feature=name, max_version_level=level, upgrade_type=upgrade_type)

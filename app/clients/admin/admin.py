@@ -470,7 +470,8 @@ class ClusterAdmin:
         """Change the finalized levels of features: all of them, or none. The level 0 removes a feature.
 
         Lower levels need the `upgrade_type` SAFE_DOWNGRADE, or UNSAFE_DOWNGRADE, which may lose metadata. With
-        `validate_only` nothing changes. Raises `ApiError`: INVALID_UPDATE_VERSION for a level that not all brokers support.
+        `validate_only` nothing changes. Raises `ApiError`: INVALID_UPDATE_VERSION for a level that some brokers do not
+        support.
         """
         updates = [
             FeatureUpdate(feature=name, max_version_level=level, upgrade_type=upgrade_type)

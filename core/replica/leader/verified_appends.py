@@ -26,7 +26,6 @@ from ...message.batch_header import BatchHeader, parse_header
 from ..partition.local_partitions import LocalPartitions
 from .appender import AppendResults, ReplicaAppender
 
-
 Verify = Callable[[str, int, int, TopicPartition, TransactionSupportedOperation, Callable[[ErrorCode], None]], None]
 """Asks the coordinator of (transactional id, producer id, epoch) if the partition is in the transaction, or to add it.
 The last argument is called once with the result, at once or later.

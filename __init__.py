@@ -8,15 +8,21 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .app.clients.admin.admin import Admin
-    from .app.clients.aio import AsyncConsumer, AsyncProducer
+    from .app.clients.aio import AsyncConsumer, AsyncProducer, AsyncShareConsumer
     from .app.clients.classic.consumer_connector import ConsumerConnector
     from .app.clients.classic.streams import MessageStream
     from .app.clients.consumer.consumer import Consumer
     from .app.clients.consumer.rebalance_listener import RebalanceListener
     from .app.clients.consumer.simple_consumer import SimpleConsumer
     from .app.clients.producer.producer import Producer
+    from .app.clients.share.share_consumer import ShareConsumer
     from .app.clients.shared.bootstrap import Bootstrap
-    from .app.clients.shared.typed_settings import ClientKeywords, ConsumerKeywords, ProducerKeywords
+    from .app.clients.shared.typed_settings import (
+        ClientKeywords,
+        ConsumerKeywords,
+        ProducerKeywords,
+        ShareConsumerKeywords,
+    )
     from .app.compose.broker import outside_of
     from .app.embedded_broker import Broker
     from .app.mirror import MirrorMaker
@@ -45,7 +51,7 @@ if TYPE_CHECKING:
     from .core.client.group.events import CommittedOffset
     from .core.client.producer.transaction_manager import PreparedTransaction
     from .core.message.corrupt_record import CorruptRecord
-    from .core.message.message import Message
+    from .core.message.message import Message, ShareMessage
     from .ports.coordination import CoordinationError
     from .ports.error_codes import ErrorCode
     from .ports.errors import (
@@ -66,6 +72,7 @@ _HOMES = {
     "ApiError": "ports.errors",
     "AsyncConsumer": "app.clients.aio",
     "AsyncProducer": "app.clients.aio",
+    "AsyncShareConsumer": "app.clients.aio",
     "AuthenticationError": "ports.transport",
     "BarnabasError": "ports.errors",
     "Broker": "app.embedded_broker",
@@ -103,6 +110,9 @@ _HOMES = {
     "ProducerKeywords": "app.clients.shared.typed_settings",
     "QueueFull": "core.client.errors",
     "RebalanceListener": "app.clients.consumer.rebalance_listener",
+    "ShareConsumer": "app.clients.share.share_consumer",
+    "ShareConsumerKeywords": "app.clients.shared.typed_settings",
+    "ShareMessage": "core.message.message",
     "SimpleConsumer": "app.clients.consumer.simple_consumer",
     "StorageError": "ports.storage",
     "StreamMessage": "core.classic.consumer.streams",
@@ -120,6 +130,7 @@ __all__ = [
     "ApiError",
     "AsyncConsumer",
     "AsyncProducer",
+    "AsyncShareConsumer",
     "AuthenticationError",
     "BarnabasError",
     "Broker",
@@ -157,6 +168,9 @@ __all__ = [
     "ProducerKeywords",
     "QueueFull",
     "RebalanceListener",
+    "ShareConsumer",
+    "ShareConsumerKeywords",
+    "ShareMessage",
     "SimpleConsumer",
     "StorageError",
     "StreamMessage",

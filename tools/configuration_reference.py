@@ -24,6 +24,7 @@ from barnabas.app.clients.shared.settings import (
     ConsumerSettings,
     FetchSettings,
     ProducerSettings,
+    ShareConsumerSettings,
 )
 from barnabas.app.config import EFFECTIVE_KEYS, GROUP_KEYS, TOPIC_KEYS
 from barnabas.app.config.ignored_keys import IGNORED_KEYS, NO_EFFECT
@@ -287,6 +288,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "client-security": partial(_settings, SecuritySettings),
     "producers": partial(_settings, ProducerSettings, without=CommonSettings),
     "simple-consumers": partial(_settings, FetchSettings, without=CommonSettings),
+    "share-consumers": partial(_settings, ShareConsumerSettings, without=CommonSettings),
     "consumers": partial(_settings, ConsumerSettings, without=FetchSettings),
     "classic-producers": partial(_settings, ClassicProducerSettings, without=RegistrySettings),
     "registries": partial(_settings, RegistrySettings),

@@ -18,6 +18,7 @@ from barnabas.app.clients.shared.foreign_methods import (
     KEYWORDS,
     MESSAGE,
     PRODUCER,
+    SHARE_CONSUMER,
     Names,
 )
 from barnabas.app.clients.shared.foreign_settings import (
@@ -140,6 +141,7 @@ def tables_of(page: str) -> dict[str, str]:
             {
                 "producer": (PRODUCER, _public("confluent_kafka.Producer")),
                 "consumer": (CONSUMER, _public("confluent_kafka.Consumer")),
+                "share_consumer": (SHARE_CONSUMER, _public("confluent_kafka.ShareConsumer")),
                 "message": (MESSAGE, _public("confluent_kafka.Message")),
                 "admin": (ADMIN, _public("confluent_kafka.admin.AdminClient")),
             },

@@ -12,7 +12,13 @@ import attrs
 
 from barnabas import Consumer, Producer
 from barnabas.app.clients.classic.producer_settings import ClassicConsumerSettings, ClassicProducerSettings
-from barnabas.app.clients.shared.settings import CommonSettings, ConsumerSettings, FetchSettings, ProducerSettings
+from barnabas.app.clients.shared.settings import (
+    CommonSettings,
+    ConsumerSettings,
+    FetchSettings,
+    ProducerSettings,
+    ShareConsumerSettings,
+)
 from barnabas.app.config import KEYS
 from barnabas.app.config.coordination_keys import COORDINATION_KEYS
 from barnabas.app.config.keys import ConfigKey
@@ -38,6 +44,8 @@ SPECIAL = {
     "auto_offset_reset": 'Literal["earliest", "latest", "none"] | str',
     "autooffset_reset": 'Literal["smallest", "largest", "earliest", "latest", "none"] | str',
     "group_protocol": 'Literal["classic", "consumer", "auto"] | str',
+    "share_acknowledgement_mode": 'Literal["implicit", "explicit"] | str',
+    "share_acquire_mode": 'Literal["batch_optimized", "record_limit"] | str',
     "isolation_level": 'Literal["read_uncommitted", "read_committed"] | str',
     "producer_type": 'Literal["sync", "async"] | str',
     "partition_assignment_strategy": "str | Assignor | Sequence[str | Assignor]",
@@ -187,6 +195,12 @@ def clients() -> str:
     )
     lines += class_of(
         "ConsumerKeywords", "FetchKeywords", "The settings of a `Consumer`.", of_table(ConsumerSettings, fetch)
+    )
+    lines += class_of(
+        "ShareConsumerKeywords",
+        "ClientKeywords",
+        "The settings of a `ShareConsumer`.",
+        of_table(ShareConsumerSettings, common),
     )
     lines += class_of(
         "ProducerArguments", "AnyProducerKeywords", "All keyword arguments of a `Producer`.", arguments(Producer)

@@ -9,15 +9,16 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 
-from ...core.message.message import KeyT_co, ValueT_co
+from ...core.message.message import KeyT_co, ShareMessage, ValueT_co
 from ...ports.errors import BarnabasError, ConfigError
 from ...ports.types import TopicPartition
 from .consumer.consumer import Consumer, consumer_defaults
 from .consumer.partition_finder import Place, StartOffset
 from .producer.producer import Producer, producer_defaults
-from .shared.foreign_methods import ASYNC_CONSUMER, PRODUCER, explain_foreign_names
+from .share.share_consumer import ShareConsumer, share_consumer_defaults
+from .shared.foreign_methods import ASYNC_CONSUMER, PRODUCER, SHARE_CONSUMER, explain_foreign_names
 from .shared.signature import SettingsSignature
-from .shared.typed_settings import AnyProducerKeywords, ConsumerKeywords
+from .shared.typed_settings import AnyProducerKeywords, ConsumerKeywords, ShareConsumerKeywords
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -204,8 +205,53 @@ async def _to_the_end(work: Callable[[], object], undo: Callable[[], object] | N
         raise
 
 
+class _OneAtATime:
+    """Runs the calls of a wrapped consumer on other threads, one after the other."""
+
+    def __init__(self) -> None:
+        self._left: set[asyncio.Task[Any]] = set()
+
+    def _fail_later(self, error: BarnabasError) -> None:
+        """Let the next call raise the error."""
+        raise NotImplementedError
+
+    async def _wait_for_earlier(self) -> None:
+        """Wait for the threads of cancelled calls."""
+        while self._left:
+            await asyncio.wait(self._left)
+
+    async def _run(self, work: Callable[[], _ResultT]) -> _ResultT:
+        """Run `work` on another thread, after the threads of cancelled calls: the consumer serves one at a time."""
+        await self._wait_for_earlier()
+        return await asyncio.to_thread(work)
+
+    async def _get(
+        self, work: Callable[[], _ResultT], undo: Callable[[_ResultT], object] = lambda _result: None
+    ) -> _ResultT:
+        """Run `work`, which takes messages, like `_run`; if the caller is cancelled, `undo` gets the result."""
+        await self._wait_for_earlier()
+        running = asyncio.create_task(asyncio.to_thread(work))
+
+        def ended(_task: asyncio.Task[_ResultT]) -> None:
+            self._left.discard(running)
+            if running.cancelled():
+                return
+            error = running.exception()
+            if error is None:
+                undo(running.result())
+            elif isinstance(error, BarnabasError):
+                self._fail_later(error)
+
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            self._left.add(running)
+            running.add_done_callback(ended)
+            raise
+
+
 @explain_foreign_names(ASYNC_CONSUMER)
-class AsyncConsumer(Generic[ValueT_co, KeyT_co]):
+class AsyncConsumer(_OneAtATime, Generic[ValueT_co, KeyT_co]):
     """A `Consumer` that never blocks the event loop; takes the same arguments. One task at a time.
 
     async with AsyncConsumer("localhost:9092", group_id="billing") as consumer:
@@ -302,12 +348,12 @@ class AsyncConsumer(Generic[ValueT_co, KeyT_co]):
         config: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> None:
+        super().__init__()
         decoders: dict[str, Any] = {"decoder": decoder, "key_decoder": key_decoder}
         self.consumer: Consumer[ValueT_co, KeyT_co] = Consumer(
             bootstrap, plugins=plugins, config=config, **decoders, **settings
         )
         """The wrapped `Consumer`, for its other methods."""
-        self._left: set[asyncio.Task[Any]] = set()
 
     async def subscribe(
         self,
@@ -459,36 +505,8 @@ class AsyncConsumer(Generic[ValueT_co, KeyT_co]):
     ) -> None:
         await self.close(auto_commit=kind is None)
 
-    async def _run(self, work: Callable[[], _ResultT]) -> _ResultT:
-        """Run `work` on another thread, after the threads of cancelled calls: the consumer serves one at a time."""
-        while self._left:
-            await asyncio.wait(self._left)
-        return await asyncio.to_thread(work)
-
-    async def _get(
-        self, work: Callable[[], _ResultT], undo: Callable[[_ResultT], object] = lambda _result: None
-    ) -> _ResultT:
-        """Run `work`, which takes messages, like `_run`; if the caller is cancelled, `undo` gets the result."""
-        while self._left:
-            await asyncio.wait(self._left)
-        running = asyncio.create_task(asyncio.to_thread(work))
-
-        def ended(_task: asyncio.Task[_ResultT]) -> None:
-            self._left.discard(running)
-            if running.cancelled():
-                return
-            error = running.exception()
-            if error is None:
-                undo(running.result())
-            elif isinstance(error, BarnabasError):
-                self.consumer._failure = error  # the next call raises it
-
-        try:
-            return await asyncio.shield(running)
-        except asyncio.CancelledError:
-            self._left.add(running)
-            running.add_done_callback(ended)
-            raise
+    def _fail_later(self, error: BarnabasError) -> None:
+        self.consumer._failure = error
 
     def _put_back(self, messages: Sequence[Message[Any, Any]]) -> None:
         first: dict[TopicPartition, int] = {}
@@ -497,3 +515,194 @@ class AsyncConsumer(Generic[ValueT_co, KeyT_co]):
         for place, offset in first.items():
             with suppress(ConfigError):  # it is another member's now, which gets them
                 self.consumer.seek(place, offset)
+
+
+@explain_foreign_names(SHARE_CONSUMER)
+class AsyncShareConsumer(_OneAtATime, Generic[ValueT_co, KeyT_co]):
+    """A `ShareConsumer` that never blocks the event loop; takes the same arguments. One task at a time.
+
+    async with AsyncShareConsumer("localhost:9092", group_id="thumbnails") as consumer:
+        await consumer.subscribe("images")
+        async for message in consumer:
+            await make_thumbnail(message.value)
+
+    Callbacks run on a thread of the loop's executor: they must not touch the loop, except by `call_soon_threadsafe`. A
+    task that is cancelled while it waits for messages loses none: the next call returns them.
+    """
+
+    __signature__ = SettingsSignature(ShareConsumerKeywords, share_consumer_defaults)
+
+    @overload
+    def __init__(
+        self,
+        bootstrap: Bootstrap | None = None,
+        *,
+        decoder: Callable[[bytes], ValueT_co] | Decoder[ValueT_co] | None = None,
+        key_decoder: Callable[[bytes], KeyT_co] | Decoder[KeyT_co] | None = None,
+        plugins: Plugins = (),
+        config: Mapping[str, Any] | None = None,
+        **settings: Unpack[ShareConsumerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: AsyncShareConsumer[Any, bytes | None],
+        bootstrap: Bootstrap | None = None,
+        *,
+        decoder: str,
+        key_decoder: None = None,
+        plugins: Plugins = (),
+        config: Mapping[str, Any] | None = None,
+        **settings: Unpack[ShareConsumerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: AsyncShareConsumer[Any, KeyT_co],
+        bootstrap: Bootstrap | None = None,
+        *,
+        decoder: str,
+        key_decoder: Callable[[bytes], KeyT_co] | Decoder[KeyT_co],
+        plugins: Plugins = (),
+        config: Mapping[str, Any] | None = None,
+        **settings: Unpack[ShareConsumerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: AsyncShareConsumer[Any, Any],
+        bootstrap: Bootstrap | None = None,
+        *,
+        decoder: str,
+        key_decoder: str,
+        plugins: Plugins = (),
+        config: Mapping[str, Any] | None = None,
+        **settings: Unpack[ShareConsumerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: AsyncShareConsumer[bytes | None, Any],
+        bootstrap: Bootstrap | None = None,
+        *,
+        decoder: None = None,
+        key_decoder: str,
+        plugins: Plugins = (),
+        config: Mapping[str, Any] | None = None,
+        **settings: Unpack[ShareConsumerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: AsyncShareConsumer[ValueT_co, Any],
+        bootstrap: Bootstrap | None = None,
+        *,
+        decoder: Callable[[bytes], ValueT_co] | Decoder[ValueT_co],
+        key_decoder: str,
+        plugins: Plugins = (),
+        config: Mapping[str, Any] | None = None,
+        **settings: Unpack[ShareConsumerKeywords],
+    ) -> None: ...
+
+    def __init__(
+        self,
+        bootstrap: Bootstrap | None = None,
+        *,
+        decoder: str | Decoder | Callable[[bytes], Any] | None = None,
+        key_decoder: str | Decoder | Callable[[bytes], Any] | None = None,
+        plugins: Plugins = (),
+        config: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__()
+        decoders: dict[str, Any] = {"decoder": decoder, "key_decoder": key_decoder}
+        self.consumer: ShareConsumer[ValueT_co, KeyT_co] = ShareConsumer(
+            bootstrap, plugins=plugins, config=config, **decoders, **settings
+        )
+        """The wrapped `ShareConsumer`, for its other methods."""
+        self._back: list[ShareMessage[Any, Any]] = []
+
+    async def subscribe(self, topics: str | Iterable[str]) -> None:
+        """Subscribe to topics, see `ShareConsumer.subscribe`."""
+        await self._run(partial(self.consumer.subscribe, topics))
+
+    async def unsubscribe(self, timeout: float | None = None) -> None:
+        """Leave the group, see `ShareConsumer.unsubscribe`."""
+        await self._run(partial(self.consumer.unsubscribe, timeout))
+
+    @property
+    def subscription(self) -> list[str]:
+        """The subscribed topics."""
+        return self.consumer.subscription
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions from which this member gets messages now."""
+        return self.consumer.assignment
+
+    async def poll(self, timeout: float = 0.0) -> ShareMessage[ValueT_co, KeyT_co] | None:
+        """Return the next message or None, see `ShareConsumer.poll`."""
+        found = await self.poll_many(1, timeout)
+        return found[0] if found else None
+
+    async def poll_many(
+        self, max_messages: int | None = None, timeout: float = 0.0
+    ) -> list[ShareMessage[ValueT_co, KeyT_co]]:
+        """Return the messages that are there, see `ShareConsumer.poll_many`."""
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + timeout
+        while True:
+            left = max(0.0, deadline - clock())
+            await self._wait_for_earlier()
+            poll = partial(self.consumer.poll_many, max_messages, min(left, _WAIT_S))
+            found = self._taken_back(max_messages) or await self._get(poll, self._back.extend)
+            if found or left <= _WAIT_S:
+                return found
+
+    async def messages(self) -> AsyncIterator[ShareMessage[ValueT_co, KeyT_co]]:
+        """Iterate over messages for ever, see `ShareConsumer.messages`."""
+        consumer = self.consumer
+        await self._wait_for_earlier()
+        while self._back:
+            yield self._back.pop(0)
+        consumer._begin()
+        while True:
+            for message in consumer._reading.rest():
+                yield message
+            await self._get(partial(consumer._next, _WAIT_S))
+
+    def __aiter__(self) -> AsyncIterator[ShareMessage[ValueT_co, KeyT_co]]:
+        return self.messages()
+
+    def acknowledge(self, message: ShareMessage[Any, Any], kind: str | int = "accept") -> None:
+        """Acknowledge a message, see `ShareConsumer.acknowledge`; it does not wait, and so is no coroutine."""
+        self.consumer.acknowledge(message, kind)
+
+    async def commit_sync(self, timeout: float | None = None) -> dict[TopicPartition, BarnabasError | None]:
+        """Send the acknowledgements, and return their results, see `ShareConsumer.commit_sync`."""
+        return await self._run(partial(self.consumer.commit_sync, timeout))
+
+    def commit_async(self) -> None:
+        """Send the acknowledgements without waiting, see `ShareConsumer.commit_async`; it is no coroutine."""
+        self.consumer.commit_async()
+
+    async def close(self, timeout: float | None = None, *, accept: bool = True) -> None:
+        """Close the consumer, see `ShareConsumer.close`."""
+        await self._run(partial(self.consumer.close, timeout, accept=accept and not self._back))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close(accept=kind is None)
+
+    def _fail_later(self, error: BarnabasError) -> None:
+        self.consumer._failure = error
+
+    def _taken_back(self, max_messages: int | None) -> list[ShareMessage[Any, Any]]:
+        """Return messages that a cancelled call has taken."""
+        wanted = self.consumer.settings.max_poll_records if max_messages is None else max_messages
+        found, self._back[:] = self._back[:wanted], self._back[wanted:]
+        return found

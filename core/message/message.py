@@ -1,6 +1,7 @@
 """One message, as a user sends and receives it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, overload
 
 CREATE_TIME = "CreateTime"
@@ -86,6 +87,13 @@ if TYPE_CHECKING:
         @classmethod
         def _make(cls, fields: Any) -> Self: ...
 
+    class ShareMessage(Message[ValueT_co, KeyT_co]):
+        """A message of a share group, see below."""
+
+        @property
+        def delivery_count(self) -> int: ...
+        def _replace(self, **changes: Any) -> "ShareMessage[Any, Any]": ...
+
 else:
     from typing import TypeVar
 
@@ -116,6 +124,33 @@ else:
             named = ((name, getattr(self, name)) for name in _SHOWN)
             shown = (f"{name}={each!r}" for name, each in named if name == "value" or each != defaults[name])
             return f"Message({', '.join(shown)})"
+
+    class ShareMessage(Message):
+        """A message of a share group. `delivery_count` is 1 at its first delivery, and larger at each later one.
+
+        For all else it is a `Message`, with one element more.
+        """
+
+        __slots__ = ()
+        _fields = (*Message._fields, "delivery_count")
+        _field_defaults: ClassVar[dict[str, Any]] = {**Message._field_defaults, "delivery_count": 0}
+        delivery_count = property(itemgetter(len(Message._fields)))
+
+        def __new__(cls, value: bytes | None, *rest: Any, delivery_count: int = 0, **named: Any) -> Self:
+            """Make one of the fields of a `Message` and the delivery count, which may be the ninth argument."""
+            if len(rest) == len(Message._fields):
+                *rest, delivery_count = rest
+            return tuple.__new__(cls, (*Message(value, *rest, **named), delivery_count))
+
+        @classmethod
+        def _make(cls, iterable: Iterable[Any]) -> Self:
+            return cls(*iterable)
+
+        def _replace(self, **changes: Any) -> Self:
+            return type(self)(**{**self._asdict(), **changes})
+
+        def __repr__(self) -> str:
+            return f"Share{Message.__repr__(self)[:-1]}, delivery_count={self.delivery_count})"
 
 
 _SHOWN = ("topic", "partition", "offset", "key", "value", "headers", "timestamp_ms", "timestamp_type")

@@ -27,7 +27,7 @@ DOCUMENTED = re.compile(r"^::: (barnabas[\w.]*)$", re.MULTILINE)
 ELSEWHERE = {"barnabas.__version__", "barnabas.testing.Message"}
 """A text, and a class that is on another page by its first name."""
 
-REFERS = re.compile(r"see `(Consumer|Producer|TestBroker)\.\w+`")
+REFERS = re.compile(r"see `(Consumer|ShareConsumer|Producer|TestBroker)\.\w+`")
 """A method of asyncio, or of a cluster, may refer to the method that explains its parameters."""
 PORTS = {"barnabas.testing.MemoryLogDir": LogDir}
 """Classes whose docstring refers to a port for their methods."""

@@ -59,6 +59,7 @@ RUN = {
     "docs/queries.md": {"test_queries": 8},
     "docs/recovery.md": {"test_recovery_docs": 3},
     "docs/schemas.md": {"test_schema_docs": 3, "test_typed_docs": 3},
+    "docs/share-consumer.md": {"test_share_docs": 3},
     "docs/simulation.md": {"test_simulated_loop": 1},
     "docs/spark.md": {"test_spark_docs": 6},
     "docs/streams.md": {"test_streams_docs": 6},

@@ -23,6 +23,7 @@ from barnabas.ports.broker_api.offsets import (
 )
 from barnabas.ports.broker_api.produce import Produce, ProduceResult, ProduceResultPartition
 from barnabas.ports.broker_api.producers import InitProducerId, InitProducerIdResult
+from barnabas.ports.broker_api.share_groups import ShareFetch, ShareFetchResult
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import BarnabasError
 from barnabas.ports.scheduler import Scheduler
@@ -213,7 +214,12 @@ class Play:
         answered = 0
         for since, send in sends:
             result = self.cluster.answer(send.node, send.request)
-            if isinstance(send.request, Fetch) and since == self.now and is_empty(result) and (since, send) not in held:
+            if (
+                isinstance(send.request, Fetch | ShareFetch)
+                and since == self.now
+                and is_empty(result)
+                and (since, send) not in held
+            ):
                 self._held.append((self.now + send.request.max_wait_ms, send))
                 continue
             send.answer(result, self.now)
@@ -247,6 +253,8 @@ def is_empty(result: Any) -> bool:
         has_records = isinstance(part.records, bytes) and bool(part.records)
         return has_records or bool(part.error) or part.diverging is not None or part.preferred_read_replica >= 0
 
+    if isinstance(result, ShareFetchResult):
+        return not result.error and not result.partitions
     return isinstance(result, FetchResult) and not result.error and not any(map(tells, result.partitions))
 
 
@@ -304,7 +312,7 @@ class PlainLink:
         if result is WITHHELD:
             self._withheld.append(reply)
             return
-        if isinstance(request, Fetch) and is_empty(result):
+        if isinstance(request, Fetch | ShareFetch) and is_empty(result):
             self._scheduler.call_later(min(5, request.max_wait_ms), lambda: reply(result))
             return
         if isinstance(result, TransportError):

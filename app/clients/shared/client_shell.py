@@ -15,6 +15,7 @@ from ....core.client.network.unreachable_brokers import UnreachableBrokers
 from ....ports.broker_api.envelope import Caller, Request, ResultT
 from ....ports.broker_api.fetch import Fetch
 from ....ports.broker_api.groups import JoinGroup, SyncGroup
+from ....ports.broker_api.share_groups import ShareFetch
 from ....ports.clock import Clock
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import BarnabasError, ClosedError
@@ -50,7 +51,7 @@ class OverdueRequests:
         if isinstance(request, JoinGroup | SyncGroup):  # they wait for other members
             self._submit(node, request, reply)
             return
-        may_wait_ms = request.max_wait_ms if isinstance(request, Fetch) else 0.0
+        may_wait_ms = request.max_wait_ms if isinstance(request, Fetch | ShareFetch) else 0.0
         number = next(self._numbers)
         self._open[number] = (self._clock.monotonic_ms() + may_wait_ms + LATE_MS, node)
 

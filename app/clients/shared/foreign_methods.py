@@ -82,6 +82,25 @@ ASYNC_CONSUMER: Names = {
 }
 """The names of consumers in asyncio; the attribute `consumer` is the wrapped one."""
 
+_GROUP_ASSIGNS = "subscribe(topics): the group assigns partitions, and leaders hand out messages"
+_GROUP_OFFSETS = "the start offsets of the share group, which are those of all its members"
+SHARE_CONSUMER: Names = {
+    "consume": "poll_many(max_messages, timeout)",
+    "acknowledge_offset": "acknowledge(message, kind)",
+    "commit": "commit_sync() or commit_async()",
+    "assign": _GROUP_ASSIGNS,
+    "pause": f"{_NOT_NEEDED}: a consumer that asks for no messages gets none",
+    "resume": f"{_NOT_NEEDED}: a consumer that asks for no messages gets none",
+    "seek": _GROUP_OFFSETS,
+    "position": _GROUP_OFFSETS,
+    "committed": _GROUP_OFFSETS,
+    "list_topics": _TOPICS,
+    "set_sasl_credentials": _TOKENS,
+    "start": f"{_NOT_NEEDED}: a consumer has started when it is made",
+    "stop": _WITH,
+}
+"""The names of share consumers."""
+
 _NO_CALL = "it has no counterpart; Apache Kafka's own tools have it"
 ADMIN: Names = {
     "list_consumer_groups": "list_groups()",
@@ -131,7 +150,7 @@ MESSAGE: Names = {
     "checksum": f"{_NOT_NEEDED}: readers check the checksums of batches",
     "deserialized_key": "message.key, which key_decoder= makes",
     "deserialized_value": "message.value, which decoder= makes",
-    "delivery_count": f"{_NOT_NEEDED}: share groups have delivery counts, consumer groups have not",
+    "delivery_count": "a ShareConsumer, whose messages have it: message.delivery_count, without parentheses",
 }
 """The names of messages. Attributes have no parentheses: `message.value`, not `message.value()`."""
 

@@ -186,7 +186,7 @@ _REVOCATION = "revocation lists are not read; remove the authority from ssl.trus
 _PEM_OBJECT = "give the text in PEM: ssl.key.pem, ssl.certificate.pem, ssl.ca.pem, or files by ssl.*.location"
 _GRANT = "the client gets tokens with client credentials, or from the callable sasl_oauth_token_provider"
 _STORE = "committed offsets are on the brokers; leave it out"
-_SHARE = "this consumer belongs to a consumer group, not to a share group; leave it out"
+_SHARE = "a Consumer belongs to a consumer group: make a ShareConsumer for a share group"
 
 
 def _refused(keys: str, advice: str, *harmless: str) -> dict[str, RefusedSetting]:

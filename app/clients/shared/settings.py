@@ -242,6 +242,44 @@ class ConsumerSettings(FetchSettings):
         return [name.replace("_", ".") for name in names if getattr(self, name) != defaults[name]]
 
 
+@frozen(kw_only=True)
+class ShareConsumerSettings(CommonSettings):
+    """The settings of a share consumer (KIP-932). Defaults are Kafka's."""
+
+    group_id: str = ""
+    """The share group to join; needed."""
+    share_acknowledgement_mode: str = field(default="implicit", validator=in_(("implicit", "explicit")))
+    """implicit: who asks for more messages has processed the earlier ones. explicit: the user calls `acknowledge` for
+    each message."""
+    share_acquire_mode: str = field(default="batch_optimized", validator=in_(("batch_optimized", "record_limit")))
+    """batch_optimized: a leader hands out whole record batches, and so more than `max.poll.records` at times;
+    record_limit: never more, one after the other (Apache Kafka 4.2)."""
+    max_poll_records: int = field(default=500, validator=ge(1))
+    """About how many records a fetch acquires, and the most that `poll_many` returns if a call has no limit."""
+    max_poll_interval_ms: int = field(default=300_000, validator=ge(1))
+    """A member that asks for no messages for this time leaves the group, until it asks again."""
+    fetch_min_bytes: int = field(default=1, validator=ge(0))
+    """A broker with fewer bytes waits before it answers."""
+    fetch_max_wait_ms: int = field(default=500, validator=ge(0))
+    """The longest time that a broker waits for `fetch.min.bytes`."""
+    fetch_max_bytes: int = field(default=52_428_800, validator=ge(1))
+    """About how many bytes an answer carries."""
+    check_crcs: bool = True
+    """Whether the checksums of batches are verified."""
+    consumer_timeout_ms: float = -1
+    """The time that iteration waits for a message before it ends; -1 = for ever."""
+    client_rack: str = ""
+    """The rack of the consumer."""
+    decoder: str = "bytes"
+    """The decoder of values: bytes, string, json, or a plug-in's."""
+    key_decoder: str = "bytes"
+    """The decoder of keys: bytes, string, json, or a plug-in's."""
+
+    def __attrs_post_init__(self) -> None:
+        if not self.group_id:
+            raise ValueError("a ShareConsumer needs a group.id: the name of its share group")
+
+
 def _integer(value: Any) -> int:
     try:
         if isinstance(value, bool):
@@ -454,6 +492,8 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
     "callback_handler_props": _properties,
     "security": _security,
     "group_protocol": _lower,
+    "share_acknowledgement_mode": _lower,
+    "share_acquire_mode": _lower,
     "security_protocol": _upper,
     "sasl_mechanism": _upper,
     "ssl_truststore_type": _upper,
@@ -480,6 +520,13 @@ _REFUSED = {
 }
 """Keys of other generations or clients, with the reason why this one cannot have them."""
 _SECURITY, _COORDINATION = "security", "coordination_settings"  # fields
+_OF_SHARE_GROUPS = {
+    "auto.offset.reset": "share.auto.offset.reset",
+    "isolation.level": "share.isolation.level",
+    "session.timeout.ms": "share.session.timeout.ms",
+    "heartbeat.interval.ms": "share.heartbeat.interval.ms",
+}
+"""Settings of a consumer that are those of the group for a share consumer, with their names there."""
 _ONLY_FALSE = {"enable.idempotence": "only producers of the current generation are idempotent"}
 
 _CLASSIC_PRODUCER = {
@@ -545,6 +592,7 @@ _CLIENTS: Mapping[type, str] = {
     ProducerSettings: "a Producer",
     FetchSettings: "a SimpleConsumer",
     ConsumerSettings: "a Consumer",
+    ShareConsumerSettings: "a ShareConsumer",
     CommonSettings: "an Admin",
 }
 _SHARING = (ProducerSettings, ConsumerSettings, CommonSettings)
@@ -577,6 +625,8 @@ def _refuse(kind: type, key: str, value: Any, named: str, hint: str) -> None:
     """Raise `ConfigError` for a setting that this kind does not have, unless the value switches it off."""
     if why := _REFUSED.get(key):
         raise ConfigError(f"{named}: {why}")
+    if kind is ShareConsumerSettings and (name := _OF_SHARE_GROUPS.get(key)):
+        raise ConfigError(f"{named}: a share group has this setting for all its members: alter {name} of the group")
     if key in _ONLY_FALSE:
         if _boolean(value):
             raise ConfigError(f"{named}: {_ONLY_FALSE[key]}")

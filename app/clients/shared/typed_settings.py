@@ -311,6 +311,35 @@ class ConsumerKeywords(FetchKeywords, total=False):
     """The rack of the consumer, for brokers that choose a near replica (`replica.selector.class`)."""
 
 
+class ShareConsumerKeywords(ClientKeywords, total=False):
+    """The settings of a `ShareConsumer`."""
+
+    group_id: str | None
+    """The share group to join; needed."""
+    share_acknowledgement_mode: Literal["implicit", "explicit"] | str | None
+    """implicit: who asks for more messages has processed the earlier ones. explicit: the user calls `acknowledge` for
+    each message."""
+    share_acquire_mode: Literal["batch_optimized", "record_limit"] | str | None
+    """batch_optimized: a leader hands out whole record batches, and so more than `max.poll.records` at times;
+    record_limit: never more, one after the other (Apache Kafka 4.2)."""
+    max_poll_records: int | None
+    """About how many records a fetch acquires, and the most that `poll_many` returns if a call has no limit."""
+    max_poll_interval_ms: int | None
+    """A member that asks for no messages for this time leaves the group, until it asks again."""
+    fetch_min_bytes: int | None
+    """A broker with fewer bytes waits before it answers."""
+    fetch_max_wait_ms: int | None
+    """The longest time that a broker waits for `fetch.min.bytes`."""
+    fetch_max_bytes: int | None
+    """About how many bytes an answer carries."""
+    check_crcs: bool | None
+    """Whether the checksums of batches are verified."""
+    consumer_timeout_ms: float | None
+    """The time that iteration waits for a message before it ends; -1 = for ever."""
+    client_rack: str | None
+    """The rack of the consumer."""
+
+
 class ProducerArguments(AnyProducerKeywords, total=False):
     """All keyword arguments of a `Producer`."""
 

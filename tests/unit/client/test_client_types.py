@@ -21,7 +21,7 @@ from typing import Any, assert_type
 
 from barnabas import (
     Admin, AsyncConsumer, AsyncProducer, Broker, ClientTimeout, Consumer, ConsumerConnector, ConsumerKeywords, Message,
-    Producer, ProducerKeywords, SimpleConsumer, TopicPartition,
+    Producer, ProducerKeywords, ShareConsumer, ShareMessage, SimpleConsumer, TopicPartition,
 )
 from barnabas.schemas import AvroEncoder
 from barnabas.testing import TestBroker, TestCluster
@@ -50,6 +50,11 @@ def consume() -> None:
     assert_type(Consumer("h:1", decoder="json", key_decoder=bytes.decode).poll_many(), list[Message[Any, str]])
     assert_type(Consumer("h:1", decoder="json", key_decoder="json").poll_many(), list[Message[Any, Any]])
     assert_type(Consumer("h:1", key_decoder="json").poll_many(), list[Message[bytes | None, Any]])
+    with ShareConsumer("h:1", group_id="g", decoder=order_of, share_acknowledgement_mode="explicit") as sharing:
+        for shared in sharing:
+            assert_type(shared, ShareMessage[Order, bytes | None])
+            sharing.acknowledge(shared, "accept" if shared.value.number + shared.delivery_count else "release")
+    assert_type(ShareConsumer("h:1", group_id="g").poll(), ShareMessage | None)
     configured: Consumer[Any] = Consumer({"bootstrap.servers": "h:1", "value.deserializer": "json"})
     configured.seek("orders", 0, 5)
     configured.seek(("orders", 0), "earliest")

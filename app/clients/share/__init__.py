@@ -1,0 +1,1 @@
+"""The share consumer: a member of a share group (KIP-932)."""

@@ -94,7 +94,7 @@ class BrokerService:
         self.transactions = TransactionService(state, internal, producer_ids, state.replicas.markers.write)
         verify = self.transactions.verifier.verify
         self.verified_appends = state.replicas.verified_appends(verify)
-        self.groups = GroupService(state, verify)
+        self.groups = GroupService(state, verify, self.group_configs)
         scram = ScramService(state)
         self._tokens = TokenService(
             state,

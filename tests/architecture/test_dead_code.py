@@ -69,8 +69,6 @@ NOT_CALLED_YET = {
         ),
         "share groups at the coordinator",
     ),
-    "ServerRangeAssignor": "consumer groups by KIP-848 at the broker",
-    "PartitionAssignor": "the consumer groups of KIP-848 at the broker call it",
     "subscription_type": "the uniform assignor",
     "write_to": "a message set on its way to a sink, as the design has it",
 }

@@ -5,9 +5,9 @@ from typing import Any
 
 from attrs import evolve
 
+from barnabas.core.coordinator.group.classic_group import ClassicGroup
 from barnabas.core.coordinator.group.config import GroupCoordinatorConfig
 from barnabas.core.coordinator.group.effects import Answer, Effects, Store
-from barnabas.core.coordinator.group.group import Group
 from barnabas.core.coordinator.group.states import GroupState
 from barnabas.ports.broker_api.envelope import Caller
 from barnabas.ports.broker_api.groups import (
@@ -53,9 +53,9 @@ class Asked:
 class Driver:
     """Drives a group. With `hold` its stores wait in `held` until `finish`."""
 
-    def __init__(self, group: Group | None = None, *, hold: bool = False, **config: Any) -> None:
+    def __init__(self, group: ClassicGroup | None = None, *, hold: bool = False, **config: Any) -> None:
         settings = evolve(GroupCoordinatorConfig(group_initial_rebalance_delay_ms=0), **config)
-        self.group = group or Group("g", settings)
+        self.group = group or ClassicGroup("g", settings)
         self.now_ms = 1000.0
         self.hold = hold
         self.held: list[Store] = []
@@ -159,7 +159,7 @@ class Driver:
         for effect in effects:
             if isinstance(effect, Answer):
                 effect.to(effect.result)
-            else:
+            elif isinstance(effect, Store):
                 self.held.append(effect)
                 if not self.hold:
                     self.finish()

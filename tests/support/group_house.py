@@ -1,6 +1,6 @@
 """A coordinator with a log in memory, under a clock that the test moves."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from attrs import evolve
@@ -12,6 +12,13 @@ from barnabas.core.coordinator.group.config import GroupCoordinatorConfig
 from barnabas.core.coordinator.group.coordinator import GroupCoordinator
 from barnabas.core.coordinator.log import ProducerEpoch, Record
 from barnabas.core.coordinator.log_loader import OpenRecords
+from barnabas.ports.broker_api.consumer_groups import (
+    ConsumerGroupDescribe,
+    ConsumerGroupDescribeResult,
+    ConsumerGroupDescription,
+    ConsumerGroupHeartbeat,
+    TopicIdPartitions,
+)
 from barnabas.ports.broker_api.envelope import Caller
 from barnabas.ports.broker_api.groups import (
     DeleteGroups,
@@ -54,6 +61,29 @@ class Ended(NamedTuple):
     committed: bool
 
 
+class HouseTopics:
+    """The topics of a house, as modern groups see them."""
+
+    def __init__(self, house: "House") -> None:
+        self._house = house
+
+    @property
+    def version(self) -> int:
+        house = self._house
+        return hash((frozenset(house.topics.items()), frozenset(house.topic_ids.items())))
+
+    def topic_id(self, name: str) -> bytes | None:
+        if name not in self._house.topics:
+            return None
+        return self._house.topic_ids.get(name, ID)
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        return next((name for name in self._house.topics if self.topic_id(name) == topic_id), None)
+
+    def num_partitions(self, topic_id: bytes) -> int:
+        return self._house.topics.get(self.topic_name(topic_id) or "", -1)
+
+
 class House:
     """A coordinator of all `PARTITIONS`; with `hold`, appends wait in `held` until `finish`.
 
@@ -84,6 +114,7 @@ class House:
         """What the transactions' coordinator is asked, with `verifies`: transactional id, partition, whom to tell."""
         self.topics = {"t": 100, "u": 2}
         self.topic_ids: dict[str, bytes] = {}
+        self.cluster = HouseTopics(self)
         self.lines: list[str] = []
         self.coordinator = GroupCoordinator(
             config=evolve(GroupCoordinatorConfig(group_initial_rebalance_delay_ms=0), **config),
@@ -93,6 +124,7 @@ class House:
             entropy=SeededEntropy(seed),
             append=self._append,
             topic_id_of=self.topic_id_of,
+            topics=self.cluster,
             report=self.lines.append,
             leads=lambda _: self.leads,
             verify=self._asked if verifies else None,
@@ -222,6 +254,7 @@ class House:
         generation: int = -1,
         metadata: str | None = None,
         retention_ms: int = -1,
+        knows_group_id_not_found: bool = False,
     ) -> Asked:
         partitions = [OffsetCommitPartition(*key, offset, 5, metadata) for key, offset in positions.items()]
         request = OffsetCommit(
@@ -230,6 +263,7 @@ class House:
             generation_id=generation,
             member_id=member,
             retention_ms=retention_ms,
+            knows_group_id_not_found=knows_group_id_not_found,
         )
         return self._ask(self.coordinator.commit_offsets, request)
 
@@ -285,6 +319,41 @@ class House:
     def delete(self, *groups: str) -> list[ErrorCode]:
         result = self._ask(self.coordinator.delete_groups, DeleteGroups(group_ids=groups)).result
         return [each.error for each in result.groups]
+
+    # --- KIP-848
+
+    def beat(
+        self,
+        member: str,
+        epoch: int = 0,
+        *,
+        group: str = "g",
+        owned: Mapping[bytes, Iterable[int]] | None = None,
+        topics: Sequence[str] | None = None,
+        **given: Any,
+    ) -> Asked:
+        """Send a heartbeat of a member; with epoch 0 it joins, and names the topics `t` unless others are given."""
+        if epoch == 0:
+            topics = ["t"] if topics is None else topics
+            given = {"rebalance_timeout_ms": 30_000, **given}
+            owned = {} if owned is None else owned
+        request = ConsumerGroupHeartbeat(
+            group_id=group,
+            member_id=member,
+            member_epoch=epoch,
+            subscribed_topic_names=topics,
+            topic_partitions=None
+            if owned is None
+            else [TopicIdPartitions(topic_id, list(numbers)) for topic_id, numbers in owned.items()],
+            **given,
+        )
+        return self._ask(self.coordinator.consumer_group_heartbeat, request)
+
+    def describe_consumers(self, group: str = "g") -> ConsumerGroupDescription:
+        request = ConsumerGroupDescribe(group_ids=[group])
+        result = self._ask(self.coordinator.describe_consumer_groups, request).result
+        assert isinstance(result, ConsumerGroupDescribeResult)
+        return result.groups[0]
 
     def stable(self, group: str = "g", metadata: bytes = b"", **given: Any) -> tuple[str, int]:
         """A group of one member that has its assignment; its id and generation."""

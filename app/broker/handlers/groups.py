@@ -1,6 +1,7 @@
 """Consumer groups: the requests to their group coordinator (facts C6)."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from attrs import evolve
@@ -12,11 +13,14 @@ from ....core.cluster.topics import Topic
 from ....core.coordinator.group.config import GroupCoordinatorConfig
 from ....core.coordinator.group.coordinator import GroupCoordinator
 from ....core.coordinator.group.counters import GroupCounters
+from ....core.coordinator.group.group import GroupType
+from ....core.coordinator.group.group_config import GroupConfigManager
 from ....core.coordinator.group.loading import Loading
-from ....core.coordinator.group.states import GroupState
+from ....core.coordinator.group.states import CLASSIC_STATES, CONSUMER_STATES
 from ....core.coordinator.log import CoordinatorLog
 from ....core.coordinator.log_loader import LogLoader
 from ....core.replica.leader.verified_appends import Verify
+from ....ports.broker_api.consumer_groups import ConsumerGroupDescribe, ConsumerGroupHeartbeat
 from ....ports.broker_api.envelope import Caller, Reply, Request
 from ....ports.broker_api.groups import (
     DeleteGroups,
@@ -108,6 +112,29 @@ def _sums(coordinator: GroupCoordinator, end_of: EndOf) -> list[_Row]:
     return list(sums.items())
 
 
+class ImageTopics:
+    """The topics of the image, as modern groups see them."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+        self.version = 0
+        """Grows with each change of a topic."""
+
+    def topic_id(self, name: str) -> bytes | None:
+        """Return the id of the topic with this name, or None."""
+        topic = self._state.image.topics.get(name)
+        return None if topic is None else topic.topic_id
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """Return the name of the topic with this id, or None."""
+        return self._state.image.name_of(topic_id) or None
+
+    def num_partitions(self, topic_id: bytes) -> int:
+        """Return -1 if there is no such topic."""
+        topic = self._state.image.topics.get(self._state.image.name_of(topic_id))
+        return -1 if topic is None else len(topic.partitions)
+
+
 class GroupService:
     """Coordinates the groups whose partition of `__consumer_offsets` this broker leads.
 
@@ -115,10 +142,11 @@ class GroupService:
     broker has led it. It unloads the partition when another broker leads it. Owner thread only.
     """
 
-    def __init__(self, state: BrokerState, verify: Verify) -> None:
+    def __init__(self, state: BrokerState, verify: Verify, configs: GroupConfigManager) -> None:
         static = state.settings.static
         self._state = state
         self._verify_partition = verify
+        self._topics = ImageTopics(state)
         self._log = CoordinatorLog(
             OFFSETS_TOPIC,
             state.replicas,
@@ -135,6 +163,8 @@ class GroupService:
             entropy=state.entropy,
             append=self._log.append,
             topic_id_of=self._topic_id_of,
+            topics=self._topics,
+            configs=configs,
             leads=state.replicas.leading(OFFSETS_TOPIC),
             report=in_room(state.report, "core.coordinator"),
             counters=_counters(state.metrics),
@@ -173,6 +203,8 @@ class GroupService:
             SyncGroup: coordinator.sync,
             Heartbeat: coordinator.heartbeat,
             LeaveGroup: coordinator.leave,
+            ConsumerGroupHeartbeat: coordinator.consumer_group_heartbeat,
+            ConsumerGroupDescribe: coordinator.describe_consumer_groups,
             OffsetCommit: coordinator.commit_offsets,
             OffsetFetch: self._fetch_offsets,
             OffsetDelete: coordinator.delete_offsets,
@@ -248,6 +280,8 @@ class GroupService:
 
     def _cluster_changed(self, delta: Delta, before: ClusterImage) -> None:
         """Delete the offsets of partitions that the cluster deletes, with or without a replica here."""
+        if isinstance(delta, TopicDeleting | TopicSet | TopicGone):
+            self._topics.version += 1
         match delta:
             case TopicDeleting(topic=topic):
                 known = before.topics.get(topic.name)
@@ -375,6 +409,9 @@ def _counters(metrics: Metrics) -> GroupCounters:
         rebalances=metrics.counter(
             f"{prefix}_group_completed_rebalance_total", "Generations that all members have joined."
         ),
+        consumer_group_rebalances=metrics.counter(
+            f"{prefix}_consumer_group_rebalance_total", "Changes of groups by KIP-848 that need another assignment."
+        ),
     )
 
 
@@ -383,9 +420,24 @@ def _show(metrics: Metrics, coordinator: GroupCoordinator, loader: LogLoader[Loa
     prefix = "kafka_coordinator_group_groupmetadatamanager"
     metrics.gauge(f"{prefix}_numgroups", "Groups.", coordinator.group_count)
     metrics.gauge(f"{prefix}_numoffsets", "Committed positions.", coordinator.offset_count)
-    for state in GroupState:
+    for state in CLASSIC_STATES:
         name = f"{prefix}_numgroups{state.value.lower()}"
-        metrics.gauge(name, f"Groups in the state {state.value}.", _count_of(coordinator, state))
+        metrics.gauge(name, f"Groups in the state {state.value}.", partial(coordinator.group_count, state))
+    metrics_prefix = "kafka_server_group_coordinator_metrics"
+    for group_type in GroupType:
+        metrics.gauge(
+            f"{metrics_prefix}_group_count",
+            "Groups, by the protocol of their members.",
+            partial(coordinator.group_count, None, group_type),
+            protocol=group_type.value,
+        )
+    for state in CONSUMER_STATES:
+        metrics.gauge(
+            f"{metrics_prefix}_consumer_group_count",
+            "Groups by KIP-848, by their state.",
+            partial(coordinator.group_count, state, GroupType.CONSUMER),
+            state=state.value.lower(),
+        )
     metrics.gauge(
         "kafka_server_group_coordinator_metrics_partition_load_time_max",
         "Milliseconds that the slowest partition took to load.",
@@ -399,7 +451,3 @@ def _end_of(state: BrokerState) -> Callable[[TopicPartition], int | None]:
         return None if partition is None else partition.high_watermark
 
     return end
-
-
-def _count_of(coordinator: GroupCoordinator, state: GroupState) -> Callable[[], float]:
-    return lambda: coordinator.group_count(state)

@@ -1,10 +1,20 @@
 """The coordinator of a broker's groups: every group request but FindCoordinator comes here (facts C6)."""
 
+from base64 import urlsafe_b64encode
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from attrs import evolve
 
+from ....ports.broker_api.consumer_groups import (
+    JOIN_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+    ConsumerGroupDescribe,
+    ConsumerGroupDescribeResult,
+    ConsumerGroupDescription,
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatResult,
+)
 from ....ports.broker_api.envelope import Caller, Reply
 from ....ports.broker_api.groups import (
     DeleteGroups,
@@ -39,29 +49,36 @@ from ....ports.broker_api.transactions import TxnOffsetCommit, TxnOffsetCommitRe
 from ....ports.clock import Clock
 from ....ports.entropy import Entropy
 from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError
 from ....ports.report import info
 from ....ports.scheduler import Scheduler, Timer
 from ....ports.types import TopicPartition
 from ...traffic.steps import StepRunner, Steps
 from ..runtime import Append
+from .assignors.assignor import PartitionAssignor
+from .assignors.range_assignor import ServerRangeAssignor
+from .classic_group import ClassicGroup
 from .config import GroupCoordinatorConfig
+from .consumer_group import ConsumerGroup
 from .counters import GroupCounters
 from .entry import GroupEntry, GroupTable
+from .group import Group, GroupType
+from .group_config import GroupConfigManager
 from .loading import Loading
 from .member import metadata_bytes, protocols_by_name
-from .positions import Positions, TopicIdOf, end_of, tombstones
+from .modern_group import GroupContext, TopicsView
+from .positions import Positions, TopicIdOf, tombstones
 from .shard import GroupShard, commit_error, group_error
 from .states import GroupState
 
+ASSIGNORS: Sequence[PartitionAssignor] = (ServerRangeAssignor(),)
+_NO_REGEX = "This broker does not resolve regular expressions of subscriptions; name the topics."
 _EXPIRE_AT_ONCE = 1000
 """The number of groups whose old positions expire in one step, before other work gets its turn."""
 _ID_PREFIX_MAX = 255
 
 
 # ListGroups and DescribeGroups: answers built in steps, since they may be large.
-
-GROUP_TYPE = "classic"
-"""The generation of the group protocol that is spoken here (KIP-848 calls it so)."""
 
 _GROUPS_PER_STEP = 64
 
@@ -72,21 +89,25 @@ def list_groups(table: GroupTable, request: ListGroups) -> Steps[ListGroupsResul
     types = {kind.lower() for kind in request.types}
     error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if table.is_loading else ErrorCode.NONE
     groups = []
-    for number, entry in enumerate(tuple(table) if not types or GROUP_TYPE in types else (), 1):
-        state = entry.group.state
-        if table.get(entry.group.group_id) is entry and (not states or state.value.lower() in states):
-            groups.append(_listed(entry))
+    for number, entry in enumerate(tuple(table), 1):
+        group = entry.group
+        if (
+            table.is_current(entry)
+            and (not types or group.group_type.value in types)
+            and (not states or group.state.value.lower() in states)
+        ):
+            groups.append(_listed(group))
         if not number % _GROUPS_PER_STEP:
             yield None
     return ListGroupsResult(groups=groups, error=error)
 
 
-def _listed(entry: GroupEntry) -> ListedGroup:
+def _listed(group: Group) -> ListedGroup:
     return ListedGroup(
-        group_id=entry.group.group_id,
-        protocol_type=entry.group.protocol_type or "",
-        state=entry.group.state.value,
-        group_type=GROUP_TYPE,
+        group_id=group.group_id,
+        protocol_type=group.protocol_type or "",
+        state=group.state.value,
+        group_type=group.group_type.value,
     )
 
 
@@ -109,6 +130,11 @@ def _described(table: GroupTable, group_id: str) -> GroupDescription:
         state = GroupState.DEAD.value if error is ErrorCode.NONE else ""
         return GroupDescription(group_id=group_id, state=state, error=error)
     group = entry.group
+    if not isinstance(group, ClassicGroup):
+        text = f"Group {group_id} is not a classic group."
+        return GroupDescription(
+            group_id=group_id, state=GroupState.DEAD.value, error=ErrorCode.GROUP_ID_NOT_FOUND, error_message=text
+        )
     protocol = group.protocol or "" if group.state is GroupState.STABLE else None
     members = [
         GroupMember(
@@ -128,6 +154,78 @@ def _described(table: GroupTable, group_id: str) -> GroupDescription:
         protocol=protocol or "",
         members=members,
     )
+
+
+def describe_consumer_groups(table: GroupTable, request: ConsumerGroupDescribe) -> Steps[ConsumerGroupDescribeResult]:
+    """Return the description of each requested consumer group, once."""
+    groups = []
+    for group_id in dict.fromkeys(request.group_ids):
+        described = _described_consumer_group(table, group_id)
+        if request.include_authorized_operations and described.error is ErrorCode.NONE:
+            described = evolve(described, authorized_operations=GROUP_OPERATIONS)
+        groups.append(described)
+        yield None
+    return ConsumerGroupDescribeResult(groups=groups)
+
+
+def _described_consumer_group(table: GroupTable, group_id: str) -> ConsumerGroupDescription:
+    error, text = table.check_key(group_id), None
+    entry = table.get(group_id) if error is ErrorCode.NONE else None
+    if entry is not None and isinstance(entry.group, ConsumerGroup):
+        return entry.group.describe()
+    if error is ErrorCode.NONE:
+        error = ErrorCode.GROUP_ID_NOT_FOUND
+        text = f"Group {group_id} " + ("not found." if entry is None else "is not a consumer group.")
+    return ConsumerGroupDescription(group_id=group_id, error=error, error_message=text)
+
+
+# ConsumerGroupHeartbeat: what is wrong with a request, whatever the group is like.
+
+
+def invalid_heartbeat(request: ConsumerGroupHeartbeat, config: GroupCoordinatorConfig) -> ApiError | None:
+    """Return the error of a request that no group accepts, or None."""
+    text = _invalid_field(request)
+    if not text and request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
+        text = _incomplete_join(request)
+    if text:
+        return ApiError(ErrorCode.INVALID_REQUEST, text)
+    names = request.subscribed_topic_names or ()
+    if sum(map(len, names)) > config.member_metadata_max_bytes:
+        return ApiError(ErrorCode.INVALID_REQUEST, "SubscribedTopicNames are too long.")
+    assignor = request.server_assignor
+    if assignor is not None and assignor not in config.group_consumer_assignors:
+        known = ", ".join(config.group_consumer_assignors)
+        return ApiError(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"ServerAssignor {assignor} is not supported. Supported assignors: {known}.",
+        )
+    return None
+
+
+def _invalid_field(request: ConsumerGroupHeartbeat) -> str:
+    if not request.member_id and (request.makes_member_id or request.member_epoch != JOIN_GROUP_MEMBER_EPOCH):
+        return "MemberId can't be empty."
+    if not request.group_id:
+        return "GroupId can't be empty."
+    if request.instance_id is not None and not request.instance_id:
+        return "InstanceId can't be empty."
+    if request.rack_id is not None and not request.rack_id:
+        return "RackId can't be empty."
+    if request.member_epoch < LEAVE_GROUP_STATIC_MEMBER_EPOCH:
+        return f"MemberEpoch is {request.member_epoch}, but must be greater than or equal to -2."
+    if request.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH and request.instance_id is None:
+        return "InstanceId can't be null."
+    return ""
+
+
+def _incomplete_join(request: ConsumerGroupHeartbeat) -> str:
+    if request.rebalance_timeout_ms < 0:
+        return "RebalanceTimeoutMs must be provided in first request."
+    if request.topic_partitions is None or request.topic_partitions:
+        return "TopicPartitions must be empty when (re-)joining."
+    if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+        return "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
+    return ""
 
 
 # TxnOffsetCommit: positions that count when the transaction of a producer commits (facts C6, KIP-447).
@@ -236,11 +334,17 @@ class TransactionalPositions:
 
     def _write(self, request: TxnOffsetCommit, reply: Reply[TxnOffsetCommitResult]) -> None:
         runtime, producer_id = self._runtime, request.producer_id
-        accepted = self._positions.accept(request.group_id, request.partitions)
+        entry = self._shard.table.get(request.group_id)
+        validate = None
+        if entry is not None:
+            validate = entry.group.commit_validator(request.member_id, request.generation_id)
+        accepted = self._positions.accept(request.group_id, request.partitions, validate=validate)
+        outcomes = [_transactional_outcome(each) for each in accepted.outcomes]
+        accepted = accepted._replace(outcomes=outcomes)
         if not accepted.positions:
             runtime.respond(reply, TxnOffsetCommitResult(partitions=accepted.outcomes))
             return
-        entry = self._shard.table.get(request.group_id) or self._shard.create(request.group_id)
+        entry = entry or self._shard.create(request.group_id)
         # `ended` is called when a marker is replicated, which may be before `done` is called for this write.
         self._shard.transactions.add(entry.partition, producer_id, request.group_id)
         commit = entry.offsets.prepare_commit(accepted.positions, producer_id)
@@ -256,6 +360,13 @@ class TransactionalPositions:
             runtime.respond(reply, TxnOffsetCommitResult(partitions=accepted.build_outcomes(commit_error(error))))
 
         runtime.write(entry.partition, accepted.records.values(), done, (producer_id, request.producer_epoch))
+
+
+def _transactional_outcome(outcome: PartitionOutcome) -> PartitionOutcome:
+    """Return the outcome in the words of TxnOffsetCommit, which knows no member epochs."""
+    if outcome.error is not ErrorCode.STALE_MEMBER_EPOCH:
+        return outcome
+    return PartitionOutcome(outcome.topic, outcome.partition, ErrorCode.ILLEGAL_GENERATION)
 
 
 def _verification_error(error: ErrorCode) -> ErrorCode:
@@ -283,16 +394,18 @@ class GroupCoordinator:
         entropy: Entropy,
         append: Append,
         topic_id_of: TopicIdOf,
+        topics: TopicsView,
         report: Callable[[str], None],
         leads: Callable[[int], bool] = lambda _: True,
         counters: GroupCounters | None = None,
+        configs: GroupConfigManager | None = None,
         steps: StepRunner | None = None,
         verify: Verify | None = None,
     ) -> None:
-        """`topic_id_of` returns the topic id of an existing partition, `partition_count` is that of
-        `__consumer_offsets`, and `leads` is true while this broker may still answer for one of them. Long answers run
-        on `steps`, in turn with other work (None: a runner of its own). `verify`: see `TransactionalPositions`; None:
-        nothing is verified."""
+        """`topic_id_of` returns the topic id of an existing partition, `topics` are those of modern groups, `configs`
+        the settings of single groups, `partition_count` is that of `__consumer_offsets`, and `leads` is true while this
+        broker may still answer for one of them. Long answers run on `steps`, in turn with other work (None: a runner of
+        its own). `verify`: see `TransactionalPositions`; None: nothing is verified."""
         self._shard = GroupShard(
             config=config,
             partition_count=partition_count,
@@ -303,6 +416,12 @@ class GroupCoordinator:
             steps=steps or StepRunner(scheduler, clock, lambda error: report(f"an answer failed: {error}")),
             report=report,
             counters=counters or GroupCounters(),
+            context=GroupContext(
+                config=config,
+                configs=configs or GroupConfigManager(),
+                topics=topics,
+                assignors=_assignors(config.group_consumer_assignors),
+            ),
         )
         self._runtime = self._shard.runtime
         self._table = self._shard.table
@@ -384,9 +503,13 @@ class GroupCoordinator:
 
     # --- how much there is
 
-    def group_count(self, state: GroupState | None = None) -> int:
-        """Return the number of groups, or of those in that state. Any thread."""
-        return sum(state is None or entry.group.state is state for entry in tuple(self._table))
+    def group_count(self, state: GroupState | None = None, group_type: GroupType | None = None) -> int:
+        """Return the number of groups, or of those in that state and of that type. Any thread."""
+        return sum(
+            (state is None or entry.group.state is state)
+            and (group_type is None or entry.group.group_type is group_type)
+            for entry in tuple(self._table)
+        )
 
     def offset_count(self) -> int:
         """Return the number of committed positions in all groups. Any thread."""
@@ -402,7 +525,7 @@ class GroupCoordinator:
 
     def member_counts(self) -> list[tuple[str, int]]:
         """Return each group with the number of its members. Any thread."""
-        return [(entry.group.group_id, len(entry.group.roster)) for entry in tuple(self._table)]
+        return [(entry.group.group_id, entry.group.member_count) for entry in tuple(self._table)]
 
     # --- members
 
@@ -413,34 +536,38 @@ class GroupCoordinator:
             runtime.respond(reply, JoinGroupResult(error=error, member_id=request.member_id))
             return
         entry = self._table.get(request.group_id) or self._shard.create(request.group_id)
+        if not isinstance(entry.group, ClassicGroup):
+            self._shard.replace(entry, ClassicGroup(request.group_id, self.config))
+        group = entry.group
+        assert isinstance(group, ClassicGroup)
         fresh_id = "" if request.member_id else self._fresh_id(request.group_instance_id or caller.client_id or "")
-        effects = entry.group.join(request, caller, reply, self._shard.now_ms, fresh_id)
-        is_pending = fresh_id in entry.group.pending_members
+        effects = group.join(request, caller, reply, self._shard.now_ms, fresh_id)
+        is_pending = fresh_id in group.pending_members
         runtime.apply(entry, effects)
         if is_pending:
             self._remember_promise(request.group_id, fresh_id)
 
     def sync(self, request: SyncGroup, _caller: Caller, reply: Reply[SyncGroupResult]) -> None:
-        error, entry = self._find(request.group_id)
-        if entry is None:
+        error, entry, group = self._find(request.group_id)
+        if entry is None or group is None:
             if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 error = ErrorCode.REBALANCE_IN_PROGRESS  # the member joins again, which it can retry
             self._runtime.respond(reply, SyncGroupResult(error=error))
             return
-        self._runtime.apply(entry, entry.group.sync(request, reply, self._shard.now_ms))
+        self._runtime.apply(entry, group.sync(request, reply, self._shard.now_ms))
 
     def heartbeat(self, request: Heartbeat, _caller: Caller, reply: Reply[HeartbeatResult]) -> None:
-        error, entry = self._find(request.group_id)
-        if entry is not None:
-            error = entry.group.heartbeat(request, self._shard.now_ms)
+        error, _, group = self._find(request.group_id)
+        if group is not None:
+            error = group.heartbeat(request, self._shard.now_ms)
         elif error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             error = ErrorCode.NONE  # no session ends before the group is loaded
         self._runtime.respond(reply, HeartbeatResult(error=error))
 
     def leave(self, request: LeaveGroup, _caller: Caller, reply: Reply[LeaveGroupResult]) -> None:
-        error, entry = self._find(request.group_id)
-        if entry is not None:
-            self._runtime.apply(entry, entry.group.leave(request, reply, self._shard.now_ms))
+        error, entry, group = self._find(request.group_id)
+        if entry is not None and group is not None:
+            self._runtime.apply(entry, group.leave(request, reply, self._shard.now_ms))
         elif error is ErrorCode.UNKNOWN_MEMBER_ID:
             left = [
                 LeftMember(member_id=each.member_id, group_instance_id=each.group_instance_id, error=error)
@@ -449,6 +576,26 @@ class GroupCoordinator:
             self._runtime.respond(reply, LeaveGroupResult(members=left))
         else:
             self._runtime.respond(reply, LeaveGroupResult(error=error))
+
+    def consumer_group_heartbeat(
+        self, request: ConsumerGroupHeartbeat, caller: Caller, reply: Reply[ConsumerGroupHeartbeatResult]
+    ) -> None:
+        shard, error = self._shard, invalid_heartbeat(request, self.config)
+        try:
+            if error is not None:
+                raise error
+            if request.subscribed_topic_regex:
+                raise ApiError(ErrorCode.INVALID_REGULAR_EXPRESSION, _NO_REGEX)
+            entry, group = self._find_consumer_group(request)
+            if request.member_id not in group.members and self._runtime.size_bytes >= self.config.members_max_bytes:
+                raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker has too many members")
+        except ApiError as refused:
+            self._runtime.respond(reply, request.failed(refused))
+            return
+        if not request.member_id:
+            request = evolve(request, member_id=urlsafe_b64encode(self._entropy.token(16)).decode().rstrip("="))
+        wall_ms = self._runtime.clock.now_ms()
+        self._runtime.apply(entry, group.heartbeat(request, caller, reply, shard.now_ms, wall_ms))
 
     # --- positions
 
@@ -476,6 +623,11 @@ class GroupCoordinator:
     def describe_groups(self, request: DescribeGroups, caller: Caller, reply: Reply[DescribeGroupsResult]) -> None:
         self._runtime.respond_in_steps(describe_groups(self._table, request), caller, reply)
 
+    def describe_consumer_groups(
+        self, request: ConsumerGroupDescribe, caller: Caller, reply: Reply[ConsumerGroupDescribeResult]
+    ) -> None:
+        self._runtime.respond_in_steps(describe_consumer_groups(self._table, request), caller, reply)
+
     def list_groups(self, request: ListGroups, caller: Caller, reply: Reply[ListGroupsResult]) -> None:
         self._runtime.respond_in_steps(list_groups(self._table, request), caller, reply)
 
@@ -496,10 +648,36 @@ class GroupCoordinator:
 
     # --- within
 
-    def _find(self, group_id: str) -> tuple[ErrorCode, GroupEntry | None]:
+    def _find(self, group_id: str) -> tuple[ErrorCode, GroupEntry | None, ClassicGroup | None]:
+        """Return a classic group, or the error. No group of another type has a member with the classic protocol."""
         error = self._table.check_key(group_id)
         entry = self._table.get(group_id) if error is ErrorCode.NONE else None
-        return (ErrorCode.UNKNOWN_MEMBER_ID if entry is None and error is ErrorCode.NONE else error), entry
+        group = None if entry is None else entry.group
+        if isinstance(group, ClassicGroup):
+            return error, entry, group
+        return (ErrorCode.UNKNOWN_MEMBER_ID if error is ErrorCode.NONE else error), None, None
+
+    def _find_consumer_group(self, request: ConsumerGroupHeartbeat) -> tuple[GroupEntry, ConsumerGroup]:
+        """Return the group of a heartbeat, a new one for the first member. Raises `ApiError`."""
+        group_id = request.group_id
+        error = self._table.check_key(group_id)
+        if error is not ErrorCode.NONE:
+            raise ApiError(error, f"The group {group_id} cannot be served here and now.")
+        entry = self._table.get(group_id)
+        group = None if entry is None else entry.group
+        if entry is not None and isinstance(group, ConsumerGroup):
+            return entry, group
+        joins = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
+        if entry is None:
+            if not joins:
+                raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+            group = ConsumerGroup(group_id, self._shard.context)
+            return self._shard.create(group_id, group), group
+        if not joins or not isinstance(entry.group, ClassicGroup) or not entry.group.is_unused:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+        group = ConsumerGroup(group_id, self._shard.context)
+        self._shard.replace(entry, group)
+        return entry, group
 
     def _refuse_join(self, request: JoinGroup) -> ErrorCode:
         error, config = self._table.check_key(request.group_id), self.config
@@ -513,7 +691,12 @@ class GroupCoordinator:
         entry = self._table.get(request.group_id)
         if entry is None and request.member_id:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        is_member = entry is not None and request.member_id in entry.group.roster
+        group = None if entry is None else entry.group
+        if group is not None and not isinstance(group, ClassicGroup):
+            if group.is_unused and group.group_type is GroupType.CONSUMER:
+                return ErrorCode.NONE if not request.member_id else ErrorCode.UNKNOWN_MEMBER_ID
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        is_member = group is not None and request.member_id in group.roster
         if not is_member and self._runtime.size_bytes >= config.members_max_bytes:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.NONE
@@ -533,8 +716,9 @@ class GroupCoordinator:
             oldest_group, oldest_id = self._pending_ids.popleft()
             self._pending_bytes -= len(oldest_group) + len(oldest_id)
             entry = self._table.get(oldest_group)
-            if entry is not None:
-                self._runtime.apply(entry, entry.group.remove_pending_member(oldest_id, self._shard.now_ms))
+            group = None if entry is None else entry.group
+            if entry is not None and isinstance(group, ClassicGroup):
+                self._runtime.apply(entry, group.remove_pending_member(oldest_id, self._shard.now_ms))
 
     def _delete(self, group_id: str, done: Callable[[str, ErrorCode], None]) -> None:
         error = self._table.check_key(group_id, may_be_empty=True)
@@ -547,7 +731,7 @@ class GroupCoordinator:
             done(group_id, error)
             return
         self._runtime.report(info(f"group {group_id} was deleted", group=group_id))
-        records = tombstones(entry, entry.offsets.forget_all()) + end_of(entry)
+        records = tombstones(entry, entry.offsets.forget_all()) + entry.group.tombstones()
         self._shard.remove(entry, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
         def written(error: ErrorCode) -> None:
@@ -569,6 +753,12 @@ class GroupCoordinator:
                 self.start()
 
         expire(0)
+
+
+def _assignors(names: Sequence[str]) -> Mapping[str, PartitionAssignor]:
+    """Return the assignors with these names, the default one first."""
+    known = {assignor.name: assignor for assignor in ASSIGNORS}
+    return {name: known[name] for name in names if name in known}
 
 
 def _deletion(group_id: str, error: ErrorCode) -> GroupOutcome:

@@ -23,3 +23,5 @@ class GroupCounters:
     """Positions that a client deleted, or whose partition was deleted."""
     rebalances: Counter = field(factory=_Uncounted)
     """Generations that all members have joined."""
+    consumer_group_rebalances: Counter = field(factory=_Uncounted)
+    """Changes of consumer groups (KIP-848) that needed another target assignment."""

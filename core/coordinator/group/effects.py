@@ -1,28 +1,37 @@
 """The effects that a group returns after an event. The group itself does no I/O: its driver carries the effects out,
 in this order."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
 from attrs import field
 
+from ....ports.broker_api.consumer_groups import ConsumerGroupHeartbeatResult
 from ....ports.broker_api.groups import JoinGroupResult, LeaveGroupResult, SyncGroupResult
+from ....ports.error_codes import ErrorCode
 from ....ports.values import frozen
+from ..log import Record
 from .records import StoredGroup
 
 To = Callable[[Any], None]
 """The callback for an answer: the reply of the request."""
 
-Result = JoinGroupResult | SyncGroupResult | LeaveGroupResult
+Result = JoinGroupResult | SyncGroupResult | LeaveGroupResult | ConsumerGroupHeartbeatResult
 
 
 @frozen
 class Answer:
-    """Send this result to the caller."""
+    """Send this result to the caller; with `on_written` once all writes of the group so far have ended."""
 
     to: To
     result: Result
+    on_written: "OnWritten | None" = None
+
+
+OnWritten = Callable[[ErrorCode], Result | None]
+"""Called with the outcome of the last write, the error being the one for clients; returns what to send instead of the
+result, or None."""
 
 
 class StoreReason(Enum):
@@ -46,5 +55,14 @@ class Store:
     """The answer for the member with the new id if nothing changes meanwhile (REPLACED)."""
 
 
-Effect = Answer | Store
+@frozen(eq=False)
+class WriteRecords:
+    """Append records of a modern group; then call its `written` with the keys and the outcome, once, and answer."""
+
+    records: Sequence[Record]
+    keys: Collection[tuple[int, str]]
+    answer: Answer | None = None
+
+
+Effect = Answer | Store | WriteRecords
 Effects = list[Effect]

@@ -4,10 +4,20 @@ from attrs import define
 
 from ....ports.scheduler import Timer
 from ..table import CoordinatorTable
+from .effects import Answer
 from .group import Group
 from .loading import Loading
 from .offsets import GroupOffsets
 from .states import GroupState
+
+
+class PendingWrite:
+    """A write of a modern group that has not ended, and the answers that wait for it."""
+
+    __slots__ = ("answers",)
+
+    def __init__(self) -> None:
+        self.answers: list[Answer] = []
 
 
 @define(kw_only=True, eq=False)
@@ -26,6 +36,8 @@ class GroupEntry:
     """The memory of its members, as counted so far."""
     timer: Timer | None = None
     timer_due_ms: float = 0.0
+    last_write: PendingWrite | None = None
+    """The last write of a modern group, until it ends."""
     is_silenced: bool = False
     """One of its deadlines passed while this broker had no lease."""
 
@@ -36,18 +48,12 @@ class GroupEntry:
     @property
     def is_void(self) -> bool:
         """True if nothing of the group is stored, nor need be."""
-        group = self.group
-        return (
-            group.state is GroupState.EMPTY
-            and not group.generation
-            and not group.pending_members
-            and self.offsets.is_void
-        )
+        return self.is_over and not self.group.is_stored
 
     @property
     def is_over(self) -> bool:
         """True if it has neither members nor positions."""
-        return self.group.state is GroupState.EMPTY and not self.group.pending_members and self.offsets.is_void
+        return self.group.is_unused and self.offsets.is_void
 
 
 GroupTable = CoordinatorTable[GroupEntry, Loading]

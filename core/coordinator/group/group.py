@@ -1,813 +1,103 @@
-"""One consumer group: its members, its generation and its assignment (facts C6).
+"""A group of any type, as the coordinator sees it (Kafka's interface `Group`)."""
 
-The group is a state machine without a clock: every event brings the time (monotonic milliseconds) and returns the
-effects to carry out; `next_due_ms` returns when to call `tick`. The table in `states.py` has the transitions. Every
-waiting request gets exactly one answer.
-"""
-
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from enum import IntEnum
-from heapq import heapify, heappop, heappush
-from math import inf
+from enum import Enum
+from typing import Any, Protocol
 
-from attrs import define
-
-from ....ports.broker_api.envelope import Caller
-from ....ports.broker_api.groups import (
-    Heartbeat,
-    JoinedMember,
-    JoinGroup,
-    JoinGroupResult,
-    LeaveGroup,
-    LeaveGroupResult,
-    LeavingMember,
-    LeftMember,
-    OffsetCommit,
-    SyncGroup,
-    SyncGroupResult,
-)
+from ....ports.broker_api.groups import OffsetCommit, OffsetFetchGroup
 from ....ports.broker_api.transactions import TxnOffsetCommit
 from ....ports.error_codes import ErrorCode
+from ..log import Record
 from .config import GroupCoordinatorConfig
-from .effects import Answer, Effects, Store, StoreReason, To
-from .member import Member, Roster, protocols_by_name
-from .records import StoredGroup
-from .states import TRANSITIONS, GroupChange, GroupState
-from .subscription import CONSUMER_PROTOCOL, subscribed_topics
+from .states import GroupState
 
-_EMPTY, _PREPARING, _COMPLETING = GroupState.EMPTY, GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE
-_STABLE, _DEAD = GroupState.STABLE, GroupState.DEAD
 
+class GroupType(Enum):
+    """The type of a group; the value is Kafka's word, as ListGroups returns it."""
 
-# The agreement of a group's members in a rebalance, and its form in responses and in the log.
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    SHARE = "share"
 
 
-@define(eq=False)
-class Agreement:
-    """The present generation. `protocol` and `leader` are None while there is none."""
+CommitPartitionValidator = Callable[[bytes, int], ErrorCode]
+"""Returns whether a member with an earlier epoch may commit for a partition, by topic id (KIP-1251)."""
 
-    generation: int = 0
-    protocol_type: str | None = None
-    protocol: str | None = None
-    leader: str | None = None
 
-    def joined(self, member: Member, roster: Roster, *, stable: bool, leader: str | None = None) -> JoinGroupResult:
-        """Return the answer to a member of this generation. Only the leader, or the one named by `leader`, gets the
-        list of members."""
-        leader = self.leader or "" if leader is None else leader
-        leads = member.member_id == leader
-        protocol = self.protocol or ""
-        return JoinGroupResult(
-            generation_id=self.generation,
-            protocol_type=self.protocol_type,
-            protocol_name=self.protocol,
-            leader=leader,
-            member_id=member.member_id,
-            members=[
-                JoinedMember(
-                    member_id=each.member_id,
-                    metadata=each.protocols[protocol],
-                    group_instance_id=each.group_instance_id,
-                )
-                for each in roster
-            ]
-            if leads
-            else (),
-            skip_assignment=leads and stable,
-        )
+class Group(Protocol):
+    """Events take the time (monotonic milliseconds) and return effects; `next_due_ms` returns when to call `tick`."""
 
-    def assigned(self, member: Member) -> SyncGroupResult:
-        return SyncGroupResult(
-            protocol_type=self.protocol_type, protocol_name=self.protocol, assignment=member.assignment
-        )
+    group_id: str
+    config: GroupCoordinatorConfig
 
-    def stored(self, roster: Roster, assignments: Mapping[str, bytes]) -> StoredGroup:
-        protocol = self.protocol or ""
-        return StoredGroup(
-            protocol_type=self.protocol_type or "",
-            generation=self.generation,
-            protocol=self.protocol,
-            leader=self.leader,
-            members=[each.stored(protocol, assignments.get(each.member_id, b"")) for each in roster],
-        )
+    @property
+    def group_type(self) -> GroupType: ...
 
-    def topics_of(self, member: Member) -> frozenset[str] | None:
-        """Return the topics that a member subscribes to; None where that cannot be known."""
-        metadata = None if self.protocol is None else member.protocols.get(self.protocol)
-        if metadata is None or self.protocol_type != CONSUMER_PROTOCOL:
-            return None
-        return subscribed_topics(metadata)
-
-    def subscribed_topics(self, roster: Roster) -> frozenset[str] | None:
-        """The topics of all members together; None where that cannot be known. A step per member."""
-        if not len(roster):
-            return frozenset()
-        if self.protocol_type != CONSUMER_PROTOCOL or self.protocol is None:
-            return None
-        found: set[str] = set()
-        for metadata in {member.protocols.get(self.protocol) for member in roster}:
-            topics = None if metadata is None else subscribed_topics(metadata)
-            if topics is None:
-                return None
-            found |= topics
-        return frozenset(found)
-
-
-# The reasons for which members joined and left, for the log.
-
-CAUSES_MAX = 5
-"""The most causes that the log names for a rebalance; a large group has one for each of its members."""
-_REASON_MAX = 200
-
-
-class Causes:
-    """The first few causes since the last `take`."""
-
-    def __init__(self) -> None:
-        self._texts: list[str] = []
-
-    def add(self, text: str) -> None:
-        if len(self._texts) < CAUSES_MAX:
-            self._texts.append(text)
-
-    def take_texts(self) -> list[str]:
-        texts, self._texts = self._texts, []
-        return texts
-
-
-def said(reason: str | None) -> str:
-    """Return the reason that a client gives for joining or leaving, as a part of a log line."""
-    return f" ({reason[:_REASON_MAX]})" if reason else ""
-
-
-# The members of a group with the answers that they wait for and their session deadlines.
-
-
-class Due(IntEnum):
-    """The purpose of a deadline."""
-
-    SESSION = 0
-    PENDING_MEMBER = 1
-    """A member id that was given out must be used by then."""
-    REBALANCE = 2
-    SYNC = 3
-    """A member that has not synchronized by then is dropped."""
-
-
-REBALANCE = (Due.REBALANCE, "")
-SYNC = (Due.SYNC, "")
-
-
-# Deadlines that mostly move on before they are due: a heartbeat costs one entry in a dict.
-
-Key = tuple[int, str]
-_SPARE = 64
-
-
-class Deadlines:
-    """Times by key. A key has at most one time; the heap may hold older, earlier ones, that are put right when due."""
-
-    __slots__ = ("_heap", "_queued", "_times")
-
-    def __init__(self) -> None:
-        self._times: dict[Key, float] = {}
-        self._heap: list[tuple[float, Key]] = []
-        self._queued: dict[Key, float] = {}
-        """The earliest entry of each key in the heap."""
-
-    def __contains__(self, key: Key) -> bool:
-        return key in self._times
-
-    def get(self, key: Key) -> float:
-        """The time of a key; infinite when it has none."""
-        return self._times.get(key, inf)
-
-    def set(self, key: Key, at_ms: float) -> None:
-        """Give the key this time instead of what it had."""
-        self._times[key] = at_ms
-        if at_ms < self._queued.get(key, inf):
-            self._push(key, at_ms)
-
-    def drop(self, key: Key) -> None:
-        """Remove the time of the key."""
-        self._times.pop(key, None)
-
-    def clear(self) -> None:
-        self._times.clear()
-        self._queued.clear()
-        self._heap.clear()
-
-    def next_ms(self) -> float | None:
-        """When to call `due` again: at or before the first time; None when there is nothing to wait for."""
-        while self._heap:
-            at_ms, key = self._heap[0]
-            if self._queued.get(key) == at_ms and key in self._times:
-                return at_ms
-            self._pop()
-        return None
-
-    def due(self, now_ms: float) -> list[Key]:
-        """Take out the keys whose time has come, in the order of time, then of the keys."""
-        found = []
-        while self._heap and self._heap[0][0] <= now_ms:
-            current, key = self._pop()
-            at_ms = self._times.get(key)
-            if not current or at_ms is None:
-                continue
-            if at_ms <= now_ms:
-                del self._times[key]
-                found.append((at_ms, key))
-            else:
-                self._push(key, at_ms)
-        return [key for _, key in sorted(found)]
-
-    def _push(self, key: Key, at_ms: float) -> None:
-        self._queued[key] = at_ms
-        heappush(self._heap, (at_ms, key))
-        if len(self._heap) > 2 * len(self._times) + _SPARE:
-            self._tidy()
-
-    def _tidy(self) -> None:
-        """Rebuild the heap without dropped entries. They would otherwise stay there until their time, which for a
-        member id that was given out may be half an hour."""
-        self._queued = dict(self._times)
-        self._heap = [(at_ms, key) for key, at_ms in self._times.items()]
-        heapify(self._heap)
-
-    def _pop(self) -> tuple[bool, Key]:
-        """The key of the first entry, and whether that was the key's earliest (an older one stands for nothing)."""
-        at_ms, key = heappop(self._heap)
-        current = self._queued.get(key) == at_ms
-        if current:
-            del self._queued[key]
-        return current, key
-
-
-class Members:
-    """The members and the pending members. A member that waits for an answer needs no session meanwhile."""
-
-    def __init__(self, deadlines: Deadlines) -> None:
-        self.roster = Roster()
-        self.pending_members: set[str] = set()
-        """Member ids that were given out with MEMBER_ID_REQUIRED and not used yet."""
-        self._deadlines = deadlines
-
-    def identify(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Return NONE if this member exists and no other member id has taken its static instance id."""
-        if instance_id is not None:
-            known = self.roster.static_id(instance_id)
-            if known is None:
-                return ErrorCode.UNKNOWN_MEMBER_ID
-            return ErrorCode.NONE if known == member_id else ErrorCode.FENCED_INSTANCE_ID
-        return ErrorCode.NONE if member_id in self.roster else ErrorCode.UNKNOWN_MEMBER_ID
-
-    # --- pending members
-
-    def promise(self, member_id: str, until_ms: float) -> None:
-        """Note a member id that was given out and must be used until this time."""
-        self.pending_members.add(member_id)
-        self._deadlines.set((Due.PENDING_MEMBER, member_id), until_ms)
-
-    def break_promise(self, member_id: str) -> None:
-        self.pending_members.discard(member_id)
-        self._deadlines.drop((Due.PENDING_MEMBER, member_id))
-
-    # --- sessions
-
-    def alive(self, member_id: str, now_ms: float) -> None:
-        """Renew the session of a member from which a request came."""
-        member = self.roster.get(member_id)
-        if member is not None:
-            self.refresh(member, now_ms)
-
-    def refresh(self, member: Member, now_ms: float) -> None:
-        """Begin a new session, unless the member waits for an answer."""
-        if member.joining is None and member.syncing is None:
-            self._deadlines.set((Due.SESSION, member.member_id), now_ms + member.session_timeout_ms)
-
-    def stop_session(self, member_id: str) -> None:
-        self._deadlines.drop((Due.SESSION, member_id))
-
-    # --- what they wait for
-
-    def wait(self, member: Member, to: To, until_ms: float, out: Effects) -> None:
-        """Let the member wait for the next generation, whatever its session timeout; a new member at most until
-        `until_ms`."""
-        self.displace(member, out)
-        self.roster.wait(member, to)
-        if member.is_new:
-            self._deadlines.set((Due.SESSION, member.member_id), until_ms)
-        else:
-            self.stop_session(member.member_id)
-
-    def displace(self, member: Member, out: Effects) -> None:
-        """Answer the member's earlier join with REBALANCE_IN_PROGRESS: it has joined again, perhaps over another
-        connection."""
-        earlier = self.roster.stop_waiting(member)
-        if earlier is not None:
-            result = JoinGroupResult(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
-            out.append(Answer(earlier, result))
-
-    def let_go(self, member: Member, error: ErrorCode, out: Effects) -> None:
-        """Answer the requests with which the member waits."""
-        to = self.roster.stop_waiting(member)
-        if to is not None:
-            out.append(Answer(to, JoinGroupResult(error=error, member_id=member.member_id)))
-        answer_sync(member, error, out)
-
-    def remove(self, member: Member, error: ErrorCode, out: Effects) -> None:
-        """Answer the member's waiting requests and remove it."""
-        self.let_go(member, error, out)
-        self.roster.remove(member)
-        self.stop_session(member.member_id)
-
-    def clear(self, error: ErrorCode, out: Effects) -> None:
-        """Answer the waiting requests of all members and remove them. The caller clears their deadlines."""
-        for member in self.roster:
-            self.let_go(member, error, out)
-        self.roster.clear()
-        self.pending_members.clear()
-
-
-def answer_sync(member: Member, error: ErrorCode, out: Effects) -> bool:
-    """Answer a sync that waits with an error; False if none does."""
-    to, member.syncing = member.syncing, None
-    if to is not None:
-        out.append(Answer(to, SyncGroupResult(error=error)))
-    return to is not None
-
-
-def refuse_join(request: JoinGroup, to: To, error: ErrorCode, out: Effects) -> None:
-    """Answer a join with an error."""
-    out.append(Answer(to, JoinGroupResult(error=error, member_id=request.member_id)))
-
-
-class Group:
-    """The members of one group. Owner thread only. `config` may be replaced at any time."""
-
-    def __init__(self, group_id: str, config: GroupCoordinatorConfig) -> None:
-        self.group_id = group_id
-        self.config = config
-        self.state = _EMPTY
-        self.causes = Causes()
-        self._deadlines = Deadlines()
-        self._members = Members(self._deadlines)
-        self.roster = self._members.roster
-        self.pending_members: AbstractSet[str] = self._members.pending_members
-        self._agreed = Agreement()
-        self._unsynced: set[str] = set()
-        self._storing: Store | None = None
-        """The assignment that is being written."""
-        self._initial = False
-        """The rebalance in preparation is the first of an empty group, which waits for more members to come."""
-        self._grew = False
-        """A member came since the initial rebalance was last delayed."""
-        self._initial_delay_until_ms = 0.0
-        self._lost = False
-        """A member of the present generation has gone."""
-
-    @classmethod
-    def restored(cls, group_id: str, config: GroupCoordinatorConfig, stored: StoredGroup, now_ms: float) -> "Group":
-        """Return a group read from the log; its members have a whole session timeout to show that they live."""
-        group = cls(group_id, config)
-        agreed = group._agreed
-        agreed.generation = stored.generation
-        agreed.protocol_type = stored.protocol_type or None
-        if stored.members:
-            agreed.protocol, agreed.leader = stored.protocol or "", stored.leader
-            group.state = _STABLE
-        for entry in stored.members:
-            member = Member.restored(entry, group.protocol or "")
-            group.roster.add(member)
-            group._members.refresh(member, now_ms)
-        return group
-
-    # --- what others may know
+    @property
+    def state(self) -> GroupState: ...
 
     @property
     def generation(self) -> int:
-        return self._agreed.generation
+        """The number of the present assignment: the generation, or the assignment epoch."""
+        ...
 
     @property
     def protocol_type(self) -> str | None:
-        return self._agreed.protocol_type
+        """None for a group that has only committed offsets."""
+        ...
 
     @property
-    def protocol(self) -> str | None:
-        return self._agreed.protocol
+    def member_count(self) -> int: ...
 
     @property
-    def leader(self) -> str | None:
-        return self._agreed.leader
+    def size_bytes(self) -> int:
+        """Return roughly how much memory the members take; 0 without members."""
+        ...
 
     @property
-    def next_due_ms(self) -> float | None:
-        """Return the time to call `tick`, which is not after the next deadline; None = there is none."""
-        return self._deadlines.next_ms()
+    def is_unused(self) -> bool:
+        """True if the group has no members, no member ids given out, and nothing to keep but offsets."""
+        ...
 
-    def subscribed_topics(self) -> frozenset[str] | None:
-        """The topics of all members together; None where that cannot be known. A step per member."""
-        return self._agreed.subscribed_topics(self.roster)
+    @property
+    def is_stored(self) -> bool:
+        """True if the log has records of the group, other than offsets."""
+        ...
 
-    # --- events
+    @property
+    def next_due_ms(self) -> float | None: ...
 
-    def join(self, request: JoinGroup, caller: Caller, to: To, now_ms: float, fresh_id: str) -> Effects:
-        """Handle a JoinGroup whose session timeout is valid. A member without an id gets `fresh_id`."""
-        out: Effects = []
-        error = self._refuse_join(request, now_ms, out)
-        if error is not ErrorCode.NONE:
-            refuse_join(request, to, error, out)
-        elif request.member_id:
-            self._join_known(request, caller, to, now_ms, out)
-        elif self.roster.static_id(request.group_instance_id) is not None:
-            self._replace_static(request, caller, to, now_ms, fresh_id, out)
-        elif request.group_instance_id is None and request.knows_member_id_required:
-            self._members.promise(fresh_id, now_ms + request.session_timeout_ms)
-            out.append(Answer(to, JoinGroupResult(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=fresh_id)))
-        else:
-            self._add(Member.joined(fresh_id, request, caller), request, to, now_ms, out)
-        return out
-
-    def sync(self, request: SyncGroup, to: To, now_ms: float) -> Effects:
-        """Handle a SyncGroup; the answer comes once the assignment is stored."""
-        out: Effects = []
-        error = self._check_member(request.member_id, request.group_instance_id, request.generation_id)
-        if error is ErrorCode.NONE and (
-            request.protocol_type not in (None, self.protocol_type)
-            or request.protocol_name not in (None, self.protocol)
-        ):
-            error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        if error is ErrorCode.NONE and self.state is _PREPARING:
-            error = ErrorCode.REBALANCE_IN_PROGRESS
-        member = self.roster.get(request.member_id)
-        if error is not ErrorCode.NONE or member is None:
-            out.append(Answer(to, SyncGroupResult(error=error)))
-            return out
-        self._synced(member.member_id)
-        if self.state is _STABLE:
-            self._members.refresh(member, now_ms)
-            out.append(Answer(to, self._agreed.assigned(member)))
-            return out
-        answer_sync(member, ErrorCode.REBALANCE_IN_PROGRESS, out)  # it has synced again and no longer waits there
-        member.syncing = to
-        self._members.stop_session(member.member_id)
-        if member.member_id == self.leader and self._storing is None:
-            given = {each.member_id: each.assignment for each in request.assignments if each.member_id in self.roster}
-            self._storing = Store(reason=StoreReason.ASSIGNED, group=self._stored(given), assignments=given)
-            out.append(self._storing)
-        return out
-
-    def heartbeat(self, request: Heartbeat, now_ms: float) -> ErrorCode:
-        """Return the answer to a heartbeat."""
-        error = self._check_member(request.member_id, request.group_instance_id, request.generation_id)
-        if error is not ErrorCode.NONE:
-            return error
-        self._members.alive(request.member_id, now_ms)
-        return ErrorCode.REBALANCE_IN_PROGRESS if self.state is _PREPARING else ErrorCode.NONE
-
-    def check_commit(self, request: OffsetCommit, now_ms: float) -> ErrorCode:
-        """Return NONE if the commit is allowed, else the error. The commit of a member renews its session.
-
-        A client that is no member (generation -1) may commit while the group has no members.
-        """
-        if self.state is _DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if request.generation_id < 0 and self.state is _EMPTY:
-            return ErrorCode.NONE
-        error = self._check_member(request.member_id, request.group_instance_id, request.generation_id)
-        if error is not ErrorCode.NONE:
-            return error
-        self._members.alive(request.member_id, now_ms)
-        return ErrorCode.REBALANCE_IN_PROGRESS if self.state is _COMPLETING else ErrorCode.NONE
-
-    def check_transactional_commit(self, request: TxnOffsetCommit) -> ErrorCode:
-        """Return NONE if a producer's commit is allowed. It renews no session, since it does not show that the member
-        lives; a request that names no member may commit."""
-        is_named = request.member_id or request.group_instance_id is not None
-        if self.state is not _DEAD and request.generation_id < 0 and (self.state is _EMPTY or not is_named):
-            return ErrorCode.NONE
-        return self._check_member(request.member_id, request.group_instance_id, request.generation_id)
-
-    def leave(self, request: LeaveGroup, to: To, now_ms: float) -> Effects:
-        """Handle a LeaveGroup of one or more members, with one rebalance for all of them."""
-        if self.state is _DEAD:
-            return [Answer(to, LeaveGroupResult(error=ErrorCode.COORDINATOR_NOT_AVAILABLE))]
-        out: Effects = []
-        left = [
-            LeftMember(
-                member_id=entry.member_id, group_instance_id=entry.group_instance_id, error=self._leave(entry, out)
-            )
-            for entry in request.members
-        ]
-        self._advance_rebalance(now_ms, out)
-        out.append(Answer(to, LeaveGroupResult(members=left)))
-        return out
-
-    def tick(self, now_ms: float) -> Effects:
-        """Handle the deadlines that are due: sessions, pending members, the rebalance, members without SyncGroup."""
-        out: Effects = []
-        due = self._deadlines.due(now_ms)
-        for kind, member_id in due:
-            if kind == Due.SESSION:
-                self._remove(member_id, ErrorCode.UNKNOWN_MEMBER_ID, out, "was not heard of in its session")
-            elif kind == Due.PENDING_MEMBER:
-                self._members.break_promise(member_id)
-            elif kind == Due.SYNC:
-                for late in sorted(self._unsynced):
-                    self._remove(late, ErrorCode.UNKNOWN_MEMBER_ID, out, "did not synchronize in time")
-        if self.state is _PREPARING and REBALANCE in due:
-            self._rebalance_due(now_ms, out)
-        elif due:
-            self._advance_rebalance(now_ms, out)
-        return out
+    def tick(self, now_ms: float) -> Sequence[Any]:
+        """Handle the deadlines that are due."""
+        ...
 
     def restart_sessions(self, now_ms: float) -> None:
         """Give each member a whole session from now on, after a time in which the broker could not serve them."""
-        for member in self.roster:
-            self._members.refresh(member, now_ms)
+        ...
 
-    def remove_pending_member(self, member_id: str, now_ms: float) -> Effects:
-        """Withdraw a pending member id before its time."""
-        out: Effects = []
-        if member_id in self.pending_members:
-            self._members.break_promise(member_id)
-            self._advance_rebalance(now_ms, out)
-        return out
-
-    def stored(self, store: Store, error: ErrorCode, now_ms: float) -> Effects:
-        """Handle the end of the append that `store` requested; `error` is the one for clients."""
-        out: Effects = []
-        if store.reason is StoreReason.ASSIGNED and self._storing is store:
-            self._storing = None
-            if error is ErrorCode.NONE:
-                self._assign(store, now_ms, out)
-            else:
-                for member in self.roster:
-                    if answer_sync(member, error, out):
-                        self._members.refresh(member, now_ms)
-                self.causes.add(f"the assignment could not be written: {error.name}")
-                self._prepare(now_ms, out)
-        elif store.reason is StoreReason.REPLACED and store.answer is not None:
-            replaced = self.roster.get(store.member_id)
-            # In a rebalance that began meanwhile the member counts as one that has joined, and is answered with it.
-            if self.state is _STABLE and replaced is not None and replaced.joining is store.answer.to:
-                self.roster.stop_waiting(replaced)
-                self._members.refresh(replaced, now_ms)
-                failed = JoinGroupResult(error=error)
-                out.append(store.answer if error is ErrorCode.NONE else Answer(store.answer.to, failed))
-        return out
-
-    def die(self, error: ErrorCode) -> Effects:
+    def die(self, error: ErrorCode) -> Sequence[Any]:
         """End the group, which was deleted or moved elsewhere: every waiting request is answered with `error`."""
-        out: Effects = []
-        self._members.clear(error, out)
-        self._unsynced.clear()
-        self._deadlines.clear()
-        self._storing = None
-        self._follow(GroupChange.END)
-        return out
+        ...
 
-    def shrink(self, now_ms: float) -> Effects:
-        """Begin a rebalance if there are more members than `group.max.size` allows (it may have been lowered)."""
-        out: Effects = []
-        if len(self.roster) > self.config.group_max_size:
-            self.causes.add(f"group.max.size is {self.config.group_max_size} now")
-            self._prepare(now_ms, out)
-        return out
+    def tombstones(self) -> list[Record]:
+        """Return the records that take the group out of the log, without its offsets."""
+        ...
 
-    # --- joining
+    def subscribed_topics(self) -> AbstractSet[str] | None:
+        """Return the topics of all members together; None where that cannot be known."""
+        ...
 
-    def _refuse_join(self, request: JoinGroup, now_ms: float, out: Effects) -> ErrorCode:
-        if self.state is _DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        roster, full = self.roster, self.config.group_max_size
-        member = roster.get(request.member_id or roster.static_id(request.group_instance_id))
-        if self.state is _PREPARING:
-            # After the limit was lowered, the first members to rejoin stay.
-            if roster.waiting >= full and (member is None or member.joining is None):
-                if member is not None:
-                    self._remove(member.member_id, ErrorCode.GROUP_MAX_SIZE_REACHED, out, "found the group full")
-                    self._advance_rebalance(now_ms, out)
-                return ErrorCode.GROUP_MAX_SIZE_REACHED
-        elif member is None and len(roster) >= full:
-            return ErrorCode.GROUP_MAX_SIZE_REACHED
-        if not request.protocol_type or not request.protocols:
-            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        if len(roster) and (
-            request.protocol_type != self.protocol_type
-            or not roster.supports([protocol.name for protocol in request.protocols], member)
-        ):
-            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        return ErrorCode.NONE
+    def check_commit(self, request: OffsetCommit, now_ms: float) -> ErrorCode:
+        """Return NONE if the commit is allowed, else the error."""
+        ...
 
-    def _join_known(self, request: JoinGroup, caller: Caller, to: To, now_ms: float, out: Effects) -> None:
-        if request.member_id in self.pending_members and request.group_instance_id is None:
-            self._members.break_promise(request.member_id)
-            self._add(Member.joined(request.member_id, request, caller), request, to, now_ms, out)
-            return
-        error = self._members.identify(request.member_id, request.group_instance_id)
-        member = self.roster.get(request.member_id)
-        if error is not ErrorCode.NONE or member is None:
-            refuse_join(request, to, error, out)
-            return
-        unchanged = list(protocols_by_name(request.protocols).items()) == list(member.protocols.items())
-        if unchanged and (
-            self.state is _COMPLETING or (self.state is _STABLE and member.member_id != self.leader)
-        ):  # its answer was lost, or it reconnects
-            self._members.refresh(member, now_ms)
-            self._members.displace(member, out)
-            out.append(Answer(to, self._joined(member)))
-            return
-        member = self._update(member, request, caller)
-        self._wait(member, to, now_ms, out)
-        if self.state is not _PREPARING:
-            self.causes.add(f"{member.name} rejoined{said(request.reason)}")
-        self._prepare(now_ms, out)
+    def check_transactional_commit(self, request: TxnOffsetCommit) -> ErrorCode: ...
 
-    def _add(self, member: Member, request: JoinGroup, to: To, now_ms: float, out: Effects) -> None:
-        if not len(self.roster):
-            self._agreed.protocol_type = request.protocol_type
-        self.roster.add(member)
-        if self.leader is None:
-            self._agreed.leader = member.member_id
-        self._wait(member, to, now_ms, out)
-        self._grew = True
-        self.causes.add(f"{member.name} joined{said(request.reason)}")
-        self._prepare(now_ms, out)
+    def commit_validator(self, member_id: str, epoch: int) -> CommitPartitionValidator | None:
+        """Return what decides on each partition of an allowed commit; None: all are allowed."""
+        ...
 
-    def _update(self, member: Member, request: JoinGroup, caller: Caller, new_id: str = "") -> Member:
-        """The member as it says it is now, under `new_id` if there is one."""
-        now = Member.joined(new_id or member.member_id, request, caller)
-        now.group_instance_id = member.group_instance_id
-        now.is_new, now.assignment = member.is_new, member.assignment
-        now.joining, now.syncing = member.joining, member.syncing
-        self.roster.replace(member, now)
-        return now
-
-    def _replace_static(
-        self, request: JoinGroup, caller: Caller, to: To, now_ms: float, fresh_id: str, out: Effects
-    ) -> None:
-        """Replace a static member that has come back without its member id, after a restart; the old id is fenced."""
-        old = self.roster.get(self.roster.static_id(request.group_instance_id))
-        assert old is not None  # asked by the caller
-        was_leader, old_leader = old.member_id == self.leader, self.leader or ""
-        topics = self._agreed.topics_of(old)
-        self._members.let_go(old, ErrorCode.FENCED_INSTANCE_ID, out)
-        self._members.stop_session(old.member_id)
-        self._synced(old.member_id)
-        member = self._update(old, request, caller, fresh_id)
-        if was_leader:
-            self._agreed.leader = fresh_id
-        self._wait(member, to, now_ms, out)
-        keeps = self.state is _STABLE and self.roster.elected_protocol() == self.protocol
-        if not keeps or self._agreed.topics_of(member) != topics:
-            self.causes.add(f"{member.name} came back in place of {old.member_id}{said(request.reason)}")
-            self._prepare(now_ms, out)
-            return
-        result = self._joined(member)
-        if was_leader and not request.can_skip_assignment:
-            result = self._joined(member, leader=old_leader)  # else it would send an assignment that no member gets
-        answer = Answer(to, result)
-        assignments = {each.member_id: each.assignment for each in self.roster}
-        stored = self._stored(assignments)
-        out.append(Store(reason=StoreReason.REPLACED, group=stored, member_id=member.member_id, answer=answer))
-
-    def _wait(self, member: Member, to: To, now_ms: float, out: Effects) -> None:
-        self._members.wait(member, to, now_ms + self.config.new_member_join_timeout_ms, out)
-
-    # --- from one generation to the next
-
-    def _prepare(self, now_ms: float, out: Effects) -> None:
-        """Begin a rebalance, unless one is in preparation; the next generation starts if all members have joined."""
-        if self.state is not _PREPARING:
-            if self.state is _COMPLETING:
-                for member in self.roster:
-                    self.roster.assign(member, b"")
-                    if answer_sync(member, ErrorCode.REBALANCE_IN_PROGRESS, out):
-                        self._members.refresh(member, now_ms)
-            self._storing, self._lost = None, False
-            self._unsynced.clear()
-            self._deadlines.drop(SYNC)
-            self._initial, self._grew = self.state is _EMPTY, False
-            self._follow(GroupChange.REBALANCE)
-            longest = self.roster.longest_rebalance_ms()
-            wait = longest
-            if self._initial:
-                self._initial_delay_until_ms = now_ms + longest
-                wait = min(self.config.group_initial_rebalance_delay_ms, longest)
-            self._deadlines.set(REBALANCE, now_ms + wait)
-        self._advance_rebalance(now_ms, out)
-
-    def _advance_rebalance(self, now_ms: float, out: Effects) -> None:
-        """Start or complete a rebalance if the members or the deadlines now allow it."""
-        if self.state is _PREPARING:
-            everybody = self.roster.waiting == len(self.roster) and not self.pending_members
-            if everybody and (not self._initial or not len(self.roster)):
-                self._next_generation(now_ms, out)
-            elif self._deadlines.get(REBALANCE) <= now_ms:
-                self._rebalance_due(now_ms, out)
-        elif self._lost:
-            self._prepare(now_ms, out)
-
-    def _rebalance_due(self, now_ms: float, out: Effects) -> None:
-        if self._initial and self._grew and now_ms < self._initial_delay_until_ms:
-            self._grew = False
-            delay = self.config.group_initial_rebalance_delay_ms
-            if delay > 0:
-                self._deadlines.set(REBALANCE, min(now_ms + delay, self._initial_delay_until_ms))
-                return
-        self._next_generation(now_ms, out)
-
-    def _next_generation(self, now_ms: float, out: Effects) -> None:
-        """Start the next generation with the members that have joined, and the static members, which may come back
-        within their sessions."""
-        roster = self.roster
-        for member in [each for each in roster if each.joining is None and each.group_instance_id is None]:
-            self._remove(member.member_id, ErrorCode.UNKNOWN_MEMBER_ID, out, "did not rejoin in time")
-        longest = roster.longest_rebalance_ms()
-        if len(roster) and not roster.waiting:  # no member is there to lead
-            self._initial = False
-            self._deadlines.set(REBALANCE, now_ms + max(longest, self.config.group_min_session_timeout_ms))
-            return
-        self._deadlines.drop(REBALANCE)
-        self._agreed.generation += 1
-        if not len(roster):
-            self._follow(GroupChange.DESERTED)
-            self._agreed.protocol = self._agreed.leader = None
-            out.append(Store(reason=StoreReason.EMPTIED, group=self._stored({})))
-            return
-        leader = roster.get(self.leader)
-        if leader is None or leader.joining is None:
-            self._agreed.leader = next(each.member_id for each in roster if each.joining is not None)
-        self._follow(GroupChange.JOINED)
-        self._agreed.protocol = roster.elected_protocol()
-        self._unsynced = {each.member_id for each in roster if each.joining is not None}
-        self._deadlines.set(SYNC, now_ms + longest)
-        for member in roster:
-            to = roster.stop_waiting(member)
-            roster.assign(member, b"")
-            if to is not None:
-                member.is_new = False
-                self._members.refresh(member, now_ms)
-                out.append(Answer(to, self._joined(member)))
-
-    def _assign(self, store: Store, now_ms: float, out: Effects) -> None:
-        self._follow(GroupChange.ASSIGNED)
-        for member in self.roster:
-            self.roster.assign(member, store.assignments.get(member.member_id, b""))
-            to, member.syncing = member.syncing, None
-            if to is not None:
-                self._members.refresh(member, now_ms)
-                out.append(Answer(to, self._agreed.assigned(member)))
-
-    # --- leaving
-
-    def _leave(self, leaving: LeavingMember, out: Effects) -> ErrorCode:
-        member_id, instance_id = leaving.member_id, leaving.group_instance_id
-        if not member_id:
-            member_id = self.roster.static_id(instance_id) or ""
-        elif member_id in self.pending_members and instance_id is None:
-            self._members.break_promise(member_id)
-            return ErrorCode.NONE
-        error = self._members.identify(member_id, instance_id)
-        if error is ErrorCode.NONE:
-            self._remove(member_id, ErrorCode.UNKNOWN_MEMBER_ID, out, f"left{said(leaving.reason)}")
-        return error
-
-    def _remove(self, member_id: str, error: ErrorCode, out: Effects, why: str) -> None:
-        """The member is gone, if it was there; `_advance_rebalance` is to follow."""
-        member = self.roster.get(member_id)
-        if member is None:
-            return
-        self.causes.add(f"{member.name} {why}")
-        self._members.remove(member, error, out)
-        self._synced(member_id)
-        if member_id == self.leader:
-            first = self.roster.first()
-            self._agreed.leader = None if first is None else first.member_id
-        self._lost = self._lost or self.state in (_STABLE, _COMPLETING)
-
-    # --- small steps
-
-    def _follow(self, event: GroupChange) -> None:
-        self.state = TRANSITIONS[self.state, event]
-
-    def _check_member(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        if self.state is _DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        error = self._members.identify(member_id, instance_id)
-        if error is ErrorCode.NONE and generation != self._agreed.generation:
-            return ErrorCode.ILLEGAL_GENERATION
-        return error
-
-    def _joined(self, member: Member, leader: str | None = None) -> JoinGroupResult:
-        return self._agreed.joined(member, self.roster, stable=self.state is _STABLE, leader=leader)
-
-    def _stored(self, assignments: Mapping[str, bytes]) -> StoredGroup:
-        return self._agreed.stored(self.roster, assignments)
-
-    def _synced(self, member_id: str) -> None:
-        self._unsynced.discard(member_id)
-        if not self._unsynced:
-            self._deadlines.drop(SYNC)
+    def check_fetch(self, request: OffsetFetchGroup) -> ErrorCode:
+        """Return NONE if the offsets may be fetched, else the error."""
+        ...

@@ -7,7 +7,9 @@ from ....ports.broker_api.metadata import NO_TOPIC_ID
 from ....ports.errors import ApiError
 from ....ports.types import TopicPartition
 from ..log import Record
+from ..record_fields import RecordReader
 from ..skipped import SkippedRecords
+from .consumer_records import CONSUMER_RECORDS, StoredConsumerGroup
 from .records import GroupKey, OffsetKey, StoredGroup, StoredOffset, decode_group, decode_key, decode_offset
 
 _OFFSET_KEY = b"\x00\x01"
@@ -20,13 +22,20 @@ _OLD_VALUE = Struct(">hqihq")
 class LoadedGroup:
     """One group as its records have it; `stored` None: only positions were ever committed."""
 
-    __slots__ = ("offsets", "open", "stored")
+    __slots__ = ("consumer", "offsets", "open", "stored")
 
     def __init__(self) -> None:
+        self.consumer: StoredConsumerGroup | None = None
         self.stored: StoredGroup | None = None
         self.offsets: dict[TopicPartition, StoredOffset] = {}
         self.open: list[tuple[int, TopicPartition, StoredOffset]] = []
         """By producers whose transactions have not ended, in the order of the log."""
+
+    @property
+    def is_void(self) -> bool:
+        """True if the records leave nothing of the group."""
+        is_unstored = self.stored is None and (self.consumer is None or self.consumer.is_void)
+        return is_unstored and not self.offsets and not self.open
 
 
 class Loading:
@@ -54,6 +63,9 @@ class Loading:
         if value is not None and self._add_plain(key, value):
             return
         try:
+            if key[:2] in CONSUMER_RECORDS:
+                self._add_consumer_record(key, value)
+                return
             what = decode_key(key)
             if isinstance(what, GroupKey):
                 self._group(what.group_id).stored = None if value is None else decode_group(value)
@@ -139,6 +151,14 @@ class Loading:
         self._group(group_id).offsets[partition] = StoredOffset(offset, leader_epoch, "", commit_ms, -1, topic_id)
         self._note_id(topic, topic_id)
         return True
+
+    def _add_consumer_record(self, key: bytes, value: bytes | None) -> None:
+        reader = RecordReader(key)
+        kind = reader.i16()
+        group = self._group(reader.text())
+        if group.consumer is None:
+            group.consumer = StoredConsumerGroup()
+        group.consumer.add(kind, reader, value)
 
     def _note_id(self, topic: str, topic_id: bytes) -> None:
         try:

@@ -7,6 +7,7 @@ from ....ports.types import TopicPartition
 from .records import StoredOffset
 from .states import GroupState
 
+_WITH_ASSIGNMENT = (GroupState.STABLE, GroupState.ASSIGNING, GroupState.RECONCILING)
 NO_PRODUCER = -1
 """The producer of positions that belong to no transaction."""
 
@@ -162,7 +163,7 @@ class GroupOffsets:
             # A position that was set while the group was empty already is kept as long as any other.
             since_ms = -1 if is_simple else state_since_ms
             subscribed: Collection[str] = ()
-        elif state is GroupState.STABLE and topics is not None:
+        elif state in _WITH_ASSIGNMENT and topics is not None:
             since_ms, subscribed = -1, topics
         else:
             return []

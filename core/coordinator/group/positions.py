@@ -25,7 +25,8 @@ from ...traffic.steps import Steps
 from ..log import Record
 from ..record_fields import STRING_BYTES_MAX
 from .entry import GroupEntry
-from .records import LONG_MAX, StoredOffset, encode_group_key, encode_offset, encode_offset_key
+from .group import CommitPartitionValidator
+from .records import LONG_MAX, StoredOffset, encode_offset, encode_offset_key
 from .shard import GroupShard, commit_error
 from .states import GroupState
 from .subscription import CONSUMER_PROTOCOL
@@ -76,7 +77,7 @@ class Positions:
         entry = self._shard.table.get(request.group_id)
         if error is ErrorCode.NONE and entry is None:
             error = ErrorCode.GROUP_ID_NOT_FOUND
-        elif entry is not None and len(entry.group.roster) and entry.group.protocol_type != CONSUMER_PROTOCOL:
+        elif entry is not None and entry.group.member_count and entry.group.protocol_type != CONSUMER_PROTOCOL:
             error = error or ErrorCode.NON_EMPTY_GROUP
         if error is not ErrorCode.NONE or entry is None:
             runtime.respond(reply, OffsetDeleteResult(error=error))
@@ -138,20 +139,24 @@ class Positions:
                 state=group.state,
                 state_since_ms=entry.state_since_ms,
                 is_simple=group.protocol_type is None,
-                topics=group.subscribed_topics() if len(group.roster) else None,
+                topics=group.subscribed_topics() if group.member_count else None,
             )
             entry.offsets.forget(gone)
             self._shard.counters.expirations.add(len(gone))
             records = tombstones(entry, gone)
             if entry.is_over:
-                records += end_of(entry)
+                records += entry.group.tombstones()
                 self._shard.remove(entry, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             runtime.write(entry.partition, records, self._noted(entry))
 
     # --- within
 
     def accept(
-        self, group_id: str, partitions: Iterable[OffsetCommitPartition], expire_ms: int = -1
+        self,
+        group_id: str,
+        partitions: Iterable[OffsetCommitPartition],
+        expire_ms: int = -1,
+        validate: CommitPartitionValidator | None = None,
     ) -> "AcceptedPositions":
         """Check the positions of a request; returns the valid ones, their records and the outcomes."""
         now_ms = self._runtime.clock.now_ms()
@@ -163,6 +168,9 @@ class Positions:
             error = self._unacceptable(partition, each)
             if error is ErrorCode.NONE:
                 topic_id = self._topic_id_of(partition) or NO_TOPIC_ID
+                if validate is not None:
+                    error = validate(topic_id, partition.partition)
+            if error is ErrorCode.NONE:
                 position = StoredOffset(
                     each.offset, each.leader_epoch, each.metadata or "", now_ms, expire_ms, topic_id
                 )
@@ -176,7 +184,8 @@ class Positions:
         expire_ms = -1
         if request.retention_ms >= 0:
             expire_ms = min(runtime.clock.now_ms() + request.retention_ms, LONG_MAX)
-        accepted = self.accept(request.group_id, request.partitions, expire_ms)
+        validate = entry.group.commit_validator(request.member_id, request.generation_id)
+        accepted = self.accept(request.group_id, request.partitions, expire_ms, validate)
         commit = entry.offsets.prepare_commit(accepted.positions)
 
         def done(error: ErrorCode) -> None:
@@ -199,10 +208,12 @@ class Positions:
 
     def _fetch(self, wanted: OffsetFetchGroup, *, require_stable: bool) -> Steps[FetchedGroup]:
         error = self._shard.table.check_key(wanted.group_id, may_be_empty=True)
+        entry = self._shard.table.get(wanted.group_id)
+        if error is ErrorCode.NONE and entry is not None:
+            error = entry.group.check_fetch(wanted)
         if error is not ErrorCode.NONE:
             failed = [FetchedOffset(*each, error=error) for each in wanted.partitions or ()]  # for old versions
             return FetchedGroup(group_id=wanted.group_id, partitions=failed, error=error)
-        entry = self._shard.table.get(wanted.group_id)
         if entry is None:
             nothing = [self._position(None, each, wanted, require_stable=False) for each in wanted.partitions or ()]
             return FetchedGroup(group_id=wanted.group_id, partitions=nothing)
@@ -262,11 +273,6 @@ def tombstones(entry: GroupEntry, partitions: Iterable[TopicPartition]) -> list[
     """The records that take positions out of the log."""
     group_id = entry.group.group_id
     return [(encode_offset_key(group_id, *partition), None) for partition in partitions]
-
-
-def end_of(entry: GroupEntry) -> list[Record]:
-    """The record that takes the group out of the log, if it is there."""
-    return [(encode_group_key(entry.group.group_id), None)] if entry.group.generation else []
 
 
 def _all_failed(request: OffsetCommit, error: ErrorCode) -> OffsetCommitResult:

@@ -1,6 +1,8 @@
 """The groups of one broker: what `CoordinatorRuntime` does with them (Kafka's `GroupCoordinatorShard`)."""
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from attrs import evolve
 
@@ -11,12 +13,15 @@ from ....ports.report import Line, counted, info
 from ....ports.scheduler import Scheduler
 from ...traffic.steps import StepRunner
 from ..runtime import Append, CoordinatorRuntime, write_error
+from .classic_group import ClassicGroup
 from .config import GroupCoordinatorConfig
+from .consumer_group import ConsumerGroup
 from .counters import GroupCounters
-from .effects import Answer, Effect, Store
-from .entry import GroupEntry
-from .group import Group
+from .effects import Effect, Store, WriteRecords
+from .entry import GroupEntry, PendingWrite
+from .group import Group, GroupType
 from .loading import LoadedGroup, Loading
+from .modern_group import GroupContext, ModernGroup
 from .offsets import GroupOffsets
 from .records import encode_group, encode_group_key
 from .states import GroupState
@@ -33,6 +38,11 @@ def group_error(error: ErrorCode) -> ErrorCode:
     return ErrorCode.UNKNOWN_SERVER_ERROR if error in _TOO_LARGE else write_error(error)
 
 
+def modern_error(error: ErrorCode) -> ErrorCode:
+    """Return the error that members of modern groups get when their group could not be written."""
+    return ErrorCode.UNKNOWN_SERVER_ERROR if error in _TOO_LARGE else write_error(error)
+
+
 def commit_error(error: ErrorCode) -> ErrorCode:
     """Return the error that clients get when offsets could not be written."""
     return ErrorCode.INVALID_COMMIT_OFFSET_SIZE if error in _TOO_LARGE else write_error(error)
@@ -44,7 +54,7 @@ MEMBERS_MAX = 10
 """The most members that a line names."""
 
 
-def rebalance(group: Group, before: int) -> Line | None:
+def rebalance(group: ClassicGroup, before: int) -> Line | None:
     """Return the line after a change of state or generation, or None; `before` is the last generation reported."""
     begins = group.state is GroupState.PREPARING_REBALANCE
     if group.generation == before and not begins:
@@ -68,6 +78,23 @@ def rebalance(group: Group, before: int) -> Line | None:
         state=group.state.value,
         members=names[:MEMBERS_MAX],
         member_count=len(names),
+        causes=causes,
+    )
+
+
+def assignment(group: ModernGroup[Any], before: int) -> Line | None:
+    """Return the line after a change of a modern group, or None; `before` is the last epoch reported."""
+    if group.generation == before:
+        return None
+    causes = group.causes.take_texts()
+    why = f"; {', '.join(causes)}" if causes else ""
+    what = f"{group.group_type.value} group {group.group_id}: target assignment of epoch {group.generation}"
+    return info(
+        f"{what} for {counted(group.member_count, 'member')}{why}",
+        group=group.group_id,
+        generation=group.generation,
+        state=group.state.value,
+        member_count=group.member_count,
         causes=causes,
     )
 
@@ -121,6 +148,7 @@ class GroupShard:
         steps: StepRunner,
         report: Callable[[str], None],
         counters: GroupCounters,
+        context: GroupContext,
     ) -> None:
         self.runtime = CoordinatorRuntime[GroupEntry, Loading, Effect](
             self,
@@ -137,6 +165,7 @@ class GroupShard:
         self.table = self.runtime.table
         self.transactions = TransactingGroups()
         self.counters = counters
+        self.context = context
         self._config = config
 
     @property
@@ -146,7 +175,7 @@ class GroupShard:
 
     @config.setter
     def config(self, config: GroupCoordinatorConfig) -> None:
-        self._config = config
+        self._config = self.context.config = config
         for entry in self.table:
             entry.group.config = config
 
@@ -155,10 +184,10 @@ class GroupShard:
         """The monotonic time, in which deadlines are."""
         return self.runtime.clock.monotonic_ms()
 
-    def create(self, group_id: str) -> GroupEntry:
-        """Add a new group; an event of it must follow."""
+    def create(self, group_id: str, group: Group | None = None) -> GroupEntry:
+        """Add a new group, a classic one unless another is given; an event of it must follow."""
         entry = GroupEntry(
-            group=Group(group_id, self._config),
+            group=group or ClassicGroup(group_id, self._config),
             offsets=GroupOffsets(),
             partition=self.table.partition_of(group_id),
             state_since_ms=self.runtime.clock.now_ms(),
@@ -176,27 +205,44 @@ class GroupShard:
         if not self.runtime.finish_load(loading):
             return False
         for group_id, loaded in loading.groups.items():
-            if loaded.stored is not None or loaded.offsets or loaded.open:
+            if not loaded.is_void:
                 self._restore(group_id, loading.partition, loaded)
         return True
 
+    def replace(self, entry: GroupEntry, group: Group) -> None:
+        """Replace a group without members by one of another type, which keeps its offsets; an event must follow."""
+        what = f"the end of the {entry.group.group_type.value} group {entry.key}"
+        records = entry.group.tombstones()
+        self.runtime.apply(entry, entry.group.die(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        entry.group, entry.generation, entry.last_write = group, group.generation, None
+        self.runtime.write(entry.partition, records, partial(self.runtime.report_failed_write, what, entry.partition))
+
     def _restore(self, group_id: str, partition: int, loaded: LoadedGroup) -> None:
-        group = Group(group_id, self._config)
-        if loaded.stored is not None:
-            group = Group.restored(group_id, self._config, loaded.stored, self.now_ms)
+        group = self._restored_group(group_id, loaded)
+        since_ms = loaded.stored.state_timestamp_ms if isinstance(group, ClassicGroup) and loaded.stored else -1
         entry = GroupEntry(
             group=group,
             offsets=GroupOffsets(loaded.offsets),
             partition=partition,
             state=group.state,
             generation=group.generation,
-            state_since_ms=-1 if loaded.stored is None else loaded.stored.state_timestamp_ms,
+            state_since_ms=since_ms,
         )
         self.table.add(entry)
         for producer_id, tp, offset in loaded.open:
             entry.offsets.prepare_commit({tp: offset}, producer_id)
             self.transactions.add(partition, producer_id, group_id)
-        self.runtime.apply(entry, group.shrink(self.now_ms))
+        self.runtime.apply(entry, group.shrink(self.now_ms) if isinstance(group, ClassicGroup) else ())
+
+    def _restored_group(self, group_id: str, loaded: LoadedGroup) -> Group:
+        """Return the group that the records describe. Those of two types are there after the end of one could not be
+        written: the one with members is meant."""
+        stored, consumer = loaded.stored, loaded.consumer
+        if consumer is not None and not consumer.is_void and (stored is None or consumer.members or not stored.members):
+            return ConsumerGroup.restored(group_id, self.context, consumer, self.now_ms)
+        if stored is not None:
+            return ClassicGroup.restored(group_id, self._config, stored, self.now_ms)
+        return ClassicGroup(group_id, self._config)
 
     def unload(self, partition: int) -> None:
         """Drop the groups of a partition that this broker leads no longer."""
@@ -207,10 +253,14 @@ class GroupShard:
 
     def execute(self, entry: GroupEntry, effect: Effect) -> None:
         """Send a response, or write the group."""
-        if isinstance(effect, Answer):
-            self.runtime.respond(effect.to, effect.result)
-        else:
+        if isinstance(effect, Store):
             self._store(entry, effect)
+        elif isinstance(effect, WriteRecords):
+            self._write(entry, effect)
+        elif effect.on_written is not None and entry.last_write is not None:
+            entry.last_write.answers.append(effect)
+        else:
+            self.runtime.respond(effect.to, effect.result)
 
     def on_event(self, entry: GroupEntry) -> None:
         """Log rebalances, note the time of a new state, remove a group without state, and set the timer."""
@@ -222,14 +272,15 @@ class GroupShard:
             entry.state_since_ms = self.runtime.clock.now_ms()
             if group.state is GroupState.COMPLETING_REBALANCE:
                 self.counters.rebalances.add()
+            elif group.state is GroupState.ASSIGNING and group.group_type is GroupType.CONSUMER:
+                self.counters.consumer_group_rebalances.add()
         if entry.is_void:
             self.table.remove(entry)
         self._set_timer(entry)
 
     def size_of(self, entry: GroupEntry) -> int:
         """Return the bytes of the members; a group without members takes little."""
-        group = entry.group
-        return group.roster.size_bytes + len(group.group_id) * (len(group.roster) > 0)
+        return entry.group.size_bytes
 
     def on_unloaded(self, entry: GroupEntry) -> None:
         """Answer the requests that wait with NOT_COORDINATOR."""
@@ -238,15 +289,42 @@ class GroupShard:
     # --- within
 
     def _log_rebalance(self, entry: GroupEntry) -> None:
-        line = rebalance(entry.group, entry.generation)
-        entry.generation = entry.group.generation
+        group, line = entry.group, None
+        if isinstance(group, ClassicGroup):
+            line = rebalance(group, entry.generation)
+        elif isinstance(group, ModernGroup):
+            line = assignment(group, entry.generation)
+        entry.generation = group.generation
         if line is not None:
             self.runtime.report(line)
 
-    def _store(self, entry: GroupEntry, store: Store) -> None:
+    def _write(self, entry: GroupEntry, effect: WriteRecords) -> None:
+        group, write = entry.group, PendingWrite()
+        entry.last_write = write
+        if effect.answer is not None:
+            write.answers.append(effect.answer)
+
         def done(error: ErrorCode) -> None:
-            self.runtime.report_failed_write(f"group {entry.group.group_id}", entry.partition, error)
-            self.runtime.apply(entry, entry.group.stored(store, group_error(error), self.now_ms))
+            self.runtime.report_failed_write(f"group {entry.key}", entry.partition, error)
+            if entry.last_write is write:
+                entry.last_write = None
+            if isinstance(group, ModernGroup):
+                group.written(effect.keys, error, self.now_ms)
+            for answer in write.answers:
+                failed = answer.on_written and answer.on_written(modern_error(error))
+                self.runtime.respond(answer.to, failed or answer.result)
+            if error is not ErrorCode.NONE and self.table.is_current(entry):
+                self._set_timer(entry)
+
+        self.runtime.write(entry.partition, effect.records, done)
+
+    def _store(self, entry: GroupEntry, store: Store) -> None:
+        group = entry.group
+
+        def done(error: ErrorCode) -> None:
+            self.runtime.report_failed_write(f"group {entry.key}", entry.partition, error)
+            if isinstance(group, ClassicGroup):
+                self.runtime.apply(entry, group.stored(store, group_error(error), self.now_ms))
 
         if not self.table.is_current(entry):
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # the group has been removed since

@@ -1,4 +1,4 @@
-"""The states of a group, and all transitions between them in one table (facts C5, C6)."""
+"""The states of groups, and all transitions of the classic protocol in one table (facts C5, C6)."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -13,6 +13,10 @@ class GroupState(Enum):
     """Waits for the members to join the next generation."""
     COMPLETING_REBALANCE = "CompletingRebalance"
     """The generation stands; waits for the leader's assignment."""
+    ASSIGNING = "Assigning"
+    """Only with KIP-848: the target assignment is of an earlier epoch than the group."""
+    RECONCILING = "Reconciling"
+    """Only with KIP-848: members are on their way to the target assignment."""
     STABLE = "Stable"
     DEAD = "Dead"
     """Deleted, or handed to another coordinator."""
@@ -30,6 +34,9 @@ class GroupChange(Enum):
 
 _S, _E = GroupState, GroupChange
 
+CLASSIC_STATES = (_S.EMPTY, _S.PREPARING_REBALANCE, _S.COMPLETING_REBALANCE, _S.STABLE, _S.DEAD)
+CONSUMER_STATES = (_S.EMPTY, _S.ASSIGNING, _S.RECONCILING, _S.STABLE, _S.DEAD)
+
 TRANSITIONS: Mapping[tuple[GroupState, GroupChange], GroupState] = {
     (_S.EMPTY, _E.REBALANCE): _S.PREPARING_REBALANCE,
     (_S.PREPARING_REBALANCE, _E.JOINED): _S.COMPLETING_REBALANCE,
@@ -37,7 +44,7 @@ TRANSITIONS: Mapping[tuple[GroupState, GroupChange], GroupState] = {
     (_S.COMPLETING_REBALANCE, _E.REBALANCE): _S.PREPARING_REBALANCE,
     (_S.COMPLETING_REBALANCE, _E.ASSIGNED): _S.STABLE,
     (_S.STABLE, _E.REBALANCE): _S.PREPARING_REBALANCE,
-    **{(state, _E.END): _S.DEAD for state in _S},
+    **{(state, _E.END): _S.DEAD for state in CLASSIC_STATES},
 }
 """The next state. A pair that is missing here cannot happen: while a rebalance is being prepared, members that join or
 leave change only the set of members it waits for. A new group is empty; one restored from the log is stable."""

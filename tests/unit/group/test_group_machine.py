@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 from support.group_driver import REBALANCE_MS, SESSION_MS, Asked, Driver
 
-from barnabas.core.coordinator.group.group import Group
+from barnabas.core.coordinator.group.classic_group import ClassicGroup
 from barnabas.core.coordinator.group.states import GroupState
 from barnabas.ports.error_codes import ErrorCode
 
@@ -120,7 +120,7 @@ class GroupMachine(RuleBasedStateMachine):
         assert not any(asked.waits for asked in self.asked)
         stored = self.driver.written[-1].group
         config = self.driver.group.config
-        self.driver.group = Group.restored("g", config, stored, self.driver.now_ms)
+        self.driver.group = ClassicGroup.restored("g", config, stored, self.driver.now_ms)
         self.generation = stored.generation
         self.joined.clear()
         self.told = {each: told for each, told in self.told.items() if each <= stored.generation}

@@ -3,7 +3,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from barnabas.core.coordinator.group.group import Deadlines
+from barnabas.core.coordinator.group.deadlines import Deadlines
 from barnabas.core.coordinator.group.loading import Loading
 from barnabas.core.coordinator.group.offsets import GroupOffsets, PendingCommit
 from barnabas.core.coordinator.group.records import (

@@ -1,17 +1,17 @@
-"""The table of states: what may follow what. That the group keeps to it shows wherever it moves (`Group._follow`)."""
+"""The table of states of classic groups: what may follow what, and that groups keep to it."""
 
 import pytest
 from support.group_driver import Driver
 
-from barnabas.core.coordinator.group.group import Group
-from barnabas.core.coordinator.group.states import TRANSITIONS, GroupChange, GroupState
+from barnabas.core.coordinator.group.classic_group import ClassicGroup
+from barnabas.core.coordinator.group.states import CLASSIC_STATES, TRANSITIONS, GroupChange, GroupState
 from barnabas.ports.error_codes import ErrorCode
 
 S, E = GroupState, GroupChange
 
 
 def test_a_group_ends_in_every_state_and_then_nothing_else_happens_to_it() -> None:
-    assert {state for state, event in TRANSITIONS if event is E.END} == set(S)
+    assert {state for state, event in TRANSITIONS if event is E.END} == set(CLASSIC_STATES)
     assert {event for state, event in TRANSITIONS if state is S.DEAD} == {E.END}
 
 
@@ -29,13 +29,13 @@ def test_only_an_assignment_makes_a_group_stable() -> None:
 
 def test_every_way_of_the_table_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     gone: set[tuple[GroupState, GroupChange]] = set()
-    follow = Group._follow
+    follow = ClassicGroup._follow
 
-    def noted(group: Group, event: GroupChange) -> None:
+    def noted(group: ClassicGroup, event: GroupChange) -> None:
         gone.add((group.state, event))
         follow(group, event)
 
-    monkeypatch.setattr(Group, "_follow", noted)
+    monkeypatch.setattr(ClassicGroup, "_follow", noted)
 
     def driver(state: GroupState) -> Driver:
         """One whose group has come to this state."""
@@ -52,7 +52,7 @@ def test_every_way_of_the_table_is_gone(monkeypatch: pytest.MonkeyPatch) -> None
         assert made.state() is state
         return made
 
-    for state in S:
+    for state in CLASSIC_STATES:
         driver(state).group.die(ErrorCode.NOT_COORDINATOR)
     driver(S.COMPLETING_REBALANCE).join()
     left = driver(S.STABLE)

@@ -1,0 +1,644 @@
+"""A consumer group by KIP-848: heartbeats, reconciliation, and the epochs that fence members.
+
+The group is a state machine without a clock, like `ClassicGroup`. What a member owns, or has not confirmed to have
+given up, belongs to it in `_owners`; a partition goes to another member only when it is out of there.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple
+
+from attrs import define, field
+
+from ....ports.broker_api.consumer_groups import (
+    JOIN_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+    ConsumerGroupDescription,
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatResult,
+    ConsumerGroupMember,
+    DescribedTopicPartitions,
+)
+from ....ports.broker_api.envelope import Caller
+from ....ports.broker_api.groups import OffsetCommit, OffsetFetchGroup
+from ....ports.broker_api.transactions import TxnOffsetCommit
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError
+from ..log import Record
+from .assignors.assignor import PartitionAssignor, Partitions
+from .consumer_records import (
+    ConsumerRecord,
+    StoredConsumerAssignment,
+    StoredConsumerGroup,
+    StoredConsumerMember,
+    encode_current,
+    encode_epoch,
+    encode_key,
+    encode_member,
+    encode_target,
+    tombstones,
+)
+from .effects import Answer, Effects, OnWritten, To
+from .group import CommitPartitionValidator, GroupType
+from .modern_group import (
+    GroupContext,
+    MemberState,
+    ModernGroup,
+    ModernMember,
+    RecordKey,
+    RecordKind,
+    Timeout,
+    by_topic,
+    heartbeat_error,
+    partitions_of,
+)
+from .subscription import CONSUMER_PROTOCOL
+
+MEMBER_TYPE_CONSUMER = 1
+
+PartitionEpochs = dict[bytes, dict[int, int]]
+"""Partitions by topic id, each with the epoch in which the member got it (KIP-1251)."""
+
+
+@define(kw_only=True, eq=False)
+class ConsumerMember(ModernMember):
+    """One member. `member_epoch` -2: a static member that has left and is going to return."""
+
+    group_instance_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    server_assignor: str | None = None
+    subscribed_topic_regex: str | None = None
+    assigned: PartitionEpochs = field(factory=dict)
+    revoking: PartitionEpochs = field(factory=dict)
+    """Partitions that the member has not yet confirmed to have given up."""
+
+    @property
+    def instance_id(self) -> str | None:
+        return self.group_instance_id
+
+    @property
+    def has_left(self) -> bool:
+        """True for a static member that is expected back."""
+        return self.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH
+
+    def update(self, request: ConsumerGroupHeartbeat, caller: Caller) -> bool:
+        """Take what the heartbeat says of the member, but its topics; return True if something has changed."""
+        before = self.rack_id, self.rebalance_timeout_ms, self.server_assignor
+        if request.rack_id is not None:
+            self.rack_id = request.rack_id
+        if request.rebalance_timeout_ms >= 0:
+            self.rebalance_timeout_ms = request.rebalance_timeout_ms
+        if request.server_assignor is not None:
+            self.server_assignor = request.server_assignor
+        is_other_client = self.take_client(caller)
+        return is_other_client or before != (self.rack_id, self.rebalance_timeout_ms, self.server_assignor)
+
+
+class _Next(NamedTuple):
+    """The assignment to which a member moves."""
+
+    state: MemberState
+    member_epoch: int
+    assigned: PartitionEpochs
+    revoking: PartitionEpochs
+
+
+class ConsumerGroup(ModernGroup[ConsumerMember]):
+    """The members of one group. Owner thread only."""
+
+    def __init__(self, group_id: str, context: GroupContext) -> None:
+        super().__init__(group_id, context)
+        self._static: dict[str, str] = {}
+        """The member ids of static members, by instance id."""
+        self._owners: dict[bytes, dict[int, str]] = {}
+        """The member that has each partition, or has yet to give it up."""
+        self._assignor_votes: Counter[str] = Counter()
+
+    @classmethod
+    def restored(
+        cls, group_id: str, context: GroupContext, stored: StoredConsumerGroup, now_ms: float
+    ) -> "ConsumerGroup":
+        """Return a group read from the log; its members have a whole session timeout to show that they live."""
+        group = cls(group_id, context)
+        group.group_epoch, group.metadata_hash = max(1, stored.epoch), stored.metadata_hash
+        group.target_epoch, group.target_timestamp_ms = stored.target_epoch, stored.target_timestamp_ms
+        group.target = {member_id: target for member_id, target in stored.target.items() if member_id in stored.members}
+        for each in stored.members.values():
+            member = _restored_member(each, stored.current.get(each.member_id, StoredConsumerAssignment()))
+            group._own(member)
+            group._add_member(member)
+            group._refresh_session(member.member_id, now_ms)
+            if member.state is MemberState.UNREVOKED_PARTITIONS:
+                group._deadlines.set((Timeout.REBALANCE, member.member_id), now_ms + member.rebalance_timeout_ms)
+        return group
+
+    # --- what others may know
+
+    @property
+    def group_type(self) -> GroupType:
+        return GroupType.CONSUMER
+
+    @property
+    def protocol_type(self) -> str:
+        return CONSUMER_PROTOCOL
+
+    def tombstones(self) -> list[Record]:
+        """Return the records that take the group and its members out of the log."""
+        return tombstones(self.group_id, self.members) if self.is_stored else []
+
+    def describe(self) -> ConsumerGroupDescription:
+        """Return the group as ConsumerGroupDescribe shows it."""
+        members = [
+            ConsumerGroupMember(
+                member_id=each.member_id,
+                instance_id=each.group_instance_id,
+                rack_id=each.rack_id,
+                member_epoch=each.member_epoch,
+                client_id=each.client_id,
+                client_host=each.client_host,
+                subscribed_topic_names=sorted(each.subscribed_topic_names),
+                subscribed_topic_regex=each.subscribed_topic_regex,
+                assignment=self._described(each.assigned),
+                target_assignment=self._described(self._target_of(each.member_id)),
+                member_type=MEMBER_TYPE_CONSUMER,
+            )
+            for each in self.members.values()
+        ]
+        return ConsumerGroupDescription(
+            group_id=self.group_id,
+            group_state=self.state.value,
+            group_epoch=self.group_epoch,
+            assignment_epoch=self.target_epoch,
+            assignor_name=self._assignor().name,
+            members=members,
+        )
+
+    def _described(
+        self, partitions: Mapping[bytes, AbstractSet[int] | Mapping[int, int]]
+    ) -> list[DescribedTopicPartitions]:
+        names = ((topic_id, self._context.topics.topic_name(topic_id)) for topic_id in partitions)
+        return [
+            DescribedTopicPartitions(topic_id, name, sorted(partitions[topic_id]))
+            for topic_id, name in names
+            if name is not None
+        ]
+
+    # --- heartbeats
+
+    def heartbeat(
+        self, request: ConsumerGroupHeartbeat, caller: Caller, to: To, now_ms: float, wall_ms: int
+    ) -> Effects:
+        """Handle a heartbeat whose fields are valid, in a group that exists. `wall_ms` is the wall-clock time."""
+        try:
+            if request.member_epoch < 0:
+                return self._leave(request, to)
+            member = self._known_member(request) or self._new_member(request)
+        except ApiError as error:
+            return [Answer(to, request.failed(error))]
+        return self._heartbeat(member, request, caller, to, now_ms, wall_ms)
+
+    def _heartbeat(
+        self,
+        member: ConsumerMember,
+        request: ConsumerGroupHeartbeat,
+        caller: Caller,
+        to: To,
+        now_ms: float,
+        wall_ms: int,
+    ) -> Effects:
+        is_new = member.member_id not in self.members
+        if is_new:
+            self._add_member(member)
+        if request.instance_id is not None:
+            member.group_instance_id = request.instance_id
+            self._static[request.instance_id] = member.member_id
+        if not self.group_epoch:
+            self._raise_epoch()
+        if self._update(member, request, caller) or self._refresh_metadata():
+            self._raise_epoch()
+        self._update_target(now_ms, wall_ms)
+        owned = None if request.topic_partitions is None else partitions_of(request.topic_partitions)
+        self._reconcile(member, owned, now_ms, is_new=is_new)
+        self._refresh_session(member.member_id, now_ms)
+        is_full = (
+            request.rebalance_timeout_ms >= 0
+            and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
+            and owned is not None
+        )
+        if request.member_epoch == JOIN_GROUP_MEMBER_EPOCH or is_full or not member.knows_assignment:
+            return self._finish(self._assignment_answer(member, request, to))
+        return self._finish(Answer(to, self._result(member), _failure_of(request)))
+
+    def _result(
+        self, member: ConsumerMember, assignment: PartitionEpochs | None = None
+    ) -> ConsumerGroupHeartbeatResult:
+        return ConsumerGroupHeartbeatResult(
+            member_id=member.member_id,
+            member_epoch=member.member_epoch,
+            heartbeat_interval_ms=self.settings.consumer_heartbeat_interval_ms,
+            assignment=None if assignment is None else by_topic(assignment),
+        )
+
+    def _assignment_answer(self, member: ConsumerMember, request: ConsumerGroupHeartbeat, to: To) -> Answer:
+        member.knows_assignment = True
+
+        def on_written(error: ErrorCode) -> ConsumerGroupHeartbeatResult | None:
+            if error is ErrorCode.NONE:
+                return None
+            member.knows_assignment = False
+            return request.failed(heartbeat_error(error))
+
+        return Answer(to, self._result(member, member.assigned), on_written)
+
+    # --- the member of a heartbeat
+
+    def _known_member(self, request: ConsumerGroupHeartbeat) -> ConsumerMember | None:
+        """Return the member, None for one that joins. Raises `ApiError` for one that must join again."""
+        if request.instance_id is not None:
+            return self._known_static_member(request)
+        member = self.members.get(request.member_id)
+        if request.member_epoch != JOIN_GROUP_MEMBER_EPOCH:
+            return self._check_epoch(member, request)
+        return member
+
+    def _known_static_member(self, request: ConsumerGroupHeartbeat) -> ConsumerMember | None:
+        member = self._static_member(request.instance_id)
+        if request.member_epoch != JOIN_GROUP_MEMBER_EPOCH:
+            if member is not None and member.member_id != request.member_id:
+                raise ApiError(
+                    ErrorCode.FENCED_INSTANCE_ID,
+                    f"Static member {request.member_id} with instance id {request.instance_id} was fenced by member "
+                    f"{member.member_id}.",
+                )
+            return self._check_epoch(member, request)
+        if member is None or member.member_id == request.member_id:
+            return member or self.members.get(request.member_id)
+        if not member.has_left:
+            raise ApiError(
+                ErrorCode.UNRELEASED_INSTANCE_ID,
+                f"Static member {request.member_id} with instance id {request.instance_id} cannot join the group "
+                "because the instance id is owned by another member.",
+            )
+        return self._replace_static(member, request.member_id)
+
+    def _check_epoch(self, member: ConsumerMember | None, request: ConsumerGroupHeartbeat) -> ConsumerMember:
+        if member is None:
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {request.member_id} is not a member of the group.")
+        epoch = request.member_epoch
+        if epoch == member.member_epoch:
+            return member
+        is_lost_answer = (
+            epoch == member.previous_member_epoch
+            and epoch < member.member_epoch
+            and request.topic_partitions is not None
+            and all(
+                number in member.assigned.get(each.topic_id, ())
+                for each in request.topic_partitions
+                for number in each.partitions
+            )
+        )
+        if is_lost_answer:
+            return member
+        size = "greater" if epoch > member.member_epoch else "smaller"
+        raise ApiError(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"The consumer group member has a {size} member epoch ({epoch}) than the one known by the group "
+            f"coordinator ({member.member_epoch}). The member must abandon all its partitions and rejoin.",
+        )
+
+    def _new_member(self, request: ConsumerGroupHeartbeat) -> ConsumerMember:
+        most = self.config.group_consumer_max_size
+        if len(self.members) >= most:
+            raise ApiError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The consumer group has reached its maximum capacity of {most} members.",
+            )
+        member = ConsumerMember(member_id=request.member_id, group_instance_id=request.instance_id)
+        self.causes.add(f"{member.member_id} joined")
+        return member
+
+    def _static_member(self, instance_id: str | None) -> ConsumerMember | None:
+        return None if instance_id is None else self.members.get(self._static.get(instance_id, ""))
+
+    def _replace_static(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
+        """Let a static member return with another id to what it had."""
+        target = self._target_of(old.member_id)
+        self._forget_member(old)
+        member = ConsumerMember(
+            member_id=member_id,
+            group_instance_id=old.group_instance_id,
+            rack_id=old.rack_id,
+            client_id=old.client_id,
+            client_host=old.client_host,
+            subscribed_topic_names=old.subscribed_topic_names,
+            subscribed_topic_regex=old.subscribed_topic_regex,
+            rebalance_timeout_ms=old.rebalance_timeout_ms,
+            server_assignor=old.server_assignor,
+            assigned=old.assigned,
+        )
+        self.target[member_id] = target
+        self._own(member)
+        self._add_member(member)
+        self._static[old.group_instance_id or ""] = member_id
+        self._vote(member.server_assignor, 1)
+        for kind in (RecordKind.MEMBER, RecordKind.TARGET, RecordKind.CURRENT):
+            self._write(kind, member_id)
+        return member
+
+    def _update(self, member: ConsumerMember, request: ConsumerGroupHeartbeat, caller: Caller) -> bool:
+        """Take what the heartbeat says of the member; return True if its topics are others now."""
+        assignor = member.server_assignor
+        is_changed = member.update(request, caller)
+        if member.server_assignor != assignor:
+            self._vote(assignor, -1)
+            self._vote(member.server_assignor, 1)
+        names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
+        before = self._subscription_of(member)
+        if names is not None:
+            member.subscribed_topic_names = _same_or_new(member.subscribed_topic_names, names)
+        if regex is not None and (regex or None) != member.subscribed_topic_regex:
+            member.subscribed_topic_regex = regex or None
+            is_changed = True
+        after = self._subscription_of(member)
+        is_other = before is not after and before != after
+        if is_other:
+            self._count_topics(before, -1)
+            self._count_topics(after, 1)
+            self._update_metadata_hash()
+            self._count_size(member)
+        if is_changed or is_other or request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
+            self._write(RecordKind.MEMBER, member.member_id)
+        return is_other
+
+    def _vote(self, assignor: str | None, by: int) -> None:
+        if assignor is not None:
+            self._assignor_votes[assignor] += by
+
+    # --- leaving
+
+    def _leave(self, request: ConsumerGroupHeartbeat, to: To) -> Effects:
+        member = self.members.get(request.member_id)
+        if request.instance_id is not None:
+            member = self._static_member(request.instance_id)
+            if member is not None and member.member_id != request.member_id:
+                raise ApiError(
+                    ErrorCode.FENCED_INSTANCE_ID,
+                    f"Static member {request.member_id} with instance id {request.instance_id} was fenced by member "
+                    f"{member.member_id}.",
+                )
+        if member is None:
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {request.member_id} is not a member of the group.")
+        if request.member_epoch == LEAVE_GROUP_MEMBER_EPOCH:
+            self._remove(member, "left")
+        else:
+            self._leave_for_a_while(member)
+        result = ConsumerGroupHeartbeatResult(member_id=member.member_id, member_epoch=request.member_epoch)
+        return self._finish(Answer(to, result, _failure_of(request)))
+
+    def _leave_for_a_while(self, member: ConsumerMember) -> None:
+        """Hold the partitions of a static member until it returns or its session ends."""
+        self._disown(member.revoking)
+        member.revoking = {}
+        member.state = MemberState.STABLE
+        member.member_epoch = LEAVE_GROUP_STATIC_MEMBER_EPOCH
+        self._deadlines.drop((Timeout.REBALANCE, member.member_id))
+        self._note_progress(member)
+        self._write(RecordKind.CURRENT, member.member_id)
+
+    def _remove(self, member: ConsumerMember, why: str) -> None:
+        self.causes.add(f"{member.name} {why}")
+        self._forget_member(member)
+        self._update_metadata_hash()
+        self._raise_epoch()
+
+    def _forget_member(self, member: ConsumerMember) -> None:
+        self._disown(member.assigned)
+        self._disown(member.revoking)
+        self._vote(member.server_assignor, -1)
+        if member.group_instance_id is not None:
+            self._static.pop(member.group_instance_id, None)
+        self._remove_member(member)
+
+    def _on_due(self, kind: int, member_id: str) -> None:
+        member = self.members.get(member_id)
+        if member is not None and kind == Timeout.SESSION:
+            self._remove(member, "was not heard of in its session")
+        elif member is not None and member.state is MemberState.UNREVOKED_PARTITIONS:
+            self._remove(member, "did not give up its partitions in time")
+
+    # --- reconciliation
+
+    def _reconcile(self, member: ConsumerMember, owned: Partitions | None, now_ms: float, *, is_new: bool) -> None:
+        """Move the member on its way to the target; `owned` are the partitions that it says it has."""
+        if not is_new and member.member_epoch == self.target_epoch and member.state is MemberState.STABLE:
+            return
+        if member.state is MemberState.UNREVOKED_PARTITIONS and (owned is None or _owns(owned, member.revoking)):
+            return
+        after = self._next_assignment(member, owned)
+        if not is_new and after == (member.state, member.member_epoch, member.assigned, member.revoking):
+            return
+        is_same = after.assigned == member.assigned
+        self._disown(member.revoking)
+        self._disown(member.assigned)
+        if after.member_epoch != member.member_epoch:
+            member.previous_member_epoch = max(0, member.member_epoch)
+        member.state, member.member_epoch, member.assigned, member.revoking = after
+        self._own(member)
+        member.knows_assignment = member.knows_assignment and is_same
+        self._note_progress(member)
+        self._write(RecordKind.CURRENT, member.member_id)
+        due = Timeout.REBALANCE, member.member_id
+        if member.state is MemberState.UNREVOKED_PARTITIONS:
+            self._deadlines.set(due, now_ms + member.rebalance_timeout_ms)
+        else:
+            self._deadlines.drop(due)
+
+    def _next_assignment(self, member: ConsumerMember, owned: Partitions | None) -> _Next:
+        """Return where the member moves (Kafka's `CurrentAssignmentBuilder`)."""
+        target, member_id = self._target_of(member.member_id), member.member_id
+        assigned: PartitionEpochs = {}
+        revoking: PartitionEpochs = {}
+        for topic_id, epochs in member.assigned.items():
+            wanted = target.get(topic_id, frozenset())
+            if keep := {number: epoch for number, epoch in epochs.items() if number in wanted}:
+                assigned[topic_id] = keep
+            if give_up := {number: epoch for number, epoch in epochs.items() if number not in wanted}:
+                revoking[topic_id] = give_up
+        if revoking and (owned is None or _owns(owned, revoking)):
+            return _Next(MemberState.UNREVOKED_PARTITIONS, member.member_epoch, assigned, revoking)
+        state = MemberState.STABLE
+        for topic_id, numbers in target.items():
+            has, owners = assigned.get(topic_id, {}), self._owners.get(topic_id, {})
+            new = {}
+            for number in numbers:
+                if number not in has:
+                    if owners.get(number, member_id) == member_id:
+                        new[number] = self.target_epoch
+                    else:
+                        state = MemberState.UNRELEASED_PARTITIONS
+            if new:
+                assigned[topic_id] = {**has, **new}
+        return _Next(state, self.target_epoch, assigned, {})
+
+    def _own(self, member: ConsumerMember) -> None:
+        for partitions in (member.assigned, member.revoking):
+            for topic_id, numbers in partitions.items():
+                self._owners.setdefault(topic_id, {}).update(dict.fromkeys(numbers, member.member_id))
+
+    def _disown(self, partitions: PartitionEpochs) -> None:
+        for topic_id, numbers in partitions.items():
+            owners = self._owners.get(topic_id, {})
+            for number in numbers:
+                owners.pop(number, None)
+            if not owners:
+                self._owners.pop(topic_id, None)
+
+    # --- offsets
+
+    def check_commit(self, request: OffsetCommit, now_ms: float) -> ErrorCode:  # noqa: ARG002
+        """Return NONE if the commit is allowed as a whole; `commit_validator` decides on its partitions.
+
+        A client that is no member (epoch -1) may commit while the group has no members.
+        """
+        if request.generation_id < 0 and not self.members:
+            return ErrorCode.NONE
+        member = self.members.get(request.member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if not request.knows_group_id_not_found:
+            return ErrorCode.UNSUPPORTED_VERSION
+        return ErrorCode.STALE_MEMBER_EPOCH if request.generation_id > member.member_epoch else ErrorCode.NONE
+
+    def check_transactional_commit(self, request: TxnOffsetCommit) -> ErrorCode:
+        """Return NONE if a producer's commit is allowed; one that names no member is."""
+        is_named = request.member_id or request.group_instance_id is not None
+        if request.generation_id < 0 and (not self.members or not is_named):
+            return ErrorCode.NONE
+        member = self.members.get(request.member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.ILLEGAL_GENERATION if request.generation_id > member.member_epoch else ErrorCode.NONE
+
+    def commit_validator(self, member_id: str, epoch: int) -> CommitPartitionValidator | None:
+        """Return what decides on each partition of a commit with an earlier epoch (KIP-1251): a member may commit for
+        a partition that it has had since that epoch, until it has confirmed to have given it up."""
+        member = self.members.get(member_id)
+        if member is None or epoch >= member.member_epoch:
+            return None
+
+        def validate(topic_id: bytes, partition: int) -> ErrorCode:
+            for partitions in (member.assigned, member.revoking):
+                since = partitions.get(topic_id, {}).get(partition)
+                if since is not None and epoch >= since:
+                    return ErrorCode.NONE
+            return ErrorCode.STALE_MEMBER_EPOCH
+
+        return validate
+
+    def check_fetch(self, request: OffsetFetchGroup) -> ErrorCode:
+        """Return NONE if the offsets may be fetched: without a member id they may."""
+        if request.member_id is None and request.member_epoch < 0:
+            return ErrorCode.NONE
+        member = self.members.get(request.member_id or "")
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE if request.member_epoch == member.member_epoch else ErrorCode.STALE_MEMBER_EPOCH
+
+    # --- for `ModernGroup`
+
+    @property
+    def _assignment_interval_ms(self) -> int:
+        return self.settings.consumer_assignment_interval_ms
+
+    @property
+    def _session_timeout_ms(self) -> int:
+        return self.settings.consumer_session_timeout_ms
+
+    def _assignor(self) -> PartitionAssignor:
+        """Return the assignor that most members ask for, the default one if none of them does."""
+        assignors, votes = self._context.assignors, self._assignor_votes
+        wanted = max((name for name in assignors if votes[name] > 0), key=lambda name: votes[name], default=None)
+        return next(iter(assignors.values())) if wanted is None else assignors[wanted]
+
+    def _record(self, key: RecordKey) -> Record:
+        kind, member_id = _KINDS[RecordKind(key[0])], key[1]
+        encoded = encode_key(kind, self.group_id, member_id)
+        if kind is ConsumerRecord.GROUP:
+            return encoded, encode_epoch(self.group_epoch, self.metadata_hash)
+        if kind is ConsumerRecord.TARGET_ASSIGNMENT:
+            return encoded, encode_epoch(self.target_epoch, self.target_timestamp_ms)
+        member = self.members.get(member_id)
+        if member is None:
+            return encoded, None
+        if kind is ConsumerRecord.MEMBER:
+            return encoded, encode_member(_stored_member(member))
+        if kind is ConsumerRecord.CURRENT_ASSIGNMENT:
+            return encoded, encode_current(_stored_current(member))
+        return encoded, encode_target(self._target_of(member_id))
+
+
+_KINDS = {
+    RecordKind.MEMBER: ConsumerRecord.MEMBER,
+    RecordKind.EPOCH: ConsumerRecord.GROUP,
+    RecordKind.TARGET: ConsumerRecord.TARGET_ASSIGNMENT_OF_MEMBER,
+    RecordKind.TARGET_EPOCH: ConsumerRecord.TARGET_ASSIGNMENT,
+    RecordKind.CURRENT: ConsumerRecord.CURRENT_ASSIGNMENT,
+}
+
+
+def _failure_of(request: ConsumerGroupHeartbeat) -> OnWritten:
+    return lambda error: None if error is ErrorCode.NONE else request.failed(heartbeat_error(error))
+
+
+def _owns(owned: Partitions, partitions: PartitionEpochs) -> bool:
+    return any(not numbers.keys().isdisjoint(owned.get(topic_id, ())) for topic_id, numbers in partitions.items())
+
+
+def _same_or_new(before: frozenset[str], names: Sequence[str]) -> frozenset[str]:
+    after = frozenset(names)
+    return before if after == before else after
+
+
+def _restored_member(stored: StoredConsumerMember, current: StoredConsumerAssignment) -> ConsumerMember:
+    return ConsumerMember(
+        member_id=stored.member_id,
+        group_instance_id=stored.instance_id,
+        rack_id=stored.rack_id,
+        client_id=stored.client_id,
+        client_host=stored.client_host,
+        subscribed_topic_names=frozenset(stored.subscribed_topic_names),
+        subscribed_topic_regex=stored.subscribed_topic_regex,
+        rebalance_timeout_ms=stored.rebalance_timeout_ms,
+        server_assignor=stored.server_assignor,
+        member_epoch=current.member_epoch,
+        previous_member_epoch=current.previous_member_epoch,
+        state=MemberState(current.state) if current.state in MemberState.__members__.values() else MemberState.STABLE,
+        assigned={topic_id: dict(epochs) for topic_id, epochs in current.assigned.items()},
+        revoking={topic_id: dict(epochs) for topic_id, epochs in current.revoking.items()},
+    )
+
+
+def _stored_member(member: ConsumerMember) -> StoredConsumerMember:
+    return StoredConsumerMember(
+        member_id=member.member_id,
+        instance_id=member.group_instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=tuple(sorted(member.subscribed_topic_names)),
+        subscribed_topic_regex=member.subscribed_topic_regex,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        server_assignor=member.server_assignor,
+    )
+
+
+def _stored_current(member: ConsumerMember) -> StoredConsumerAssignment:
+    return StoredConsumerAssignment(
+        member_epoch=member.member_epoch,
+        previous_member_epoch=member.previous_member_epoch,
+        state=member.state,
+        assigned=member.assigned,
+        revoking=member.revoking,
+    )

@@ -315,6 +315,8 @@ class DescribedGroup:
         if version >= _WITH_GROUP_NOT_FOUND and value.state == self._DEAD and value.error is ErrorCode.NONE:
             text = f"Group {value.group_id} not found."
             value = evolve(value, error=ErrorCode.GROUP_ID_NOT_FOUND, error_message=text)
+        elif version < _WITH_GROUP_NOT_FOUND and value.error is ErrorCode.GROUP_ID_NOT_FOUND:
+            value = evolve(value, error=ErrorCode.NONE, error_message=None, state=self._DEAD)
         yield from self._layout.write_in_steps(writer, version, value)
 
 

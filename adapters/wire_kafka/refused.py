@@ -1,12 +1,10 @@
 """APIs and versions that this broker does not offer and answers with UNSUPPORTED_VERSION (35), where it can.
 
-Versions of our APIs that are cut off below, and APIs that a client asks for however the broker's list looks. Their
+Versions of our APIs that are cut off below. Their
 forms are those of Kafka's brokers that had them. All else that is unknown closes the connection, as with Kafka.
 """
 
 from collections.abc import Sequence
-
-from attrs import field
 
 from ...ports.error_codes import ErrorCode
 from ...ports.transport import Piece
@@ -30,7 +28,7 @@ from .schema import (
     Struct,
 )
 from .table import BY_KEY
-from .wire import CompactReader, CompactWriter, Reader, Writer
+from .wire import Reader, Writer
 
 _UNSUPPORTED = ErrorCode.UNSUPPORTED_VERSION
 _NO_TEXT = Filler(NULLABLE_TEXT, None)
@@ -72,7 +70,6 @@ class Unsupported:
     items: Sequence[_RefusedItem] = ()
     acks: int = 1
     error: ErrorCode = _UNSUPPORTED
-    text: str | None = None
 
 
 @frozen
@@ -83,10 +80,6 @@ class Refused:
     versions: tuple[int, int]
     request: FieldCodec[Unsupported] | None
     result: FieldCodec[Unsupported]
-    flexible: bool = False
-    advertised: bool = field(default=False, kw_only=True)
-    """Named in ApiVersions, because a client that does not find it there waits for ever without a word."""
-    text: str | None = field(default=None, kw_only=True)
 
 
 _PARTITION = Field("partition", I32)
@@ -174,15 +167,6 @@ _DESCRIBE_CONFIGS = Refused(
     _request(_items(_KIND, _NAME, Filler(NullableArray(TEXT), None))),
     _request(_THROTTLE, _items(_ERROR, _NO_TEXT, _KIND, _NAME, Filler(Array(TEXT), ()))),
 )
-_GROUP_HEARTBEAT = Refused(
-    "ConsumerGroupHeartbeat",
-    (0, 1),
-    None,
-    _request(_THROTTLE, _ERROR, Field("text", NULLABLE_TEXT), _NO_TEXT, *(_ANY_NUMBER,) * 2, Filler(I8, -1)),
-    True,
-    advertised=True,
-    text="this broker has no groups of group.protocol=consumer; set group.protocol=classic",
-)
 
 _ANY_BYTE = Filler(I8, 0)
 _DESCRIBE_ACLS = Refused(
@@ -232,7 +216,6 @@ REFUSED: dict[int, Refused] = {
     39: _RENEW_TOKEN,
     40: _EXPIRE_TOKEN,
     41: _DESCRIBE_TOKEN,
-    68: _GROUP_HEARTBEAT,
 }
 """The refused APIs by API key."""
 
@@ -244,7 +227,6 @@ _NAMES = {
     34: "AlterReplicaLogDirs",
     55: "DescribeQuorum",
     57: "UpdateFeatures",
-    69: "ConsumerGroupDescribe",
     71: "GetTelemetrySubscriptions",
     72: "PushTelemetry",
     74: "ListConfigResources",
@@ -276,13 +258,12 @@ def refusal(
     found = REFUSED.get(key)
     if found is None or not found.versions[0] <= version <= found.versions[1]:
         return None
-    asked = Unsupported(text=found.text)
+    asked = Unsupported()
     if found.request is not None:
-        asked = found.request.read((CompactReader if found.flexible else Reader)(content, position, items_max), version)
+        asked = found.request.read(Reader(content, position, items_max), version)
     if asked.acks == 0:
         return None
-    writer = CompactWriter() if found.flexible else Writer()
+    writer = Writer()
     writer.out += correlation_id
-    writer.end()  # of the header: tagged fields where it is flexible
     found.result.write(writer, version, asked)
     return writer.pieces()

@@ -28,7 +28,7 @@ from . import versions, wire
 from .api import Api
 from .authentication import ConnectionAuthentication, ServerAuthentication, illegal_sasl_state
 from .fetch import Answered
-from .refused import REFUSED, not_offered, refusal
+from .refused import not_offered, refusal
 from .sasl import SASL_BY_KEY
 from .schema import write_in_steps
 from .table import BY_KEY
@@ -164,7 +164,6 @@ def _api_versions(version: int, to_own_client: bool, features: FeatureMetadata =
     if not low <= version <= high:
         return versions.unknown_version_body()
     ranges = [(api.key, *api.advertised) for api in BY_KEY.values() if to_own_client or not api.is_own]
-    ranges += [(key, *each.versions) for key, each in REFUSED.items() if each.advertised]
     ranges += [(api.key, *api.versions) for api in SASL_BY_KEY.values()]
     return versions.response_body(version, [*ranges, (versions.KEY, *versions.VERSIONS)], features)
 

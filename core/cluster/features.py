@@ -39,7 +39,7 @@ TRANSACTION_VERSION = "transaction.version"
 """1: flexible records in `__transaction_state`; 2: the epoch is raised with each transaction (KIP-890)."""
 
 SUPPORTED: dict[str, SupportedVersionRange] = {
-    GROUP_VERSION: SupportedVersionRange(0, 0),
+    GROUP_VERSION: SupportedVersionRange(0, 1),
     SHARE_VERSION: SupportedVersionRange(0, 0),
     TRANSACTION_VERSION: SupportedVersionRange(0, 0),
 }

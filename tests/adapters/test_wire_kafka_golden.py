@@ -5,10 +5,8 @@ from support.kafka_frames import ServerEnd
 
 from barnabas.adapters.wire_kafka.table import BY_KEY
 
-NOT_OFFERED = {68}
-"""Named so that clients ask, and are told that it is not there."""
 OF_KAFKA = {key for key, api in BY_KEY.items() if not api.is_own}
-APIS = len(OF_KAFKA) + 3 + len(NOT_OFFERED)
+APIS = len(OF_KAFKA) + 3
 """And ApiVersions, SaslHandshake and SaslAuthenticate, which the connection answers itself."""
 
 
@@ -20,7 +18,7 @@ def test_api_versions_as_clients_of_version_3_ask() -> None:
     count = answer[6] - 1
     entries = [answer[7 + 7 * i : 14 + 7 * i] for i in range(count)]
     found = {int.from_bytes(e[:2], "big"): (e[3], e[5]) for e in entries}
-    assert found.keys() == {17, 18, 36, *OF_KAFKA, *NOT_OFFERED}
+    assert found.keys() == {17, 18, 36, *OF_KAFKA}
     assert (
         found.items()
         >= {

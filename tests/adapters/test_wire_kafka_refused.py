@@ -1,12 +1,8 @@
 """What is not offered: answered with UNSUPPORTED_VERSION in the form of its version, byte for byte; else closed."""
 
 from struct import pack
-from typing import Any
 
 import pytest
-from kio.schema.consumer_group_heartbeat.v0.response import ConsumerGroupHeartbeatResponse as HeartbeatV0
-from kio.schema.consumer_group_heartbeat.v1.response import ConsumerGroupHeartbeatResponse as HeartbeatV1
-from kio.serial import entity_reader
 from support.kafka_frames import ServerEnd, header
 
 from barnabas.adapters.wire_kafka import versions
@@ -94,21 +90,6 @@ def test_every_version_below_ours_is_answered() -> None:
     assert all(each.versions[1] == BY_KEY[key].versions[0] - 1 for key, each in REFUSED.items() if key in BY_KEY)
 
 
-@pytest.mark.parametrize(("version", "form"), [(0, HeartbeatV0), (1, HeartbeatV1)])
-def test_consumer_group_heartbeat_is_refused_with_unsupported_version(version: int, form: Any) -> None:
-    end = ServerEnd()
-    end.send(header(68, version, 9, "app") + b"\x00" + b"\x02g\x02m" + i32(0) + b"\x00" * 20)
-    (frame,) = end.answers
-    assert frame[:5] == i32(9) + b"\x00"
-    read: Any = entity_reader(form)
-    answer, used = read(memoryview(frame), 5)
-    assert used == len(frame) - 5
-    assert answer.error_code.value == 35
-    assert "group.protocol=classic" in answer.error_message
-    (line,) = end.reports
-    assert "client 'app' asks for ConsumerGroupHeartbeat (API key 68)" in line
-
-
 def test_api_versions_lists_supported_ranges() -> None:
     end = ServerEnd()
     end.send(header(18, 0, 1))
@@ -124,7 +105,7 @@ def test_api_versions_lists_supported_ranges() -> None:
         (header(0, 14, 1) + produce(1), "version 14 of Produce"),
         (header(1, 0, 1) + i32(-1, 9), "version 0 of Fetch"),
         (header(71, 0, 1), "GetTelemetrySubscriptions (API key 71), which is not offered"),
-        (header(68, 2, 1), "ConsumerGroupHeartbeat (API key 68), which is not offered"),
+        (header(68, 2, 1), "version 2 of ConsumerGroupHeartbeat, which is not supported; 0 to 1 are"),
         (header(999, 0, 1), "API key 999, which is not known"),
     ],
 )

@@ -59,7 +59,7 @@ CALLED_FROM_OUTSIDE = {
 
 NOT_CALLED_YET = {
     **dict.fromkeys(
-        ("offers_consumer_groups", "allows_upgrade", "allows_downgrade", "add_config_listener"),
+        ("allows_upgrade", "allows_downgrade", "add_config_listener"),
         "consumer groups by KIP-848 at the broker",
     ),
     **dict.fromkeys(

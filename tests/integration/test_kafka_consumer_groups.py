@@ -1,4 +1,5 @@
-"""Groups of group.protocol=consumer (KIP-848) at Apache Kafka: our members alone, and beside others."""
+"""Groups of group.protocol=consumer (KIP-848), at this broker and at Apache Kafka: our members alone, and beside
+others."""
 
 import asyncio
 import re
@@ -17,23 +18,41 @@ from support.compat.java_client import QUICK, java_classpath
 from support.kafka_server import KafkaServer
 from support.waiting import PATIENCE_S, wait_for
 
-from barnabas import Admin, AsyncConsumer, Consumer, Producer
+from barnabas import Admin, AsyncConsumer, Broker, Consumer, Producer
 from barnabas.ports.types import TopicPartition
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+APACHE, BARNABAS = "apache", "barnabas"
+SERVERS = [BARNABAS, pytest.param(APACHE, marks=[pytest.mark.process, pytest.mark.slow])]
+HEARTBEAT_MS = 500
+"""Of this broker's groups: 5 s, the default, would make the scenarios long."""
 
 PARTITIONS = 6
 
 
+@pytest.fixture(scope="module", params=SERVERS)
+def server(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    server = KafkaServer(tmp_path_factory.mktemp("kafka"))
-    server.start()
+def bootstrap(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    if server == BARNABAS:
+        with Broker(
+            storage="memory",
+            coordination="memory",
+            offsets_topic_num_partitions=1,
+            group_consumer_min_heartbeat_interval_ms=HEARTBEAT_MS,
+            group_consumer_heartbeat_interval_ms=HEARTBEAT_MS,
+        ) as broker:
+            yield broker.bootstrap
+        return
+    kafka = KafkaServer(tmp_path_factory.mktemp("kafka"))
+    kafka.start()
     try:
-        server.wait_ready()
-        yield server.bootstrap
+        kafka.wait_ready()
+        yield kafka.bootstrap
     finally:
-        server.stop()
+        kafka.stop()
 
 
 @pytest.fixture
@@ -94,6 +113,11 @@ class Librdkafka:
     @property
     def count(self) -> int:
         return len(self.consumer.assignment())
+
+
+def not_yet_here(server: str, what: str) -> None:
+    if server == BARNABAS:
+        pytest.skip(f"this broker does not know {what} of consumer groups yet")
 
 
 def poll_until(members: Sequence[Any], true: Callable[[], bool]) -> None:
@@ -162,8 +186,9 @@ def test_listener_is_called_alike_by_both_protocols(bootstrap: str, topic: str, 
     ids=["librdkafka-consumer", "librdkafka-classic"],
 )
 def test_new_member_shares_a_group_with_librdkafka_and_a_classic_member(
-    bootstrap: str, topic: str, other: dict[str, str]
+    server: str, bootstrap: str, topic: str, other: dict[str, str]
 ) -> None:
+    not_yet_here(server, "members of both protocols in one group")
     fill(bootstrap, topic, 0, 60)
     new = Member(bootstrap, topic).subscribe(topic)
     classic = Member(
@@ -179,7 +204,21 @@ def test_new_member_shares_a_group_with_librdkafka_and_a_classic_member(
     close(classic)
 
 
-def test_pattern_is_matched_by_the_broker_and_finds_new_topics(bootstrap: str, topic: str) -> None:
+def test_new_member_shares_a_group_with_one_of_librdkafka(bootstrap: str, topic: str) -> None:
+    fill(bootstrap, topic, 0, 60)
+    new = Member(bootstrap, topic).subscribe(topic)
+    foreign = Librdkafka(bootstrap, topic, topic, **{"group.protocol": "consumer"})
+    members: list[Any] = [new, foreign]
+    poll_until(members, lambda: [member.count for member in members] == [3, 3])
+    fill(bootstrap, topic, 60, 60)
+    poll_until(members, lambda: len({value for member in members for value in member.values}) == 120)
+    close(foreign)
+    poll_until([new], lambda: new.count == PARTITIONS)
+    close(new)
+
+
+def test_pattern_is_matched_by_the_broker_and_finds_new_topics(server: str, bootstrap: str, topic: str) -> None:
+    not_yet_here(server, "regular expressions")
     member = Member(bootstrap, topic).subscribe(pattern=f"{topic}(-more)?")
     poll_until([member], lambda: member.count == PARTITIONS)
     assert member.consumer.subscription == [topic]
@@ -264,6 +303,8 @@ def test_member_that_does_not_poll_loses_its_partitions_and_returns(bootstrap: s
     close(member)
 
 
+@pytest.mark.process
+@pytest.mark.slow
 def test_member_shares_a_group_with_one_of_java(bootstrap: str, topic: str, tmp_path: Path) -> None:
     """With Kafka's own VerifiableConsumer, which tells each event as a line of JSON."""
     fill(bootstrap, topic, 0, 60)

@@ -4,9 +4,8 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from confluent_kafka import Consumer, KafkaError
 from support.kafka_python import KafkaProducer, kafka_errors
-from support.waiting import PATIENCE_S, wait_for
+from support.waiting import PATIENCE_S
 
 from barnabas import Admin, Broker
 
@@ -28,35 +27,6 @@ def seconds(action: Callable[[], object]) -> float:
     began = time.monotonic()
     action()
     return time.monotonic() - began
-
-
-def test_the_new_group_protocol_with_librdkafka(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": broker.bootstrap,
-            "client.id": "modern",
-            "group.id": "g",
-            "group.protocol": "consumer",
-            "log_level": 0,
-        }
-    )
-    told: list[KafkaError] = []
-
-    def is_fatal() -> bool:
-        message = consumer.poll(0.1)
-        error = None if message is None else message.error()
-        if error is not None and error.code() == KafkaError._FATAL:
-            told.append(error)
-        return bool(told)
-
-    try:
-        consumer.subscribe(["t"])
-        assert seconds(lambda: wait_for(is_fatal)) < SOON_S
-    finally:
-        consumer.close()
-    assert "API version not supported" in told[0].str()
-    lines = [line for line in caplog.messages if "client 'modern' asks for ConsumerGroupHeartbeat" in line]
-    assert len(lines) == 1
 
 
 @pytest.mark.parametrize("version", [(0, 9), (0, 10, 0)])

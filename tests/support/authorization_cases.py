@@ -31,6 +31,7 @@ from barnabas.ports.broker_api.configs import (
     IncrementalAlterConfigs,
     ResourceKind,
 )
+from barnabas.ports.broker_api.consumer_groups import ConsumerGroupDescribe, ConsumerGroupHeartbeat
 from barnabas.ports.broker_api.envelope import Caller, Principal, Request
 from barnabas.ports.broker_api.epochs import OffsetForLeaderEpoch, OffsetForLeaderPartition
 from barnabas.ports.broker_api.features import FeatureUpdate, UpdateFeatures
@@ -182,6 +183,16 @@ def _cases() -> Iterator[Case]:
         {group(Op.READ): GROUP_30},
     )
     yield case(DescribeGroups(group_ids=["g"]), {group(Op.DESCRIBE): GROUP_30})
+    yield case(ConsumerGroupDescribe(group_ids=["g"]), {group(Op.DESCRIBE): GROUP_30})
+    joining = ConsumerGroupHeartbeat(
+        group_id="g",
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=1000,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
+    yield case(joining, {group(Op.READ): GROUP_30, topic(Op.DESCRIBE): TOPIC_29})
     yield case(CreateTopics(topics=[NewTopic(name="t")]), {topic(Op.CREATE): TOPIC_29}, [cluster(Op.CREATE)])
     yield case(DeleteTopics(names=["t"]), {topic(Op.DELETE): TOPIC_29}, [cluster(Op.DELETE)])
     yield case(

@@ -30,6 +30,7 @@ from barnabas.ports.broker_api.configs import (
     IncrementalAlterConfigs,
     ResourceKind,
 )
+from barnabas.ports.broker_api.consumer_groups import ConsumerGroupDescribe, ConsumerGroupHeartbeat
 from barnabas.ports.broker_api.envelope import Principal, Request
 from barnabas.ports.broker_api.epochs import OffsetForLeaderEpoch, OffsetForLeaderPartition
 from barnabas.ports.broker_api.features import FeatureUpdate, UpdateFeatures
@@ -365,6 +366,10 @@ def join(group: str, member: str = "", **more: Any) -> Callable[[str], Request[A
     )
 
 
+def consumer_heartbeat(group: str, epoch: int, **more: Any) -> Callable[[str], Request[Any]]:
+    return lambda _: ConsumerGroupHeartbeat(group_id=group, member_id="m", member_epoch=epoch, **more)
+
+
 def commit(group: str, topic: str, *, metadata: str = "", generation: int = -1, member: str = "") -> Any:
     position = OffsetCommitPartition(topic, 0, 1, metadata=metadata)
     return lambda _: OffsetCommit(group_id=group, generation_id=generation, member_id=member, partitions=[position])
@@ -430,6 +435,20 @@ GROUPS = [
     ),
     Wrong(
         "heartbeat: no group", lambda _: Heartbeat(group_id="", generation_id=1, member_id="x"), [E.INVALID_GROUP_ID]
+    ),
+    Wrong("new heartbeat: no group", consumer_heartbeat("nobody", 1), [E.GROUP_ID_NOT_FOUND]),
+    Wrong("new heartbeat: a classic group", consumer_heartbeat("taken", 1), [E.GROUP_ID_NOT_FOUND]),
+    Wrong("new heartbeat: an impossible epoch", consumer_heartbeat("idle", -3), [E.INVALID_REQUEST]),
+    Wrong("new heartbeat: too little to join", consumer_heartbeat("idle", 0), [E.INVALID_REQUEST]),
+    Wrong(
+        "new heartbeat: no such assignor",
+        consumer_heartbeat("idle", 1, server_assignor="sticky"),
+        [E.UNSUPPORTED_ASSIGNOR],
+    ),
+    Wrong(
+        "new describe: a classic group",
+        lambda _: ConsumerGroupDescribe(group_ids=["taken"]),
+        [E.GROUP_ID_NOT_FOUND],
     ),
     Wrong("leave: a stranger", leave("taken"), [E.UNKNOWN_MEMBER_ID]),
     Wrong("commit: no such topic", commit("idle", "nowhere"), [E.UNKNOWN_TOPIC_OR_PARTITION]),

@@ -35,6 +35,12 @@ from ....ports.broker_api.configs import (
     IncrementalAlterConfigs,
     ResourceKind,
 )
+from ....ports.broker_api.consumer_groups import (
+    ConsumerGroupDescribe,
+    ConsumerGroupDescribeResult,
+    ConsumerGroupDescription,
+    ConsumerGroupHeartbeat,
+)
 from ....ports.broker_api.envelope import Caller, Origin, Reply, Request
 from ....ports.broker_api.epochs import OffsetForLeaderEpoch
 from ....ports.broker_api.features import DescribeFeatures, UpdateFeatures
@@ -44,7 +50,6 @@ from ....ports.broker_api.groups import (
     TRANSACTION_COORDINATOR,
     DeleteGroups,
     DescribeGroups,
-    DescribeGroupsResult,
     FetchedOffset,
     FindCoordinator,
     Heartbeat,
@@ -493,12 +498,45 @@ def _find_coordinator(check: AccessCheck, request: FindCoordinator) -> DeniedAns
     return Items(operation, resource_type, "keys", "coordinators", lambda key: key)(check, request)
 
 
-def _describe_groups(check: AccessCheck, request: DescribeGroups) -> AllowedPart | None:
+def _subscribed_topics(check: AccessCheck, request: ConsumerGroupHeartbeat) -> DeniedAnswer | None:
+    """A member must be allowed to describe every topic that it names."""
+    names = request.subscribed_topic_names or ()
+    if all(check.allows(DESCRIBE, TOPIC, name) for name in names):
+        return None
+    return _answer(request, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+def _described_topics(check: AccessCheck, request: ConsumerGroupDescribe) -> AllowedPart:
+    """Hide the members of a group that has partitions of a topic that the caller may not describe."""
+    seen: dict[str, bool] = {}
+
+    def is_seen(name: str) -> bool:
+        if name not in seen:
+            seen[name] = check.allows(DESCRIBE, TOPIC, name, log=False)
+        return seen[name]
+
+    def shown(group: ConsumerGroupDescription) -> ConsumerGroupDescription:
+        assignments = (part for member in group.members for part in (member.assignment, member.target_assignment))
+        if all(is_seen(each.topic_name) for assignment in assignments for each in assignment):
+            return group
+        error = denied(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return ConsumerGroupDescription(group_id=group.group_id, error=error.code, error_message=_HIDDEN_TOPIC)
+
+    def complete(result: ConsumerGroupDescribeResult) -> ConsumerGroupDescribeResult:
+        return evolve(result, groups=[shown(each) for each in result.groups])
+
+    return AllowedPart(request, complete)
+
+
+_HIDDEN_TOPIC = "The described group uses topics that the client is not authorized to describe."
+
+
+def _describe_groups(check: AccessCheck, request: DescribeGroups | ConsumerGroupDescribe) -> AllowedPart | None:
     """Set the authorized operations of groups."""
     if not request.include_authorized_operations:
         return None
 
-    def complete(result: DescribeGroupsResult) -> DescribeGroupsResult:
+    def complete(result: Any) -> Any:
         groups = [
             each
             if each.error is not ErrorCode.NONE
@@ -759,6 +797,12 @@ STEPS: Mapping[type[Request[Any]], Sequence[Step]] = {
     LeaveGroup: (_group(READ),),
     SyncGroup: (_group(READ),),
     DescribeGroups: (Items(DESCRIBE, GROUP, "group_ids", "groups", _item), _describe_groups),
+    ConsumerGroupHeartbeat: (_group(READ), _subscribed_topics),
+    ConsumerGroupDescribe: (
+        Items(DESCRIBE, GROUP, "group_ids", "groups", _item),
+        _described_topics,
+        _describe_groups,
+    ),
     ListGroups: (_list_groups,),
     CreateTopics: (
         Items(CREATE, TOPIC, "topics", "topics", _item_name, also=CREATE, text="Authorization failed."),

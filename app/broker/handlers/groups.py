@@ -7,6 +7,7 @@ from typing import Any
 from attrs import evolve
 
 from ....core.cluster.deltas import Delta, TopicDeleting, TopicGone, TopicSet
+from ....core.cluster.features import GROUP_VERSION
 from ....core.cluster.image import ClusterImage
 from ....core.cluster.topic_store import read_live_topics
 from ....core.cluster.topics import Topic
@@ -38,7 +39,7 @@ from ....ports.broker_api.groups import (
 )
 from ....ports.broker_api.transactions import TransactionSupportedOperation, TxnOffsetCommit
 from ....ports.error_codes import ErrorCode
-from ....ports.errors import BarnabasError
+from ....ports.errors import ApiError, BarnabasError
 from ....ports.metrics import Metrics
 from ....ports.report import in_room
 from ....ports.scheduler import Outcome
@@ -50,6 +51,7 @@ from .led_partitions import follow_leaders
 
 MINUTE_MS = 60_000
 _RETRY_MS = 1000.0
+_NOT_ENABLED = "The consumer group protocol is not enabled (group.version, group.coordinator.rebalance.protocols)."
 
 
 # Metrics of consumer groups that this broker coordinates, by the names of kafka_exporter.
@@ -203,8 +205,8 @@ class GroupService:
             SyncGroup: coordinator.sync,
             Heartbeat: coordinator.heartbeat,
             LeaveGroup: coordinator.leave,
-            ConsumerGroupHeartbeat: coordinator.consumer_group_heartbeat,
-            ConsumerGroupDescribe: coordinator.describe_consumer_groups,
+            ConsumerGroupHeartbeat: self._offered(coordinator.consumer_group_heartbeat),
+            ConsumerGroupDescribe: self._offered(coordinator.describe_consumer_groups),
             OffsetCommit: coordinator.commit_offsets,
             OffsetFetch: self._fetch_offsets,
             OffsetDelete: coordinator.delete_offsets,
@@ -213,6 +215,18 @@ class GroupService:
             ListGroups: coordinator.list_groups,
             DeleteGroups: coordinator.delete_groups,
         }
+
+    def _offered(self, handle: Callable[[Any, Caller, Any], None]) -> Callable[[Any, Caller, Any], None]:
+        """Return the handler of a request that is offered where the cluster has consumer groups by KIP-848."""
+
+        def handle_if_offered(request: Request[Any], caller: Caller, reply: Reply[Any]) -> None:
+            level = self._state.image.features.level(GROUP_VERSION)
+            if level < 1 or not self.coordinator.config.offers_consumer_groups:
+                reply(request.failed(ApiError(ErrorCode.UNSUPPORTED_VERSION, _NOT_ENABLED)))
+                return
+            handle(request, caller, reply)
+
+        return handle_if_offered
 
     # --- life
 

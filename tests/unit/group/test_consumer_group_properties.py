@@ -1,0 +1,192 @@
+"""Any order of events: no partition has two owners, nobody is stopped without need, and the group comes to rest."""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from support.group_house import ID, OTHER_ID, House
+from support.modern_members import ModernMember, settle
+
+from barnabas.core.coordinator.group.consumer_group import ConsumerGroup
+from barnabas.ports.error_codes import ErrorCode
+
+_NAMES = st.sampled_from([["t"], ["u"], ["t", "u"], ["t", "w"]])
+_MOST = 6
+_IDS = {"t": ID, "u": OTHER_ID, "w": b"w" * 16}
+_AGAIN_ID = b"a" * 16
+
+
+class GroupMachine(RuleBasedStateMachine):
+    """Members join, leave, lose answers, are slow, and lapse; topics change; the coordinator fails and moves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.house = self._new_house(House())
+        self.members: list[ModernMember] = []
+        self.count = 0
+
+    def _new_house(self, house: House, topics: dict[str, int] | None = None) -> House:
+        house.topics = {"t": 5, "u": 3} if topics is None else topics
+        house.topic_ids = dict(_IDS)
+        return house
+
+    @initialize()
+    def start(self) -> None:
+        self.join(["t"])
+
+    @property
+    def group(self) -> ConsumerGroup | None:
+        entry = self.house.coordinator._table.get("g")
+        group = None if entry is None else entry.group
+        return group if isinstance(group, ConsumerGroup) else None
+
+    def alive(self) -> list[ModernMember]:
+        """The members that the group knows: a client that lapsed has to give up by its own clock."""
+        group = self.group
+        known = {} if group is None else group.members
+        return [each for each in self.members if each.epoch == 0 or each.member_id in known]
+
+    # --- events
+
+    @precondition(lambda self: len(self.members) < _MOST)
+    @rule(topics=_NAMES)
+    def join(self, topics: list[str]) -> None:
+        self.count += 1
+        member = ModernMember(self.house, f"m{self.count}", topics)
+        self.members.append(member)
+        member.beat()
+
+    @precondition(lambda self: self.members)
+    @rule(data=st.data(), is_lost=st.booleans(), gives_up=st.booleans())
+    def beat(self, data: st.DataObject, is_lost: bool, gives_up: bool) -> None:
+        member = data.draw(st.sampled_from(self.members))
+        member.beat(is_lost=is_lost, gives_up=gives_up)
+
+    @precondition(lambda self: self.members)
+    @rule()
+    def all_beat(self) -> None:
+        for member in self.members:
+            member.beat()
+
+    @precondition(lambda self: self.members)
+    @rule(data=st.data(), topics=_NAMES)
+    def subscribe(self, data: st.DataObject, topics: list[str]) -> None:
+        member = data.draw(st.sampled_from(self.members))
+        member.topics = topics
+        member.beat()
+
+    @precondition(lambda self: self.members)
+    @rule(data=st.data(), says_so=st.booleans())
+    def leave(self, data: st.DataObject, says_so: bool) -> None:
+        member = data.draw(st.sampled_from(self.members))
+        self.members.remove(member)
+        if says_so:
+            self.house.beat(member.member_id, -1)
+
+    @precondition(lambda self: self.members)
+    @rule(data=st.data())
+    def join_again(self, data: st.DataObject) -> None:
+        member = data.draw(st.sampled_from(self.members))
+        member.fenced()
+        member.beat()
+
+    @rule(ms=st.sampled_from([100, 1_000, 5_000, 21_000, 46_000]))
+    def pass_time(self, ms: float) -> None:
+        self.house.pass_time(ms)
+
+    @rule(name=st.sampled_from(["t", "u", "w"]), count=st.integers(0, 7))
+    def change_topic(self, name: str, count: int) -> None:
+        if count > self.house.topics.get(name, 0):
+            self.house.topics[name] = count
+        elif not count:
+            self.house.topics.pop(name, None)
+            again = self.house.topic_ids[name] == _IDS[name]
+            self.house.topic_ids[name] = name.encode() + _AGAIN_ID[1:] if again else _IDS[name]
+
+    @rule(fails=st.booleans())
+    def log_fails(self, fails: bool) -> None:
+        self.house.error = ErrorCode.NOT_ENOUGH_REPLICAS if fails else ErrorCode.NONE
+
+    @rule()
+    def coordinator_moves(self) -> None:
+        topics, ids = self.house.topics, self.house.topic_ids
+        self.house = self._new_house(self.house.restarted(), topics)
+        self.house.topic_ids = ids
+        for member in self.members:
+            member.house = self.house
+        group = self.group
+        if group is not None:
+            known = group.members
+            for member in self.members:
+                if member.member_id not in known:
+                    member.fenced()  # it hears of it with its next heartbeat
+
+    # --- what always holds
+
+    @invariant()
+    def no_partition_has_two_owners(self) -> None:
+        owners: dict[tuple[bytes, int], str] = {}
+        for member in self.alive():
+            for place in member.owned:
+                assert place not in owners, (place, owners[place], member.member_id)
+                owners[place] = member.member_id
+
+    @invariant()
+    def epochs_of_members_are_not_ahead_of_the_group(self) -> None:
+        group = self.group
+        if group is not None:
+            assert group.target_epoch <= group.group_epoch
+            assert all(member.member_epoch <= group.target_epoch for member in group.members.values())
+
+    @invariant()
+    def state_is_as_the_members_are(self) -> None:
+        group = self.group
+        if group is not None and group.members:
+            assert group._unreconciled == {
+                each.member_id
+                for each in group.members.values()
+                if each.member_epoch != group.target_epoch or each.state != 0
+            }
+            owned = {
+                (topic_id, number): each.member_id
+                for each in group.members.values()
+                for partitions in (each.assigned, each.revoking)
+                for topic_id, numbers in partitions.items()
+                for number in numbers
+            }
+            assert owned == {
+                (topic_id, number): owner
+                for topic_id, owners in group._owners.items()
+                for number, owner in owners.items()
+            }
+            assert group.size_bytes == sum(each.size_bytes for each in group.members.values())
+
+    def teardown(self) -> None:
+        """Without further events the group comes to rest, and every partition of a subscribed topic has one owner."""
+        self.house.error = ErrorCode.NONE
+        if not self.members:
+            return
+        self.house.pass_time(46_000)
+        members = self.members
+
+        def is_settled() -> bool:
+            group = self.group
+            if group is None or group.state.value != "Stable" or len(group.members) != len(members):
+                return False
+            return all(each.owned == each.wanted for each in members)
+
+        settle(self.house, members, is_settled)
+        self.no_partition_has_two_owners()
+        topics = self.house.topics
+        wanted = {
+            (self.house.topic_ids[name], number)
+            for name in {name for member in members for name in member.topics} & topics.keys()
+            for number in range(topics[name])
+        }
+        assert set().union(*(each.owned for each in members)) == wanted
+        again = self._new_house(self.house.restarted(), topics)
+        again.topic_ids = self.house.topic_ids
+        assert again.describe_consumers() == self.house.describe_consumers()
+
+
+TestGroup = GroupMachine.TestCase
+TestGroup.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)

@@ -69,7 +69,7 @@ NOT_CALLED_YET = {
         ),
         "share groups at the coordinator",
     ),
-    "subscription_type": "the uniform assignor",
+    "SimpleAssignor": "share groups at the coordinator",
     "write_to": "a message set on its way to a sink, as the design has it",
 }
 """What stands before its caller, with tests of its own. A line goes when the caller comes."""

@@ -57,6 +57,7 @@ from ...traffic.steps import StepRunner, Steps
 from ..runtime import Append
 from .assignors.assignor import PartitionAssignor
 from .assignors.range_assignor import ServerRangeAssignor
+from .assignors.uniform_assignor import UniformAssignor
 from .classic_group import ClassicGroup
 from .config import GroupCoordinatorConfig
 from .consumer_group import ConsumerGroup
@@ -71,7 +72,7 @@ from .positions import Positions, TopicIdOf, tombstones
 from .shard import GroupShard, commit_error, group_error
 from .states import GroupState
 
-ASSIGNORS: Sequence[PartitionAssignor] = (ServerRangeAssignor(),)
+ASSIGNORS: Sequence[PartitionAssignor] = (UniformAssignor(), ServerRangeAssignor())
 _NO_REGEX = "This broker does not resolve regular expressions of subscriptions; name the topics."
 _EXPIRE_AT_ONCE = 1000
 """The number of groups whose old positions expire in one step, before other work gets its turn."""

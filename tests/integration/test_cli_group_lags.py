@@ -77,9 +77,9 @@ def test_groups_list_sorts_by_lag_and_by_time(admin: Admin, run: Command) -> Non
     names = [row["group"] for row in rows]
     assert names.index("c-most") < names.index("b-old-one") < names.index("a-new-one")
     lines = run("groups", "list").out.splitlines()
-    assert lines[0].split() == ["GROUP", "STATE", "PROTOCOL", "MEMBERS", "LAG", "LAG_TIME", "TOPICS"]
+    assert lines[0].split() == ["GROUP", "STATE", "TYPE", "PROTOCOL", "MEMBERS", "LAG", "LAG_TIME", "TOPICS"]
     assert next(line.split() for line in lines if line.startswith("c-most")) == [
-        *("c-most", "Empty", "-", "0", "2", "2h", "t")
+        *("c-most", "Empty", "classic", "-", "0", "2", "2h", "t")
     ]
     described = run("groups", "describe", "c-most").out.splitlines()
     assert described[1].split()[4:6] == ["LAG", "LAG_TIME"]

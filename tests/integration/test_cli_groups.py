@@ -46,6 +46,10 @@ def barnabas(broker: Broker, capsys: pytest.CaptureFixture[str]) -> Command:
     "words",
     [
         *(["groups", name] for name in ("list", "describe", "reset-offsets", "delete", "delete-offsets")),
+        *(
+            ["groups", "share", name]
+            for name in ("describe-offsets", "alter-offsets", "reset-offsets", "delete-offsets")
+        ),
         *(["configs", name] for name in ("describe", "set", "delete")),
     ],
     ids=" ".join,
@@ -59,12 +63,12 @@ def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str], words
 
 def test_groups_are_listed(barnabas: Command, admin: Admin) -> None:
     admin.alter_group_offsets("listed", {T0: 1})
-    with_state = {"group": "listed", "state": "Empty", "protocol": ""}
+    with_state = {"group": "listed", "state": "Empty", "type": "classic", "protocol": ""}
     assert with_state in json.loads(barnabas("groups", "list", "--no-lag", "--json").out)
     assert with_state in json.loads(barnabas("groups", "list", "--no-lag", "--state", "Empty", "--json").out)
     assert "listed" not in barnabas("groups", "list", "--state", "Stable").out
     lines = barnabas("groups", "list", "--no-lag").out.splitlines()
-    assert ["listed", "Empty", "-"] in [line.split() for line in lines]
+    assert ["listed", "Empty", "classic", "-"] in [line.split() for line in lines]
     (row,) = [row for row in json.loads(barnabas("groups", "list", "--json").out) if row["group"] == "listed"]
     assert row.items() >= {**with_state, "members": 0, "lag": 9, "topics": ["t"]}.items()
 

@@ -55,8 +55,8 @@ def test_topics_with_rates_brokers_and_groups_with_lag(broker: TestBroker) -> No
         screen = terminal.wait_for("ADDRESS")
         assert any(broker.bootstrap in line and "up, controller" in line for line in screen)
         terminal.press("g")
-        screen = terminal.wait_for("MEMBERS", lambda screen: row(screen, "billing")[3:4] == ["99"])
-        assert row(screen, "billing")[1:] == ["Empty", "0", "99", "orders"]
+        screen = terminal.wait_for("MEMBERS", lambda screen: row(screen, "billing")[4:5] == ["99"])
+        assert [*row(screen, "billing")[1:5], row(screen, "billing")[-1]] == ["Empty", "classic", "0", "99", "orders"]
         terminal.press("q")
         assert terminal.ended() == 0
         assert terminal.restored
@@ -80,7 +80,7 @@ def test_open_item_has_other_views_and_keys_are_explained(broker: TestBroker) ->
         terminal.press("s")
         terminal.wait_for("by size")
         terminal.press("esc", "n", "g")
-        terminal.wait_for("billing", lambda screen: row(screen, "billing")[3:4] == ["6"])
+        terminal.wait_for("billing", lambda screen: row(screen, "billing")[4:5] == ["6"])
         terminal.press("enter")
         terminal.wait_for(
             "group billing: partitions", lambda screen: row(screen, "orders")[1:5] == ["1", "4", "10", "6"]
@@ -200,7 +200,7 @@ def test_without_a_terminal_it_is_one_look(broker: TestBroker) -> None:
     assert "\x1b" not in out
     assert re.search(rf"{broker.bootstrap} .*up, controller", out)
     assert re.search(r"^orders +2 +- +- +2 ", out, re.MULTILINE)
-    assert re.search(r"^billing +Empty +0 +\d +orders$", out, re.MULTILINE)
+    assert re.search(r"^billing +Empty +classic +0 +\d +- +\S+ +orders$", out, re.MULTILINE)
 
 
 def test_top_without_broker_exits_at_once_with_error() -> None:

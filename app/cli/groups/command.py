@@ -1,9 +1,9 @@
-"""`barnabas groups`: list, describe, reset and delete consumer groups."""
+"""`barnabas groups`: list, describe, reset and delete groups of all types."""
 
 import time
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -12,14 +12,17 @@ from ....ports.errors import ApiError, ConfigError
 from ....ports.types import TopicPartition
 from ..options import AsJson, Bootstrap, Execute, Yes, confirm, open_admin, print_json, print_table
 from ..times import age_text, parse_duration_ms, parse_time_ms
+from .trend import age_trend_text, done_in_ms, done_in_text, trend_of, trend_text
 
 if TYPE_CHECKING:
     from ....ports.broker_api.groups import Coordinator
     from ...clients.admin.admin import Admin
     from ...clients.admin.consumer_lag import GroupSummary
-    from ...clients.admin.groups import GroupDetails, GroupLag, MemberDetails
+    from ...clients.admin.group_details import GroupDetails, MemberDetails
 
-groups = typer.Typer(help="List, describe, reset and delete consumer groups.", no_args_is_help=True)
+groups = typer.Typer(
+    help="List, describe, reset and delete groups of all types: classic, consumer and share.", no_args_is_help=True
+)
 
 
 # `barnabas groups reset-offsets`: change the committed offsets of a group.
@@ -38,9 +41,7 @@ def reset_offsets(
         list[str] | None,
         typer.Option("--topic", metavar="TOPIC[:P,...]", help="A topic or some partitions; may be repeated."),
     ] = None,
-    all_topics: Annotated[
-        bool, typer.Option("--all-topics", help="All topics with committed offsets of the group.")
-    ] = False,
+    all_topics: Annotated[bool, typer.Option("--all-topics", help="All topics with offsets of the group.")] = False,
     to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first message.")] = False,
     to_latest: Annotated[bool, typer.Option("--to-latest", help="Past the last message.")] = False,
     to_datetime: Annotated[
@@ -61,9 +62,10 @@ def reset_offsets(
     execute: Execute = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the new committed offsets of a group without members; with --execute commit them.
+    """Show the new offsets of a group without members; with --execute set them.
 
-    Offsets are limited to the range between the first message and the end of each partition.
+    They are the committed offsets, of a share group the start offsets. They are limited to the range between the first
+    message and the end of each partition.
     """
     if all_topics == bool(topic):
         raise ConfigError("select topics with either --topic TOPIC, or --all-topics")
@@ -77,7 +79,9 @@ def reset_offsets(
     )
     with open_admin(bootstrap) as admin:
         topics = None if all_topics else parse_topics(topic or ())
-        changes = admin.reset_group_offsets(name, topics=topics, dry_run=not execute, **where)
+        is_share = admin.describe_groups([name])[0].type == "share"
+        reset = admin.reset_share_group_offsets if is_share else admin.reset_group_offsets
+        changes = reset(name, topics=topics, dry_run=not execute, **where)
     rows = [{column: getattr(change, column) for column in _COLUMNS} for change in changes]
     if as_json:
         print_json({"group": name, "executed": execute, "partitions": rows})
@@ -130,11 +134,24 @@ def _where(
 add_reset_command(groups)
 
 
+share = typer.Typer(help="What is special to share groups: their start offsets.", no_args_is_help=True)
+groups.add_typer(share, name="share")
+
+
 def register(app: typer.Typer) -> None:
     app.add_typer(groups, name="groups")
 
 
 Name = Annotated[str, typer.Argument(metavar="GROUP")]
+TrendSeconds = Annotated[
+    float | None,
+    typer.Option(
+        "--trend",
+        metavar="SECONDS",
+        min=0.2,
+        help="Look twice, SECONDS apart: how fast the lag grows, and when a shrinking one will be gone.",
+    ),
+]
 
 
 class GroupOrder(StrEnum):
@@ -171,8 +188,13 @@ def list_groups(
         typer.Option(
             "--state",
             metavar="STATE",
-            help="Only in this state: Stable, Empty, PreparingRebalance or CompletingRebalance; may be repeated.",
+            help="Only in this state: Stable, Empty, PreparingRebalance, CompletingRebalance, Assigning, Reconciling; "
+            "may be repeated.",
         ),
+    ] = None,
+    group_type: Annotated[
+        list[str] | None,
+        typer.Option("--type", metavar="TYPE", help="Only of this type: classic, consumer or share; may be repeated."),
     ] = None,
     sort: Annotated[GroupOrder, typer.Option("--sort", help="The order: by name, or the largest first.")] = (
         GroupOrder.NAME
@@ -180,36 +202,73 @@ def list_groups(
     lag: Annotated[
         bool, typer.Option("--lag/--no-lag", help="Read members and lags, or only names and states.")
     ] = True,
+    trend: TrendSeconds = None,
     as_json: AsJson = False,
 ) -> None:
     """List the groups with states, members and lag: unread messages, and the age of the oldest one.
 
     The lag costs two requests for 100 groups, one to each broker for the ends of partitions, and up to 40 small reads
-    for the ages; --no-lag saves them. An age needs the right to read the topic.
+    for the ages; --no-lag saves them. An age needs the right to read the topic. The lag of a share group counts the
+    messages that are neither acknowledged nor given up.
     """
+    states, types = state or (), group_type or ()
+    if trend is not None and not lag:
+        raise ConfigError("--trend needs the lags, which --no-lag leaves out")
     with open_admin(bootstrap) as admin:
         if not lag:
-            listed = admin.list_groups(states=state or ())
+            listed = admin.list_groups(states=states, types=types)
             if as_json:
-                print_json([{"group": e.group_id, "state": e.state, "protocol": e.protocol_type} for e in listed])
+                print_json(
+                    [
+                        {"group": e.group_id, "state": e.state, "type": e.group_type, "protocol": e.protocol_type}
+                        for e in listed
+                    ]
+                )
             else:
-                rows = ((e.group_id, e.state or "-", e.protocol_type or "-") for e in listed)
-                print_table(("group", "state", "protocol"), rows)
+                rows = ((e.group_id, e.state or "-", e.group_type or "-", e.protocol_type or "-") for e in listed)
+                print_table(("group", "state", "type", "protocol"), rows)
             return
-        found = admin.list_group_lags(states=state or ())
-    now_ms = time.time_ns() // 1_000_000
-    fields = sorted((_group_fields(each, now_ms) for each in found), key=_ORDERS[sort])
+
+        def look() -> dict[str, dict[str, Any]]:
+            found = admin.list_group_lags(states=states, types=types)
+            now_ms = time.time_ns() // 1_000_000
+            return {each.group_id: _group_fields(each, now_ms) for each in found}
+
+        fields = sorted(_with_trends(look, trend).values(), key=_ORDERS[sort])
     if as_json:
         print_json(fields)
         return
-    columns = ("group", "state", "protocol", "members", "lag", "lag_time", "topics")
+    trends = () if trend is None else _TREND_COLUMNS
+    columns = ("group", "state", "type", "protocol", "members", "lag", "lag_time", *trends, "topics")
     print_table(columns, ([_cell(_shown(row)[column]) for column in columns] for row in fields))
+
+
+_TREND_COLUMNS = ("trend", "time_trend", "done_in")
+KeyT = TypeVar("KeyT")
+
+
+def _with_trends(look: Callable[[], dict[KeyT, dict[str, Any]]], seconds: float | None) -> dict[KeyT, dict[str, Any]]:
+    """Return the rows of a look, by any key; with `seconds` of a second look so much later, with trends."""
+    first, began = look(), time.monotonic()
+    if seconds is None:
+        return first
+    time.sleep(seconds)
+    second = look()
+    elapsed = time.monotonic() - began
+    for key, row in second.items():
+        before = (first[key]["lag"], first[key]["lag_ms"]) if key in first else None
+        found = trend_of(before, (row["lag"], row["lag_ms"]), elapsed)
+        row["lag_per_s"] = None if found.messages is None else round(found.messages, 3)
+        row["lag_ms_per_s"] = None if found.age_ms is None else round(found.age_ms, 1)
+        row["done_in_ms"] = done_in_ms(row["lag"], found)
+    return second
 
 
 def _group_fields(group: "GroupSummary", now_ms: int) -> dict[str, Any]:
     return {
         "group": group.group_id,
         "state": group.state,
+        "type": group.type,
         "protocol": group.protocol_type,
         "assignor": group.protocol or None,
         "coordinator": group.coordinator,
@@ -226,7 +285,14 @@ def _lag_ms(unread_since_ms: int | None, lag: int | None, now_ms: int) -> int | 
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, "topics": ",".join(row["topics"]), "lag_time": _age(row["lag_ms"])}
+    """Return a row with the texts of its lists and times."""
+    shown = {**row, "lag_time": _age(row["lag_ms"])}
+    if "topics" in row:
+        shown["topics"] = ",".join(row["topics"])
+    if "lag_per_s" in row:
+        shown["trend"], shown["time_trend"] = trend_text(row["lag_per_s"]), age_trend_text(row["lag_ms_per_s"])
+        shown["done_in"] = done_in_text(row["done_in_ms"])
+    return shown
 
 
 def _age(lag_ms: int | None) -> str:
@@ -241,12 +307,18 @@ def describe_group(
         bool, typer.Option("--offsets", help="Committed offsets and lag of each partition; the default.")
     ] = False,
     members: Annotated[bool, typer.Option("--members", help="The members, with their assignments.")] = False,
-    state: Annotated[bool, typer.Option("--state", help="State, assignor and coordinator.")] = False,
+    state: Annotated[bool, typer.Option("--state", help="State, epochs, assignor and coordinator.")] = False,
+    trend: TrendSeconds = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the committed offsets and the lag of a group in each partition; or its members, or its state."""
+    """Show the offsets and the lag of a group in each partition; or its members, or its state.
+
+    Of a share group these are the start offsets: all messages below them are acknowledged or given up.
+    """
     if offsets + members + state > 1:
         raise ConfigError("give one of --offsets, --members and --state")
+    if trend is not None and (members or state):
+        raise ConfigError("--trend is about offsets, not about --members and --state")
     with open_admin(bootstrap) as admin:
         details = _existing(admin, name)
         if members:
@@ -254,7 +326,7 @@ def describe_group(
         elif state:
             _show_state(details, admin.coordinator(name), as_json)
         else:
-            _show_offsets(details, admin.group_lag(name, times=True), as_json)
+            _show_offsets(admin, details, trend, as_json)
 
 
 @groups.command()
@@ -281,13 +353,24 @@ def delete_offsets(
         typer.Option("--topic", metavar="TOPIC[:P,...]", help="A topic or some partitions; may be repeated."),
     ],
 ) -> None:
-    """Delete the committed offsets of a group in topics that none of its members reads."""
+    """Delete the offsets of a group in topics that none of its members reads; of a share group in whole topics."""
     with open_admin(bootstrap) as admin:
-        _existing(admin, name)
+        if _existing(admin, name).type == "share":
+            admin.delete_share_group_offsets(name, _whole_topics(topic))
+            typer.echo(f"deleted the start offsets of {name} in {', '.join(topic)}")
+            return
         gone = admin.delete_group_offsets(name, parse_topics(topic))
     if not gone:
         raise ConfigError(f"group {name} has no committed offsets there; see `barnabas groups describe {name}`")
     typer.echo(f"deleted the positions of {name} in {_joined(gone)}")
+
+
+def _whole_topics(given: Sequence[str]) -> list[str]:
+    """Return the topics. Raises `ConfigError` for some partitions of one."""
+    for text in given:
+        if ":" in text:
+            raise ConfigError(f"--topic {text!r}: the offsets of a share group are deleted for whole topics")
+    return list(given)
 
 
 def _existing(admin: "Admin", name: str) -> "GroupDetails":
@@ -298,28 +381,49 @@ def _existing(admin: "Admin", name: str) -> "GroupDetails":
     return details
 
 
-def _show_offsets(details: "GroupDetails", lag: "dict[TopicPartition, GroupLag]", as_json: bool) -> None:
-    now_ms = time.time_ns() // 1_000_000
-    rows: list[dict[str, Any]] = [
-        {
-            "topic": place.topic,
-            "partition": place.partition,
-            "committed": each.committed,
-            "log_end_offset": each.end,
-            "lag": each.lag,
-            "lag_ms": _lag_ms(each.unread_since_ms, each.lag, now_ms),
-            **_reader(each.member),
+def _show_offsets(admin: "Admin", details: "GroupDetails", trend: float | None, as_json: bool) -> None:
+    is_share = details.type == "share"
+    offset = "start_offset" if is_share else "committed"
+
+    def look() -> dict[TopicPartition, dict[str, Any]]:
+        lags = admin.group_lag(details.group_id, times=True)
+        now_ms = time.time_ns() // 1_000_000
+        return {
+            place: {
+                "topic": place.topic,
+                "partition": place.partition,
+                offset: each.committed,
+                "log_end_offset": each.end,
+                "lag": each.lag,
+                "lag_ms": _lag_ms(each.unread_since_ms, each.lag, now_ms),
+                **({"members": [member.member_id for member in each.members]} if is_share else _reader(each.member)),
+            }
+            for place, each in lags.items()
         }
-        for place, each in lag.items()
-    ]
-    total = sum(each.lag or 0 for each in lag.values())
+
+    rows = list(_with_trends(look, trend).values())
+    total = sum(row["lag"] or 0 for row in rows)
     if as_json:
-        print_json({"group": details.group_id, "state": details.state, "lag": total, "partitions": rows})
+        print_json({**_head(details), "lag": total, "partitions": rows})
         return
-    typer.echo(f"{details.group_id}  {details.state}  lag {total}")
-    columns = ("topic", "partition", "committed", "log_end_offset", "lag", "lag_time", "member", "client_id", "host")
-    shown: list[dict[str, Any]] = [{**row, "lag_time": _age(row["lag_ms"])} for row in rows]
+    epochs = ""
+    if details.group_epoch is not None:
+        epochs = f"  {details.type}  epoch {details.group_epoch}, assignment {details.assignment_epoch}"
+    typer.echo(f"{details.group_id}  {details.state}{epochs}  lag {total}")
+    columns: tuple[str, ...] = ("topic", "partition", offset, "log_end_offset", "lag", "lag_time")
+    columns += () if trend is None else _TREND_COLUMNS
+    columns += ("members",) if is_share else ("member", "client_id", "host")
+    shown = [_shown(row) for row in rows]
+    if is_share:
+        shown = [{**row, "members": len(row["members"])} for row in shown]
     print_table(columns, ([_cell(row[column]) for column in columns] for row in shown))
+
+
+def _head(details: "GroupDetails") -> dict[str, object]:
+    """Return the fields of a group that every description of it begins with."""
+    epochs = {"group_epoch": details.group_epoch, "assignment_epoch": details.assignment_epoch}
+    more = {} if details.group_epoch is None else epochs
+    return {"group": details.group_id, "state": details.state, "type": details.type, **more}
 
 
 def _reader(member: "MemberDetails | None") -> dict[str, object]:
@@ -329,6 +433,7 @@ def _reader(member: "MemberDetails | None") -> dict[str, object]:
 
 
 def _show_members(details: "GroupDetails", as_json: bool) -> None:
+    has_epochs = details.group_epoch is not None
     rows: list[dict[str, object]] = [
         {
             **_reader(member),
@@ -336,21 +441,38 @@ def _show_members(details: "GroupDetails", as_json: bool) -> None:
             "topics": list(member.topics),
             "partitions": len(member.assignment),
             "assignment": _by_topic(member.assignment),
+            **(_of_epochs(member) if has_epochs else {}),
         }
         for member in details.members
     ]
     if as_json:
-        print_json({"group": details.group_id, "state": details.state, "members": rows})
+        print_json({**_head(details), "members": rows})
         return
-    columns = ("member", "instance", "client_id", "host", "partitions", "assignment")
-    shown = [{**row, "assignment": _joined(m.assignment)} for row, m in zip(rows, details.members, strict=True)]
+    more = ("epoch", "protocol") if has_epochs else ()
+    columns = ("member", "instance", "client_id", "host", *more, "partitions", "assignment")
+    columns += ("target",) if details.type == "consumer" else ()
+    shown = [
+        {**row, "assignment": _joined(member.assignment), "target": _joined(member.target_assignment or ())}
+        for row, member in zip(rows, details.members, strict=True)
+    ]
     print_table(columns, ([_cell(row[column]) for column in columns] for row in shown))
+
+
+def _of_epochs(member: "MemberDetails") -> dict[str, object]:
+    """Return the fields of a member that members of classic groups do not have."""
+    target = member.target_assignment
+    return {
+        "epoch": member.member_epoch,
+        "protocol": member.protocol or None,
+        "rack": member.rack_id,
+        "pattern": member.topic_pattern,
+        **({} if target is None else {"target": _by_topic(target)}),
+    }
 
 
 def _show_state(details: "GroupDetails", coordinator: "Coordinator", as_json: bool) -> None:
     row = {
-        "group": details.group_id,
-        "state": details.state,
+        **_head(details),
         "protocol": details.protocol_type,
         "assignor": details.protocol,
         "members": len(details.members),
@@ -377,3 +499,65 @@ def _joined(places: "Sequence[TopicPartition]") -> str:
 def _cell(value: object) -> object:
     """Return a dash for None, so that columns can be counted."""
     return "-" if value is None or value == "" else value
+
+
+# `barnabas groups share`: the start offsets of share groups.
+
+
+@share.command("describe-offsets")
+def describe_start_offsets(bootstrap: Bootstrap, name: Name, as_json: AsJson = False) -> None:
+    """Show the start offsets of a share group, below which all messages are acknowledged or given up."""
+    with open_admin(bootstrap) as admin:
+        _existing_share_group(admin, name)
+        offsets = admin.share_group_offsets(name)
+    rows = [
+        {
+            "topic": place.topic,
+            "partition": place.partition,
+            "leader_epoch": each.leader_epoch,
+            "start_offset": each.offset,
+            "lag": each.lag,
+        }
+        for place, each in offsets.items()
+    ]
+    if as_json:
+        print_json({"group": name, "partitions": rows})
+        return
+    columns = ("topic", "partition", "leader_epoch", "start_offset", "lag")
+    print_table(columns, ([_cell(row[column]) for column in columns] for row in rows))
+
+
+@share.command("alter-offsets")
+def alter_start_offsets(
+    bootstrap: Bootstrap,
+    name: Name,
+    offsets: Annotated[list[str], typer.Argument(metavar="TOPIC:P=OFFSET...", show_default=False)],
+) -> None:
+    """Set start offsets of a share group without members. What it has delivered there is forgotten."""
+    wanted = parse_offsets(offsets)
+    with open_admin(bootstrap) as admin:
+        _existing_share_group(admin, name)
+        admin.alter_share_group_offsets(name, wanted)
+    typer.echo(f"changed the start offsets of {name} in {_joined(list(wanted))}")
+
+
+def parse_offsets(given: Sequence[str]) -> dict[TopicPartition, int]:
+    """Parse start offsets: `["a:0=5"]`. Raises `ConfigError`."""
+    found: dict[TopicPartition, int] = {}
+    for text in given:
+        place, _, offset = text.rpartition("=")
+        topic, _, partition = place.rpartition(":")
+        if not topic or not partition.isdecimal() or not offset.isdecimal():
+            raise ConfigError(f"{text!r}: give TOPIC:PARTITION=OFFSET, such as orders:0=1200")
+        found[TopicPartition(topic, int(partition))] = int(offset)
+    return found
+
+
+def _existing_share_group(admin: "Admin", name: str) -> None:
+    details = _existing(admin, name)
+    if details.type != "share":
+        raise ConfigError(f"group {name!r} is no share group, but of the type {details.type}")
+
+
+share.command("reset-offsets")(reset_offsets)
+share.command("delete-offsets")(delete_offsets)

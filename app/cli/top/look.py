@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ....ports.broker_api.cluster import ConnectionDescription
     from ...clients.admin.admin import Admin
     from ...clients.admin.consumer_lag import GroupSummary
-    from ...clients.admin.groups import GroupLag, MemberDetails
+    from ...clients.admin.group_details import GroupLag, MemberDetails
 
 Tab = Literal["brokers", "topics", "groups"]
 CONNECTIONS_MAX = 500
@@ -58,6 +58,7 @@ class GroupFigures:
 
     name: str
     state: str
+    type: str = "classic"
     members: int | None = None
     topics: Sequence[str] = ()
     lag: int | None = None
@@ -231,5 +232,10 @@ def _led(answers: ClusterAnswers) -> list[TopicPartition]:
 
 def _group_figures(group: GroupSummary) -> GroupFigures:
     return GroupFigures(
-        name=group.group_id, state=group.state or "-", members=group.members, topics=group.topics, lag=group.lag
+        name=group.group_id,
+        state=group.state or "-",
+        type=group.type,
+        members=group.members,
+        topics=group.topics,
+        lag=group.lag,
     )

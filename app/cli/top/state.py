@@ -9,6 +9,7 @@ import attrs
 
 from ....ports.types import TopicPartition
 from ....ports.values import frozen
+from ..groups.trend import Trend, trend_of
 from .look import BrokerDetail, GroupDetail, GroupFigures, Look, PartitionFigures, Tab, TopicFigures
 
 FILTER_MAX = 100
@@ -63,7 +64,8 @@ class Tailed:
 @frozen(kw_only=True)
 class TopState:
     """opened: the name of the open topic, group or broker, of which `pane` is shown. gone: the error if the cluster
-    does not answer. Rates are between the snapshots `before` and `look`."""
+    does not answer. Rates are between the snapshots `before` and `look`, trends of groups between `groups_before` and
+    `look`."""
 
     tab: Tab = "topics"
     opened: str | None = None
@@ -84,6 +86,8 @@ class TopState:
     before: Look | None = None
     rates: Mapping[str, Rate] = attrs.field(factory=dict)
     partition_rates: Mapping[TopicPartition, Rate] = attrs.field(factory=dict)
+    groups_before: Look | None = None
+    group_trends: Mapping[str, Trend] = attrs.field(factory=dict)
     gone: str = ""
     tailed: Tailed = Tailed()
     done: bool = False
@@ -105,7 +109,7 @@ def looked(state: TopState, look: Look) -> TopState:
         return state
     changed = attrs.evolve(state, look=look, gone="")
     if look.groups is not None:
-        changed = attrs.evolve(changed, groups=look.groups)
+        changed = _with_trends(attrs.evolve(changed, groups=look.groups), look)
     if look.detail is not None and look.detail.name == state.opened:
         changed = attrs.evolve(changed, detail=look.detail)
     if look.topics is None:
@@ -118,6 +122,19 @@ def looked(state: TopState, look: Look) -> TopState:
         return changed
     partition_rates = partition_rates_of(before, look)
     return attrs.evolve(changed, before=look, rates=rates_of(before, look), partition_rates=partition_rates)
+
+
+def _with_trends(state: TopState, look: Look) -> TopState:
+    """Apply the groups of a snapshot: how their lags change since the one before."""
+    before = state.groups_before
+    if before is None:
+        return attrs.evolve(state, groups_before=look)
+    seconds = look.at_s - before.at_s
+    if seconds < APART_S:
+        return state
+    old = {group.name: (group.lag, None) for group in before.groups or ()}
+    trends = {group.name: trend_of(old.get(group.name), (group.lag, None), seconds) for group in look.groups or ()}
+    return attrs.evolve(state, groups_before=look, group_trends=trends)
 
 
 def rates_of(before: Look, now: Look) -> dict[str, Rate]:

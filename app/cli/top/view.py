@@ -9,6 +9,7 @@ from typing import TypeVar
 from ....ports.report import counted
 from ....ports.values import frozen
 from ..cluster.status import DOWN, NO_NODE
+from ..groups.trend import Trend, done_in_ms, done_in_text, trend_text
 from ..tables import clean, list_text, size_text
 from ..times import age_text
 from .look import BrokerDetail, GroupDetail, PartitionFigures, TopicFigures
@@ -34,7 +35,7 @@ _HELP = (
 _COLUMNS = {
     "brokers": ("broker", "address", "leaders", "replicas", "in_sync", "size", "lag", "state"),
     "topics": ("topic", "partitions", "messages/s", "bytes/s", "end", "size", "state"),
-    "groups": ("group", "state", "members", "lag", "topics"),
+    "groups": ("group", "state", "type", "members", "lag", "trend", "done_in", "topics"),
 }
 _PANE_COLUMNS = {
     "messages": ("partition", "offset", "time", "key", "value"),
@@ -231,8 +232,13 @@ def _topic_rows(state: TopState) -> list[ShownRow]:
 
 
 def _group_rows(state: TopState) -> list[ShownRow]:
-    groups = _sorted(state.groups or (), state.sort, lag=lambda g: g.lag)
-    return [_row(g.name, g.name, g.state, g.members, g.lag, ",".join(g.topics) or "-") for g in groups]
+    rows = []
+    for group in _sorted(state.groups or (), state.sort, lag=lambda g: g.lag):
+        trend = state.group_trends.get(group.name, Trend())
+        figures = (group.lag, trend_text(trend.messages), done_in_text(done_in_ms(group.lag, trend)))
+        topics = ",".join(group.topics) or "-"
+        rows.append(_row(group.name, group.name, group.state, group.type, group.members, *figures, topics))
+    return rows
 
 
 def _sorted(

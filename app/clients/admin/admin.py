@@ -88,7 +88,7 @@ from ..shared.process import check_process_in_methods
 from ..shared.settings import CommonSettings, read_settings
 from ..shared.signature import SettingsSignature, defaults_of
 from ..shared.typed_settings import ClientKeywords
-from .asker import AdminRequests, Place, check, passing
+from .asker import AdminRequests, Place, PlaceT, check, passing
 from .groups import GroupAdmin
 from .quotas import QuotaAdmin
 from .topics import TopicAdmin
@@ -409,8 +409,6 @@ def _transactions(admin: Admin) -> TransactionAdmin:
 
 # `Admin`: the cluster, its brokers, and the placement of partitions.
 
-PlaceT = TypeVar("PlaceT", bound=Place)
-
 
 class ClusterAdmin:
     """Describes brokers and log folders; requests elections and reassignments."""
@@ -709,6 +707,8 @@ class Admin:
     coordinator = _of(_groups, GroupAdmin.coordinator)
     describe_group = _of(_groups, GroupAdmin.describe_group)
     describe_groups = _of(_groups, GroupAdmin.describe_groups)
+    describe_consumer_groups = _of(_groups, GroupAdmin.describe_consumer_groups)
+    describe_share_groups = _of(_groups, GroupAdmin.describe_share_groups)
     delete_group = _of(_groups, GroupAdmin.delete_group)
     delete_groups = _of(_groups, GroupAdmin.delete_groups)
     group_offsets = _of(_groups, GroupAdmin.group_offsets)
@@ -717,6 +717,10 @@ class Admin:
     alter_group_offsets = _of(_groups, GroupAdmin.alter_group_offsets)
     reset_group_offsets = _of(_groups, GroupAdmin.reset_group_offsets)
     delete_group_offsets = _of(_groups, GroupAdmin.delete_group_offsets)
+    share_group_offsets = _of(_groups, GroupAdmin.share_group_offsets)
+    alter_share_group_offsets = _of(_groups, GroupAdmin.alter_share_group_offsets)
+    reset_share_group_offsets = _of(_groups, GroupAdmin.reset_share_group_offsets)
+    delete_share_group_offsets = _of(_groups, GroupAdmin.delete_share_group_offsets)
 
     list_transactions = _of(_transactions, TransactionAdmin.list_transactions)
     transaction_coordinator = _of(_transactions, TransactionAdmin.transaction_coordinator)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from ....core.client.calls import CoordinatorOf, Target
 from ....ports.broker_api.cluster import BrokerNode
@@ -28,6 +28,7 @@ _PASSING = frozenset(
 """Errors that disappear at the right broker, or later. Other retriable errors are about partitions."""
 
 Place = TopicPartition | tuple[str, int]
+PlaceT = TypeVar("PlaceT", bound=Place)
 
 
 class AdminRequests:

@@ -1,19 +1,23 @@
-"""`Admin`: the lag of all consumer groups, in messages and in time, with a bounded number of requests."""
+"""`Admin`: the lag of all groups, in messages and in time, with a bounded number of requests."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ....core.client.errors import ClientTimeout
 from ....core.message.batch_header import HEADER_SIZE, parse_header
 from ....core.message.batch_reader import decode_batch
+from ....ports.broker_api.consumer_groups import (
+    ConsumerGroupDescribe,
+    ConsumerGroupDescribeResult,
+    ConsumerGroupDescription,
+)
 from ....ports.broker_api.fetch import Fetch, FetchPartition, FetchResult
 from ....ports.broker_api.groups import (
     DescribeGroups,
     DescribeGroupsResult,
-    GroupDescription,
     ListedGroup,
     OffsetFetch,
     OffsetFetchGroup,
@@ -21,6 +25,13 @@ from ....ports.broker_api.groups import (
 )
 from ....ports.broker_api.metadata import Metadata, MetadataResult
 from ....ports.broker_api.offsets import EARLIEST, LATEST
+from ....ports.broker_api.share_group_offsets import (
+    DescribeShareGroupOffsets,
+    DescribeShareGroupOffsetsResult,
+    ShareGroupOffsets,
+    ShareGroupOffsetsQuery,
+)
+from ....ports.broker_api.share_groups import ShareGroupDescribe, ShareGroupDescribeResult, ShareGroupDescription
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
 from ....ports.storage import Region
@@ -28,6 +39,7 @@ from ....ports.transport import TransportError
 from ....ports.types import Buffer, TopicPartition
 from ....ports.values import frozen
 from ..shared.list_offsets import list_offsets
+from .group_details import CLASSIC, CONSUMER, DEAD, SHARE
 
 if TYPE_CHECKING:
     from ....core.message.codec import Codecs
@@ -59,14 +71,47 @@ class GroupSummary:
     protocol_type: str
     coordinator: int
     """The broker that coordinates the group."""
+    type: str = CLASSIC
+    """classic, consumer or share."""
     protocol: str = ""
-    """The assignor; empty unless the group is stable."""
+    """The assignor; empty for a classic group unless it is stable."""
     members: int | None = None
     topics: Sequence[str] = ()
     lag: int | None = None
     unread_since_ms: int | None = None
     """The timestamp of the oldest unread message, in the partitions that could be read; None: the group has read all,
     or it is unknown."""
+
+
+class _Described(NamedTuple):
+    """A group as its coordinator describes it."""
+
+    state: str
+    protocol: str
+    members: int
+
+
+_NO_ERROR = (ErrorCode.NONE,)
+
+
+def _described(group: ConsumerGroupDescription | ShareGroupDescription) -> _Described:
+    return _Described(group.group_state, group.assignor_name, len(group.members))
+
+
+def starts_of(group: ShareGroupOffsets) -> dict[TopicPartition, int]:
+    """Return the known start offsets of a share group."""
+    return {
+        TopicPartition(topic.topic, each.partition): each.start_offset
+        for topic in group.topics
+        for each in topic.partitions
+        if each.error is ErrorCode.NONE and each.start_offset >= 0
+    }
+
+
+def unfinished_of(group: ShareGroupOffsets) -> int | None:
+    """Return the messages of a share group that are not done with, in all partitions; None: not known of one."""
+    lags = [each.lag for topic in group.topics for each in topic.partitions if each.start_offset >= 0]
+    return None if not lags or min(lags) < 0 else sum(lags)
 
 
 def _chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
@@ -87,13 +132,23 @@ class LagReader:
 
         A group whose coordinator has an error for it has no lag. Raises `BarnabasError` if the cluster does not answer.
         """
-        described: dict[str, GroupDescription] = {}
+        described: dict[str, _Described] = {}
         committed: dict[str, dict[TopicPartition, int]] = {}
+        unfinished: dict[str, int | None] = {}
         for node, listed in groups.items():
+            of_type: dict[str, list[str]] = {}
+            for group in listed:
+                of_type.setdefault(group.group_type, []).append(group.group_id)
             try:
-                for chunk in _chunks((group.group_id for group in listed), GROUPS_PER_REQUEST):
-                    described.update(self._describe(node, chunk))
-                    committed.update(self._committed(node, chunk))
+                for group_type, ids in of_type.items():
+                    for chunk in _chunks(ids, GROUPS_PER_REQUEST):
+                        described.update(self._describe(node, chunk, group_type))
+                        if group_type == SHARE:
+                            for offsets in self.share_starts(node, chunk):
+                                committed[offsets.group_id] = starts_of(offsets)
+                                unfinished[offsets.group_id] = unfinished_of(offsets)
+                        else:
+                            committed.update(self._committed(node, chunk))
             except (TransportError, ClientTimeout):
                 continue  # the broker is going down: its groups have no lag until others coordinate them
         ends = self.ends({tp for offsets in committed.values() for tp in offsets})
@@ -108,22 +163,47 @@ class LagReader:
             since = self.timestamps(unread)
         found = {
             group.group_id: _summary(
-                group, node, described.get(group.group_id), committed.get(group.group_id), ends, since
+                group,
+                node,
+                described.get(group.group_id),
+                committed.get(group.group_id),
+                unfinished.get(group.group_id),
+                ends,
+                since,
             )
             for node, listed in groups.items()
             for group in listed
         }
         return [found[group_id] for group_id in sorted(found)]
 
-    def _describe(self, node: int, group_ids: Sequence[str]) -> dict[str, GroupDescription]:
+    def _describe(self, node: int, group_ids: Sequence[str], group_type: str) -> dict[str, _Described]:
+        """Return the groups of one type that exist."""
+        ask = self._asker.shell.ask
         try:
-            result: DescribeGroupsResult = self._asker.shell.ask(DescribeGroups(group_ids=group_ids), node)
+            if group_type == CONSUMER:
+                of_consumers: ConsumerGroupDescribeResult = ask(ConsumerGroupDescribe(group_ids=group_ids), node)
+                return {each.group_id: _described(each) for each in of_consumers.groups if each.error in _NO_ERROR}
+            if group_type == SHARE:
+                of_shares: ShareGroupDescribeResult = ask(ShareGroupDescribe(group_ids=group_ids), node)
+                return {each.group_id: _described(each) for each in of_shares.groups if each.error in _NO_ERROR}
+            result: DescribeGroupsResult = ask(DescribeGroups(group_ids=group_ids), node)
         except ApiError:
             return {}
-        # Kafka describes groups of the new protocol (KIP-848) as dead here.
+        # Kafka describes groups of other types as dead here.
         return {
-            group.group_id: group for group in result.groups if group.error is ErrorCode.NONE and group.state != "Dead"
+            group.group_id: _Described(group.state, group.protocol, len(group.members))
+            for group in result.groups
+            if group.error is ErrorCode.NONE and group.state != DEAD
         }
+
+    def share_starts(self, node: int, group_ids: Sequence[str]) -> Sequence[ShareGroupOffsets]:
+        """Return the start offsets of share groups; those whose coordinator has an error for them are left out."""
+        request = DescribeShareGroupOffsets(groups=[ShareGroupOffsetsQuery(group_id=each) for each in group_ids])
+        try:
+            result: DescribeShareGroupOffsetsResult = self._asker.shell.ask(request, node)
+        except ApiError:
+            return ()
+        return [group for group in result.groups if group.error is ErrorCode.NONE]
 
     def _committed(self, node: int, group_ids: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
         asked = [OffsetFetchGroup(group_id=group_id) for group_id in group_ids]
@@ -267,21 +347,24 @@ def first_timestamp(records: Buffer | Region, offset: int, codecs: Codecs) -> in
 def _summary(
     group: ListedGroup,
     node: int,
-    described: GroupDescription | None,
+    described: _Described | None,
     committed: Offsets | None,
+    unfinished: int | None,
     ends: Offsets,
     since: Mapping[tuple[TopicPartition, int], int],
 ) -> GroupSummary:
     known = {tp: offset for tp, offset in (committed or {}).items() if tp in ends}
     times = [since[tp, offset] for tp, offset in known.items() if (tp, offset) in since and since[tp, offset] >= 0]
+    lag = sum(max(0, ends[tp] - offset) for tp, offset in known.items()) if known else None
     return GroupSummary(
         group_id=group.group_id,
+        type=group.group_type or CLASSIC,
         state=(described.state if described is not None else group.state) or group.state,
         protocol_type=group.protocol_type,
         coordinator=node,
         protocol=described.protocol if described is not None else "",
-        members=len(described.members) if described is not None else None,
+        members=described.members if described is not None else None,
         topics=sorted({tp.topic for tp in committed or ()}),
-        lag=sum(max(0, ends[tp] - offset) for tp, offset in known.items()) if known else None,
+        lag=lag if unfinished is None else unfinished,
         unread_since_ms=min(times, default=None),
     )

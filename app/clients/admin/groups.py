@@ -1,14 +1,12 @@
-"""`Admin`: consumer groups, their members and their offsets."""
+"""`Admin`: groups of all types, their members, and the offsets of consumer groups."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from attrs import field
-
 from ....core.client.calls import CoordinatorOf
 from ....core.client.errors import no_partition
-from ....core.client.group.consumer_protocol import PROTOCOL_TYPE, decode_assignment, decode_subscription
+from ....ports.broker_api.consumer_groups import ConsumerGroupDescribe, ConsumerGroupDescribeResult
 from ....ports.broker_api.envelope import Request, ResultT
 from ....ports.broker_api.groups import (
     Coordinator,
@@ -17,8 +15,6 @@ from ....ports.broker_api.groups import (
     DescribeGroups,
     DescribeGroupsResult,
     FetchedOffset,
-    GroupDescription,
-    GroupMember,
     ListedGroup,
     ListGroups,
     OffsetCommit,
@@ -31,116 +27,45 @@ from ....ports.broker_api.groups import (
     OffsetFetchResult,
 )
 from ....ports.broker_api.offsets import EARLIEST, LATEST
+from ....ports.broker_api.share_group_offsets import (
+    AlterShareGroupOffsets,
+    AlterShareGroupOffsetsResult,
+    DeleteShareGroupOffsets,
+    DeleteShareGroupOffsetsResult,
+    DescribeShareGroupOffsets,
+    DescribeShareGroupOffsetsResult,
+    ShareGroupOffsetsQuery,
+    ShareGroupTopic,
+    SharePartitionStart,
+)
+from ....ports.broker_api.share_groups import ShareGroupDescribe, ShareGroupDescribeResult
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, ConfigError
 from ....ports.types import TopicPartition
 from ....ports.values import frozen
-from .asker import AdminRequests, Place, check, passing
+from .asker import AdminRequests, Place, PlaceT, check, passing
 from .consumer_lag import GroupSummary, LagReader
+from .group_details import (
+    DEAD,
+    SHARE,
+    GroupDetails,
+    GroupLag,
+    MemberDetails,
+    ShareStartOffset,
+    classic_details,
+    consumer_details,
+    share_details,
+)
 from .topics import TopicAdmin
 
-# The descriptions of consumer groups that `Admin` returns.
-
-DEAD = "Dead"
-"""The state of a group that does not exist."""
+_OTHER_TYPE = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
+"""The errors for a group that does not exist or is of another type, and of a broker without such groups."""
 
 
-def _size(data: bytes) -> str:
-    return f"<{len(data)} bytes>"
-
-
-@frozen(kw_only=True)
-class MemberDetails:
-    """One member. `topics` and `assignment` are decoded from its bytes; empty where those are not a consumer's."""
-
-    member_id: str
-    client_id: str
-    client_host: str
-    group_instance_id: str | None = None
-    topics: Sequence[str] = ()
-    assignment: Sequence[TopicPartition] = ()
-    metadata_bytes: bytes = field(default=b"", repr=_size)
-    assignment_bytes: bytes = field(default=b"", repr=_size)
-
-    @property
-    def name(self) -> str:
-        """A short name for people: member id, instance id and host."""
-        instance = f" ({self.group_instance_id})" if self.group_instance_id else ""
-        return f"{self.member_id}{instance} at {self.client_host.lstrip('/') or '?'}"
-
-
-@frozen(kw_only=True)
-class GroupDetails:
-    """One group. `protocol` is the name of its assignor, "" unless it is stable."""
-
-    group_id: str
-    state: str
-    protocol_type: str
-    protocol: str
-    members: Sequence[MemberDetails]
-
-    @property
-    def exists(self) -> bool:
-        return self.state != DEAD
-
-
-@frozen(kw_only=True)
-class GroupLag:
-    """The lag of a group in one partition.
-
-    `committed` is None without a committed offset, `end` if the partition does not exist, `member` if none reads it.
-    `unread_since_ms`: the timestamp of the oldest unread message; None unless requested, and if it is unknown.
-    """
-
-    committed: int | None
-    end: int | None
-    member: MemberDetails | None = None
-    metadata: str = ""
-    unread_since_ms: int | None = None
-
-    @property
-    def lag(self) -> int | None:
-        """The number of messages between committed offset and end, about: offsets may have gaps. None: not known."""
-        return None if self.committed is None or self.end is None else max(0, self.end - self.committed)
-
-
-def details_of(group: GroupDescription) -> GroupDetails:
-    reads_like_consumers = group.protocol_type == PROTOCOL_TYPE
-    return GroupDetails(
-        group_id=group.group_id,
-        state=group.state,
-        protocol_type=group.protocol_type,
-        protocol=group.protocol,
-        members=[_member(member, decode=reads_like_consumers) for member in group.members],
-    )
-
-
-def _member(member: GroupMember, *, decode: bool) -> MemberDetails:
-    return MemberDetails(
-        member_id=member.member_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        group_instance_id=member.group_instance_id,
-        topics=_topics(member.metadata) if decode else (),
-        assignment=_assignment(member.assignment) if decode else (),
-        metadata_bytes=member.metadata,
-        assignment_bytes=member.assignment,
-    )
-
-
-def _topics(metadata: bytes) -> Sequence[str]:
-    """Return the topics of a subscription; none if it cannot be decoded, for its format belongs to the members."""
-    try:
-        return tuple(decode_subscription(metadata).topics) if metadata else ()
-    except ValueError:
-        return ()
-
-
-def _assignment(assignment: bytes) -> Sequence[TopicPartition]:
-    try:
-        return tuple(decode_assignment(assignment).partitions)
-    except ValueError:
-        return ()
+def _first(group_id: str, ways: Sequence[Callable[[str], GroupDetails | None]]) -> GroupDetails:
+    """Return the first answer of the ways to describe a group, or that of a group that does not exist."""
+    found = next(filter(None, (describe(group_id) for describe in ways)), None)
+    return found or GroupDetails(group_id=group_id, state=DEAD, protocol_type="", protocol="", members=[])
 
 
 _POSITIONS = {"earliest": EARLIEST, "latest": LATEST}
@@ -280,22 +205,73 @@ class GroupAdmin:
         return self._asker.coordinator(CoordinatorOf(group_id), f"group {group_id}")
 
     def describe_groups(self, group_ids: Sequence[str]) -> list[GroupDetails]:
-        """Return state and members of groups, in the order of the ids. A group that does not exist is "Dead".
+        """Return state and members of groups of all types, in the order of the ids. A group that does not exist is
+        "Dead".
 
         Raises `ApiError`.
         """
+        ways = (self._describe_classic, self._describe_consumer, self._describe_share)
+        return [_first(group_id, ways) for group_id in group_ids]
 
-        def describe(group_id: str) -> GroupDetails:
-            def errors(result: DescribeGroupsResult) -> Iterable[ErrorCode]:
-                return [group.error for group in result.groups]
+    def describe_consumer_groups(self, group_ids: Sequence[str]) -> list[GroupDetails]:
+        """Return state and members of consumer groups, also of those that use the classic protocol. A group that does
+        not exist, or is of another type, is "Dead".
 
-            result = self._ask_coordinator(group_id, DescribeGroups(group_ids=[group_id]), errors)
-            group = result.groups[0]
-            if group.error is not ErrorCode.GROUP_ID_NOT_FOUND:  # from version 6 on, with state Dead
-                check(group.error, group.error_message, f"group {group_id}")
-            return details_of(group)
+        Raises `ApiError`.
+        """
+        return [_first(group_id, (self._describe_consumer, self._describe_classic)) for group_id in group_ids]
 
-        return [describe(group_id) for group_id in group_ids]
+    def describe_share_groups(self, group_ids: Sequence[str]) -> list[GroupDetails]:
+        """Return state and members of share groups. A group that does not exist, or is of another type, is "Dead".
+
+        Raises `ApiError`.
+        """
+        return [_first(group_id, (self._describe_share,)) for group_id in group_ids]
+
+    def _describe_classic(self, group_id: str) -> GroupDetails | None:
+        """Return a group; None: it does not exist, or is of another type."""
+
+        def errors(result: DescribeGroupsResult) -> Iterable[ErrorCode]:
+            return [group.error for group in result.groups]
+
+        group = self._ask_coordinator(group_id, DescribeGroups(group_ids=[group_id]), errors).groups[0]
+        if group.error is ErrorCode.GROUP_ID_NOT_FOUND:  # from version 6 on, with state Dead
+            return None
+        check(group.error, group.error_message, f"group {group_id}")
+        return None if group.state == DEAD else classic_details(group)
+
+    def _describe_consumer(self, group_id: str) -> GroupDetails | None:
+        def errors(result: ConsumerGroupDescribeResult) -> Iterable[ErrorCode]:
+            return [group.error for group in result.groups]
+
+        result = self._ask_if_offered(group_id, ConsumerGroupDescribe(group_ids=[group_id]), errors)
+        group = None if result is None else result.groups[0]
+        if group is None or group.error in _OTHER_TYPE:
+            return None
+        check(group.error, group.error_message, f"group {group_id}")
+        return consumer_details(group)
+
+    def _describe_share(self, group_id: str) -> GroupDetails | None:
+        def errors(result: ShareGroupDescribeResult) -> Iterable[ErrorCode]:
+            return [group.error for group in result.groups]
+
+        result = self._ask_if_offered(group_id, ShareGroupDescribe(group_ids=[group_id]), errors)
+        group = None if result is None else result.groups[0]
+        if group is None or group.error in _OTHER_TYPE:
+            return None
+        check(group.error, group.error_message, f"group {group_id}")
+        return share_details(group)
+
+    def _ask_if_offered(
+        self, group_id: str, request: Request[ResultT], errors: Callable[[ResultT], Iterable[ErrorCode]]
+    ) -> ResultT | None:
+        """Ask the coordinator; None: it does not know such requests."""
+        try:
+            return self._ask_coordinator(group_id, request, errors)
+        except ApiError as error:
+            if error.code is ErrorCode.UNSUPPORTED_VERSION:
+                return None
+            raise
 
     def describe_group(self, group_id: str) -> GroupDetails:
         """Return state and members of one group; it is "Dead" if it does not exist. Raises `ApiError`."""
@@ -348,31 +324,138 @@ class GroupAdmin:
         }
 
     def group_lag(self, group_id: str, *, times: bool = False) -> dict[TopicPartition, GroupLag]:
-        """Return the lag of a group in every partition with a committed offset or a member that reads it.
+        """Return the lag of a group, of any type, in every partition with a committed offset or a member that reads it.
 
         With `times` also the timestamps of the oldest unread messages, where the caller may read the topics. Raises
         `ApiError`.
         """
-        committed = self.group_offsets(group_id)
         (details,) = self.describe_groups([group_id])
-        readers = {place: member for member in details.members for place in member.assignment}
+        of_share = self.share_group_offsets(group_id) if details.type == SHARE else None
+        fetched = self.group_offsets(group_id) if of_share is None else {}
+        committed = {place: each.offset for place, each in (fetched if of_share is None else of_share).items()}
+        readers: dict[TopicPartition, list[MemberDetails]] = {}
+        for member in details.members:
+            for place in member.assignment:
+                readers.setdefault(place, []).append(member)
         places = sorted({*committed, *readers})
         there = self._existing({place.topic for place in places})
         ends = self._topics.list_offsets({place: "latest" for place in places if place in there})
-        unread = {
-            (place, each.offset) for place, each in committed.items() if each.offset < ends.get(place, each.offset)
-        }
+        unread = {(place, offset) for place, offset in committed.items() if offset < ends.get(place, offset)}
         since = self._lags.timestamps(unread) if times else {}
         return {
             place: GroupLag(
-                committed=committed[place].offset if place in committed else None,
+                committed=committed.get(place),
                 end=ends.get(place),
-                member=readers.get(place),
-                metadata=(committed[place].metadata or "") if place in committed else "",
-                unread_since_ms=since.get((place, committed[place].offset)) if place in committed else None,
+                member=readers[place][0] if place in readers else None,
+                members=readers.get(place, ()),
+                metadata=(fetched[place].metadata or "") if place in fetched else "",
+                unread_since_ms=since.get((place, committed[place])) if place in committed else None,
+                unfinished=of_share[place].lag if of_share is not None and place in of_share else None,
             )
             for place in places
         }
+
+    # --- the start offsets of share groups
+
+    def share_group_offsets(
+        self, group_id: str, places: Iterable[Place] | None = None
+    ) -> dict[TopicPartition, ShareStartOffset]:
+        """Return the start offsets of a share group, of these partitions or of all that it reads; those that are not
+        known yet are left out.
+
+        Raises the first `ApiError`.
+        """
+        topics = None
+        if places is not None:
+            by_topic: dict[str, list[int]] = {}
+            for topic, partition in places:
+                by_topic.setdefault(topic, []).append(partition)
+            topics = [ShareGroupTopic(topic, numbers) for topic, numbers in by_topic.items()]
+        request = DescribeShareGroupOffsets(groups=[ShareGroupOffsetsQuery(group_id=group_id, topics=topics)])
+
+        def errors(result: DescribeShareGroupOffsetsResult) -> Iterable[ErrorCode]:
+            partitions = (each for topic in result.groups[0].topics for each in topic.partitions)
+            return [result.groups[0].error, *(each.error for each in partitions)]
+
+        group = self._ask_coordinator(group_id, request, errors).groups[0]
+        check(group.error, group.error_message, f"group {group_id}")
+        found: dict[TopicPartition, ShareStartOffset] = {}
+        for topic_offsets in group.topics:
+            for each in topic_offsets.partitions:
+                place = TopicPartition(topic_offsets.topic, each.partition)
+                check(each.error, each.error_message, f"{place} of group {group_id}")
+                if each.start_offset >= 0:
+                    lag = each.lag if each.lag >= 0 else None
+                    found[place] = ShareStartOffset(offset=each.start_offset, leader_epoch=each.leader_epoch, lag=lag)
+        return {place: found[place] for place in sorted(found)}
+
+    def alter_share_group_offsets(self, group_id: str, offsets: Mapping[PlaceT, int]) -> None:
+        """Set start offsets of a share group without members; what it has delivered in these partitions is forgotten.
+
+        Raises the first `ApiError`: NON_EMPTY_GROUP names the members.
+        """
+        starts = [SharePartitionStart(place[0], place[1], offset) for place, offset in offsets.items()]
+
+        def errors(result: AlterShareGroupOffsetsResult) -> Iterable[ErrorCode]:
+            return [result.error, *(each.error for topic in result.topics for each in topic.partitions)]
+
+        request = AlterShareGroupOffsets(group_id=group_id, partitions=starts)
+        result = self._ask_coordinator(group_id, request, errors)
+        if result.error is ErrorCode.NON_EMPTY_GROUP:
+            self._check_empty(group_id)
+        check(result.error, result.error_message, f"group {group_id}")
+        for topic in result.topics:
+            for each in topic.partitions:
+                check(each.error, each.error_message, f"{topic.topic}-{each.partition} of group {group_id}")
+
+    def reset_share_group_offsets(
+        self,
+        group_id: str,
+        *,
+        to: str | None = None,
+        timestamp_ms: int | None = None,
+        offset: int | None = None,
+        shift: int | None = None,
+        topics: Sequence[str | Place] | None = None,
+        dry_run: bool = False,
+    ) -> list[OffsetChange]:
+        """Reset the start offsets of a share group without members, and return the changes; with `dry_run` only compute
+        them.
+
+        to:            "earliest" or "latest"
+        timestamp_ms:  the first message that is not older (ms since 1970), or the end
+        offset:        this offset
+        shift:         this number of offsets after the start offset, or before it if negative
+        topics:        topics or (topic, partition); None = the partitions with a start offset
+
+        New offsets stay within the log. Raises `ApiError` (NON_EMPTY_GROUP names the members), `ConfigError`.
+        """
+        wanted = ResetTo.of(to=to, timestamp_ms=timestamp_ms, offset=offset, shift=shift)
+        self._check_empty(group_id)
+        starts = {place: found.offset for place, found in self.share_group_offsets(group_id).items()}
+        changes = self._planned(group_id, wanted, topics, starts)
+        if not dry_run:
+            self.alter_share_group_offsets(group_id, {change.place: change.after for change in changes})
+        return changes
+
+    def delete_share_group_offsets(self, group_id: str, topics: Sequence[str]) -> None:
+        """Forget the offsets of a share group without members in topics: it then begins there as a new group does.
+
+        Raises the first `ApiError`: NON_EMPTY_GROUP names the members.
+        """
+
+        def errors(result: DeleteShareGroupOffsetsResult) -> Iterable[ErrorCode]:
+            return [result.error, *(topic.error for topic in result.topics)]
+
+        request = DeleteShareGroupOffsets(group_id=group_id, topics=topics)
+        result = self._ask_coordinator(group_id, request, errors)
+        if result.error is ErrorCode.NON_EMPTY_GROUP:
+            self._check_empty(group_id)
+        check(result.error, result.error_message, f"group {group_id}")
+        for topic in result.topics:
+            check(topic.error, topic.error_message, f"{topic.topic} of group {group_id}")
+
+    # --- committed offsets that change
 
     def alter_group_offsets(self, group_id: str, offsets: Mapping[Place, int]) -> None:
         """Commit offsets for a group without members; a group that does not exist is created.
@@ -414,18 +497,7 @@ class GroupAdmin:
         wanted = ResetTo.of(to=to, timestamp_ms=timestamp_ms, offset=offset, shift=shift)
         self._check_empty(group_id)
         committed = {place: found.offset for place, found in self.group_offsets(group_id).items()}
-        places = self._places(group_id, topics, committed)
-        at_time = {}
-        if wanted.timestamp_ms is not None:
-            at_time = self._topics.list_offsets(dict.fromkeys(places, wanted.timestamp_ms))
-        changes = planned(
-            wanted,
-            places,
-            committed=committed,
-            first=self._topics.list_offsets(dict.fromkeys(places, "earliest")),
-            end=self._topics.list_offsets(dict.fromkeys(places, "latest")),
-            at_time=at_time,
-        )
+        changes = self._planned(group_id, wanted, topics, committed)
         if not dry_run:
             self.alter_group_offsets(group_id, {change.place: change.after for change in changes})
         return changes
@@ -454,6 +526,26 @@ class GroupAdmin:
         return places
 
     # --- what they share
+
+    def _planned(
+        self,
+        group_id: str,
+        wanted: ResetTo,
+        topics: Sequence[str | Place] | None,
+        committed: Mapping[TopicPartition, int],
+    ) -> list[OffsetChange]:
+        places = self._places(group_id, topics, committed)
+        at_time = {}
+        if wanted.timestamp_ms is not None:
+            at_time = self._topics.list_offsets(dict.fromkeys(places, wanted.timestamp_ms))
+        return planned(
+            wanted,
+            places,
+            committed=committed,
+            first=self._topics.list_offsets(dict.fromkeys(places, "earliest")),
+            end=self._topics.list_offsets(dict.fromkeys(places, "latest")),
+            at_time=at_time,
+        )
 
     def _ask_coordinator(
         self, group_id: str, request: Request[ResultT], errors: Callable[[ResultT], Iterable[ErrorCode]]

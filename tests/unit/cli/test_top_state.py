@@ -25,7 +25,7 @@ from barnabas.app.cli.top.state import FILTER_MAX, Tailed, TailedMessage, TopSta
 from barnabas.app.cli.top.view import found_in, number_text, time_text, view_of
 from barnabas.app.clients.admin.admin import Admin
 from barnabas.app.clients.admin.consumer_lag import GroupSummary
-from barnabas.app.clients.admin.groups import GroupDetails, GroupLag, MemberDetails
+from barnabas.app.clients.admin.group_details import GroupDetails, GroupLag, MemberDetails
 from barnabas.core.message.message import Message
 from barnabas.ports.broker_api.cluster import (
     BrokerNode,
@@ -89,7 +89,7 @@ def test_looks_that_are_close_or_ask_for_others_leave_rates_alone() -> None:
     groups = _look(14, groups=[GroupFigures(name="g", state="Stable", members=2, topics=["a"], lag=3)])
     state = looked(state, groups)
     assert _cells(state)[0][2] == "5.0"
-    assert _cells(_keys(state, "g")) == [["g", "Stable", "2", "3", "a"]]
+    assert _cells(_keys(state, "g")) == [["g", "Stable", "classic", "2", "3", "-", "-", "a"]]
     assert _cells(looked(state, _look(16, {"a": (50, 0)})))[0][2] == "10", "since the last look at topics"
 
 
@@ -189,6 +189,19 @@ def test_a_pause_holds_what_is_shown() -> None:
 def test_quit_keys_end_top(keys: tuple[str, ...]) -> None:
     assert _keys(TopState(), *keys).done
     assert not _keys(TopState(), "/", "q").done
+
+
+def test_trend_of_a_group_is_between_two_looks_at_groups() -> None:
+    def look(at_s: float, lag: int) -> Look:
+        return _look(
+            at_s, groups=[GroupFigures(name="g", state="Stable", type="share", members=1, topics=["a"], lag=lag)]
+        )
+
+    state = looked(looked(TopState(tab="groups"), look(10, 500)), look(12, 300))
+    assert _cells(state) == [["g", "Stable", "share", "1", "300", "-100/s", "3s", "a"]]
+    close = looked(state, look(12.1, 290))
+    assert _cells(close) == [["g", "Stable", "share", "1", "290", "-100/s", "2s", "a"]]
+    assert _cells(looked(close, look(14, 400)))[0][5:7] == ["+50/s", "-"]
 
 
 def test_searching_finds_messages_by_key_and_value() -> None:

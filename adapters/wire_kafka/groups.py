@@ -46,7 +46,7 @@ from ...ports.broker_api.groups import (
     SyncGroup,
     SyncGroupResult,
 )
-from ...ports.broker_api.transactions import TxnOffsetCommit, TxnOffsetCommitResult
+from ...ports.broker_api.transactions import TransactionSupportedOperation, TxnOffsetCommit, TxnOffsetCommitResult
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import Malformed
 from ...ports.types import TopicPartition
@@ -65,6 +65,7 @@ from .schema import (
     TEXT_OR_NONE,
     Array,
     ByTopic,
+    ByVersion,
     Field,
     FieldCodec,
     Flag,
@@ -505,8 +506,29 @@ OFFSET_COMMIT = Api(
 )
 
 
+_ADDS_OFFSETS = 5
+"""From this version on the coordinator of the group adds its offsets to the transaction (KIP-890)."""
+_TXN_COMMIT_WITH_IDS = 6
+
+
+def _operation_of(version: int) -> TransactionSupportedOperation:
+    if version >= _ADDS_OFFSETS:
+        return TransactionSupportedOperation.ADD_PARTITION
+    if version == _ADDS_OFFSETS - 1:
+        return TransactionSupportedOperation.GENERIC_ERROR_SUPPORTED
+    return TransactionSupportedOperation.DEFAULT_ERROR
+
+
+def _most_txn_offset_commit(request: TxnOffsetCommit) -> int:
+    if request.supported_operation is not TransactionSupportedOperation.ADD_PARTITION:
+        return _ADDS_OFFSETS - 1
+    return _TXN_COMMIT_WITH_IDS if commits_by_id(request) else _ADDS_OFFSETS
+
+
 def _least_txn_offset_commit(request: TxnOffsetCommit) -> int:
     """Below 3 it cannot say of which member it is."""
+    if request.supported_operation is TransactionSupportedOperation.ADD_PARTITION:
+        return _ADDS_OFFSETS
     is_named = request.generation_id >= 0 or request.member_id or request.group_instance_id is not None
     return 3 if is_named else 0
 
@@ -652,7 +674,7 @@ OFFSET_FETCH = Api(
 
 TXN_OFFSET_COMMIT = Api(
     key=28,
-    versions=(0, 4),
+    versions=(0, 6),
     flexible_from=3,
     request_type=TxnOffsetCommit,
     request=Struct(
@@ -672,12 +694,25 @@ TXN_OFFSET_COMMIT = Api(
                 Field("offset", I64),
                 Field("leader_epoch", I32, since=2),
                 Field("metadata", NULLABLE_TEXT),
+                ids_since=_TXN_COMMIT_WITH_IDS,
             ),
         ),
+        ByVersion("supported_operation", _operation_of),
     ),
-    result=Struct(TxnOffsetCommitResult, Field("throttle_ms", I32), Field("partitions", _OUTCOMES)),
+    result=Struct(
+        TxnOffsetCommitResult,
+        Field("throttle_ms", I32),
+        Field(
+            "partitions",
+            ByTopic(PartitionOutcome, Field("partition", I32), Field("error", ERROR), ids_since=_TXN_COMMIT_WITH_IDS),
+        ),
+    ),
     least_version=_least_txn_offset_commit,
+    most_version=_most_txn_offset_commit,
     by_partition=True,
+    ids_since=_TXN_COMMIT_WITH_IDS,
+    resolved=resolve_offset_commit,
+    by_id=offset_commit_by_id,
 )
 
 OFFSET_DELETE = Api(

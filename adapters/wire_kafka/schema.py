@@ -373,7 +373,15 @@ class Flag:
     since: int = field(kw_only=True)
 
 
-StructPart = Field | Filler | Flag
+@frozen
+class ByVersion:
+    """An attribute that says what the version means. It is not on the wire."""
+
+    name: str
+    value: Callable[[int], Any]
+
+
+StructPart = Field | Filler | Flag | ByVersion
 
 
 class _Plan:
@@ -383,7 +391,7 @@ class _Plan:
     __slots__ = ("absent", "codecs", "readers", "writers")
 
     def __init__(self, fields: Sequence[StructPart], version: int) -> None:
-        present = [part for part in fields if not isinstance(part, Flag) and part.since <= version <= part.until]
+        present = [part for part in fields if isinstance(part, Field | Filler) and part.since <= version <= part.until]
         names = ["" if isinstance(part, Filler) else part.name for part in present]
         self.readers = [(name, part.codec.read) for name, part in zip(names, present, strict=True)]
         self.writers = [
@@ -397,6 +405,7 @@ class _Plan:
             if isinstance(part, Field) and part.name not in names and part.absent is not _REQUIRED
         }
         self.absent.update({part.name: version >= part.since for part in fields if isinstance(part, Flag)})
+        self.absent.update({part.name: part.value(version) for part in fields if isinstance(part, ByVersion)})
 
 
 class Struct(Generic[T]):
@@ -407,7 +416,9 @@ class Struct(Generic[T]):
         self._fields = fields
         self._inline = inline
         self._plans: dict[int, _Plan] = {}
-        self.has_steps = any(getattr(part.codec, "has_steps", False) for part in fields if not isinstance(part, Flag))
+        self.has_steps = any(
+            getattr(part.codec, "has_steps", False) for part in fields if isinstance(part, Field | Filler)
+        )
 
     def read(self, reader: Reader, version: int) -> T:
         plan = self._plans.get(version) or self._plan(version)

@@ -6,7 +6,7 @@ answer.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from attrs import evolve
 
@@ -23,11 +23,13 @@ from ...ports.broker_api.groups import (
 )
 from ...ports.broker_api.metadata import NO_TOPIC_ID
 from ...ports.broker_api.produce import Produce, ProducePartition, ProduceResult, ProduceResultPartition
+from ...ports.broker_api.transactions import TxnOffsetCommit, TxnOffsetCommitResult
 from ...ports.error_codes import ErrorCode
 from ...ports.types import TopicPartition
 from .wire import Reader, Writer
 
 _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_ID
+_CommitResultT = TypeVar("_CommitResultT", OffsetCommitResult, TxnOffsetCommitResult)
 TopicName = Callable[[bytes], str]
 """The name of the topic with an id; empty where there is none."""
 
@@ -117,7 +119,7 @@ def resolve_produce(request: Produce, topic_name: TopicName) -> Resolved:
     return Resolved(by_name, _ProduceAnswer(ids, unknown))
 
 
-def resolve_offset_commit(request: OffsetCommit, topic_name: TopicName) -> Resolved:
+def resolve_offset_commit(request: OffsetCommit | TxnOffsetCommit, topic_name: TopicName) -> Resolved:
     names = _names(request.partitions, topic_name)
     ids = {name: topic for topic, name in names.items()}
     known: list[OffsetCommitPartition] = []
@@ -128,23 +130,23 @@ def resolve_offset_commit(request: OffsetCommit, topic_name: TopicName) -> Resol
         else:
             unknown.append(PartitionOutcome(part.topic, part.partition, _UNKNOWN))
 
-    def answer(result: OffsetCommitResult) -> OffsetCommitResult:
+    def answer(result: _CommitResultT) -> _CommitResultT:
         answered = [evolve(each, topic=ids[each.topic]) for each in result.partitions]
         return evolve(result, partitions=answered + unknown)
 
     return Resolved(evolve(request, partitions=known), answer)
 
 
-def commits_by_id(request: OffsetCommit) -> bool:
+def commits_by_id(request: OffsetCommit | TxnOffsetCommit) -> bool:
     """True if the topics of all positions are known by their ids."""
     return all(part.topic_id != NO_TOPIC_ID for part in request.partitions)
 
 
-def offset_commit_by_id(request: OffsetCommit) -> Resolved:
+def offset_commit_by_id(request: OffsetCommit | TxnOffsetCommit) -> Resolved:
     """Return, for a client, the request with ids in place of names, and how its result gets the names again."""
     names = {part.topic_id.hex(): part.topic for part in request.partitions}
 
-    def answer(result: OffsetCommitResult) -> OffsetCommitResult:
+    def answer(result: _CommitResultT) -> _CommitResultT:
         answered = [evolve(each, topic=names.get(each.topic, each.topic)) for each in result.partitions]
         return evolve(result, partitions=answered)
 

@@ -181,6 +181,8 @@ class TxnOffsetCommit(Request["TxnOffsetCommitResult"]):
     generation_id: int = NO_GENERATION
     member_id: str = ""
     group_instance_id: str | None = None
+    supported_operation: TransactionSupportedOperation = TransactionSupportedOperation.DEFAULT_ERROR
+    """The way to handle a group that is not in the transaction."""
 
     def failed(self, error: ApiError) -> "TxnOffsetCommitResult":
         return TxnOffsetCommitResult(

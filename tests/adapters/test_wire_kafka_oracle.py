@@ -28,7 +28,7 @@ from barnabas.ports.broker_api.transactions import TxnMarker, WriteTxnMarkers
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.types import TopicPartition
 
-KIO_LACKS = {(27, 0), (35, 0), (42, 3)}
+KIO_LACKS = {(27, 0), (28, 6), (35, 0), (42, 3)}
 
 
 SIDES: dict[Any, str] = {EntityType.request: "Request", EntityType.response: "Response"}

@@ -37,7 +37,7 @@ from barnabas.ports.broker_api.groups import (
     OffsetFetchGroup,
     SyncGroup,
 )
-from barnabas.ports.broker_api.transactions import TxnOffsetCommit
+from barnabas.ports.broker_api.transactions import TransactionSupportedOperation, TxnOffsetCommit
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.types import TopicPartition
 
@@ -158,11 +158,11 @@ class House:
                 loading.add_open(producer_id, record)
             self.coordinator.loaded(loading)
 
-    def end_transaction(self, group: str, producer: int, *, committed: bool = True) -> None:
+    def end_transaction(self, group: str, producer: int, *, epoch: int = 0, committed: bool = True) -> None:
         """The marker in the partition that keeps the group."""
         partition = self.coordinator.partition_of(group)
         self.log.setdefault(partition, []).append(Ended(producer, committed))
-        self.coordinator.transaction_ended(partition, producer, committed=committed)
+        self.coordinator.transaction_ended(partition, producer, epoch, committed=committed)
 
     def restarted(self, **config: Any) -> "House":
         """Another coordinator that reads what this one has written; this one is as if killed."""
@@ -277,8 +277,10 @@ class House:
         generation: int = -1,
         instance: str | None = None,
         epoch: int = 3,
+        adds: bool = False,
     ) -> Asked:
-        """In the transaction of this producer."""
+        """In the transaction of this producer; `adds`: of version 2."""
+        operations = TransactionSupportedOperation
         request = TxnOffsetCommit(
             transactional_id=f"x{producer}",
             group_id=group,
@@ -288,6 +290,7 @@ class House:
             generation_id=generation,
             member_id=member,
             group_instance_id=instance,
+            supported_operation=operations.ADD_PARTITION if adds else operations.DEFAULT_ERROR,
         )
         return self._ask(self.coordinator.commit_in_transaction, request)
 

@@ -1,5 +1,6 @@
 """Samples of the APIs of the positions of consumer groups."""
 
+from attrs import evolve
 from support.kafka_sample import Sample, newer_by_id
 
 from barnabas.ports.broker_api.groups import (
@@ -15,7 +16,7 @@ from barnabas.ports.broker_api.groups import (
     OffsetFetchResult,
     PartitionOutcome,
 )
-from barnabas.ports.broker_api.transactions import TxnOffsetCommit, TxnOffsetCommitResult
+from barnabas.ports.broker_api.transactions import TransactionSupportedOperation, TxnOffsetCommit, TxnOffsetCommitResult
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.types import TopicPartition
 
@@ -236,7 +237,7 @@ OFFSET_DELETE = Sample(
     },
 )
 
-TXN_OFFSET_COMMIT = Sample(
+_TXN_OFFSET_COMMIT = Sample(
     TxnOffsetCommit(
         transactional_id="orders",
         group_id="audit",
@@ -329,3 +330,12 @@ TXN_OFFSET_COMMIT = Sample(
         },
     ),
 )
+
+_ADDING = {"supported_operation": TransactionSupportedOperation.ADD_PARTITION}
+_TXN_OFFSET_COMMIT_ADDING = evolve(
+    _TXN_OFFSET_COMMIT,
+    request=evolve(_TXN_OFFSET_COMMIT.request, **_ADDING),
+    older=_TXN_OFFSET_COMMIT,
+    older_until=4,
+)
+TXN_OFFSET_COMMIT = newer_by_id(_TXN_OFFSET_COMMIT_ADDING, older_until=5)

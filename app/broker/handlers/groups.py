@@ -37,7 +37,7 @@ from ....ports.broker_api.groups import (
     OffsetFetchResult,
     SyncGroup,
 )
-from ....ports.broker_api.transactions import TransactionSupportedOperation, TxnOffsetCommit
+from ....ports.broker_api.transactions import TxnOffsetCommit
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
 from ....ports.metrics import Metrics
@@ -284,13 +284,13 @@ class GroupService:
             request.producer_id,
             request.producer_epoch,
             partition,
-            TransactionSupportedOperation.DEFAULT_ERROR,
+            request.supported_operation,
             callback,
         )
 
-    def _transaction_ended(self, key: TopicPartition, producer_id: int, _epoch: int, committed: bool) -> None:
+    def _transaction_ended(self, key: TopicPartition, producer_id: int, epoch: int, committed: bool) -> None:
         if key.topic == OFFSETS_TOPIC:
-            self.coordinator.transaction_ended(key.partition, producer_id, committed=committed)
+            self.coordinator.transaction_ended(key.partition, producer_id, epoch, committed=committed)
 
     def _cluster_changed(self, delta: Delta, before: ClusterImage) -> None:
         """Delete the offsets of partitions that the cluster deletes, with or without a replica here."""

@@ -45,7 +45,7 @@ from ....ports.broker_api.groups import (
     SyncGroupResult,
 )
 from ....ports.broker_api.operations import GROUP_OPERATIONS
-from ....ports.broker_api.transactions import TxnOffsetCommit, TxnOffsetCommitResult
+from ....ports.broker_api.transactions import TransactionSupportedOperation, TxnOffsetCommit, TxnOffsetCommitResult
 from ....ports.clock import Clock
 from ....ports.entropy import Entropy
 from ....ports.error_codes import ErrorCode
@@ -243,24 +243,35 @@ _SAID_OF_THE_TRANSACTION = (
 
 VerifyCallback = Callable[[ErrorCode], None]
 Verify = Callable[[TxnOffsetCommit, int, VerifyCallback], None]
-"""Asks the transaction's coordinator if this partition of `__consumer_offsets` belongs to it (KIP-890)."""
+"""Asks the coordinator of the transaction if this partition of `__consumer_offsets` belongs to it, or to add the
+partition (KIP-890)."""
 
 
 class _Question:
-    """A request that waits for the transaction's coordinator."""
+    """A request that waits for the transaction's coordinator.
 
-    __slots__ = ("is_late",)
+    In version 2 a marker has the epoch after that of its transaction (KIP-890): one with the epoch of the request
+    belongs to the transaction before.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_epoch", "is_late")
+
+    def __init__(self, request: TxnOffsetCommit) -> None:
+        adds = request.supported_operation is TransactionSupportedOperation.ADD_PARTITION
+        self._epoch = request.producer_epoch if adds else -1
         self.is_late = False
         """A marker has ended the transaction meanwhile."""
+
+    def ended(self, epoch: int) -> None:
+        """Note a marker of this epoch."""
+        self.is_late = self.is_late or epoch > self._epoch
 
 
 class TransactionalPositions:
     """The offset commits of transactional producers, from the request to the marker. Owner thread only.
 
-    The first commit of a transaction is verified: a late one, after the marker, would wait for the next transaction of
-    its producer, or for ever.
+    The first commit of a transaction is verified, or adds the partition: a late one, after the marker, would wait for
+    the next transaction of its producer, or for ever.
     """
 
     def __init__(self, shard: GroupShard, positions: Positions, verify: Verify | None) -> None:
@@ -281,12 +292,12 @@ class TransactionalPositions:
         else:
             self._ask(self._verify, request, reply)
 
-    def ended(self, partition: int, producer_id: int, *, committed: bool) -> None:
+    def ended(self, partition: int, producer_id: int, epoch: int, *, committed: bool) -> None:
         """End the producer's transaction: the in-sync replicas of this partition of `__consumer_offsets` have the
         marker."""
         runtime = self._runtime
         for question in self._asking.get((partition, producer_id), ()):
-            question.is_late = True
+            question.ended(epoch)
         for group_id in self._shard.transactions.end(partition, producer_id):
             entry = self._shard.table.get(group_id)
             if entry is not None:
@@ -311,10 +322,11 @@ class TransactionalPositions:
 
     def _is_open(self, request: TxnOffsetCommit) -> bool:
         table = self._shard.table
-        return self._shard.transactions.is_open(table.partition_of(request.group_id), request.producer_id)
+        partition = table.partition_of(request.group_id)
+        return self._shard.transactions.is_open(partition, request.producer_id, request.producer_epoch)
 
     def _ask(self, verify: Verify, request: TxnOffsetCommit, reply: Reply[TxnOffsetCommitResult]) -> None:
-        partition, question = self._shard.table.partition_of(request.group_id), _Question()
+        partition, question = self._shard.table.partition_of(request.group_id), _Question(request)
         key = partition, request.producer_id
         self._asking.setdefault(key, []).append(question)
 
@@ -325,7 +337,7 @@ class TransactionalPositions:
             if error is ErrorCode.NONE:
                 error = ErrorCode.INVALID_TXN_STATE if question.is_late else self._refusal(request)
             else:
-                error = _verification_error(error)
+                error = _verification_error(error, request)
             if error is ErrorCode.NONE:
                 self._write(request, reply)
             else:
@@ -347,7 +359,7 @@ class TransactionalPositions:
             return
         entry = entry or self._shard.create(request.group_id)
         # `ended` is called when a marker is replicated, which may be before `done` is called for this write.
-        self._shard.transactions.add(entry.partition, producer_id, request.group_id)
+        self._shard.transactions.add(entry.partition, producer_id, request.group_id, request.producer_epoch)
         commit = entry.offsets.prepare_commit(accepted.positions, producer_id)
 
         def done(error: ErrorCode) -> None:
@@ -370,10 +382,13 @@ def _transactional_outcome(outcome: PartitionOutcome) -> PartitionOutcome:
     return PartitionOutcome(outcome.topic, outcome.partition, ErrorCode.ILLEGAL_GENERATION)
 
 
-def _verification_error(error: ErrorCode) -> ErrorCode:
+def _verification_error(error: ErrorCode, request: TxnOffsetCommit) -> ErrorCode:
     """Return the client's error for a failed verification; temporary errors become one that the client retries."""
     if error is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
+    is_default = request.supported_operation is TransactionSupportedOperation.DEFAULT_ERROR
+    if error is ErrorCode.INVALID_TXN_STATE and not is_default:
+        return ErrorCode.TRANSACTION_ABORTABLE
     return error if error in _SAID_OF_THE_TRANSACTION else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
@@ -608,10 +623,10 @@ class GroupCoordinator:
     ) -> None:
         self._transactional.commit(request, reply)
 
-    def transaction_ended(self, partition: int, producer_id: int, *, committed: bool) -> None:
+    def transaction_ended(self, partition: int, producer_id: int, epoch: int, *, committed: bool) -> None:
         """End a producer's transaction: the in-sync replicas of this partition of `__consumer_offsets` have its marker.
         While the partition is being loaded the call is not needed: the loader reads the marker."""
-        self._transactional.ended(partition, producer_id, committed=committed)
+        self._transactional.ended(partition, producer_id, epoch, committed=committed)
 
     def fetch_offsets(self, request: OffsetFetch, caller: Caller, reply: Reply[OffsetFetchResult]) -> None:
         self._runtime.respond_in_steps(self._positions.fetch(request), caller, reply)

@@ -107,14 +107,15 @@ class TransactingGroups:
     only."""
 
     def __init__(self) -> None:
-        self._groups: dict[int, dict[int, dict[str, None]]] = {}
+        self._groups: dict[int, dict[int, dict[str, int]]] = {}
+        """By group the epoch of the producer; -1 where it is not known."""
 
-    def add(self, partition: int, producer_id: int, group_id: str) -> None:
-        self._groups.setdefault(partition, {}).setdefault(producer_id, {})[group_id] = None
+    def add(self, partition: int, producer_id: int, group_id: str, epoch: int = -1) -> None:
+        self._groups.setdefault(partition, {}).setdefault(producer_id, {})[group_id] = epoch
 
-    def is_open(self, partition: int, producer_id: int) -> bool:
-        """True if a group has positions in the producer's transaction."""
-        return producer_id in self._groups.get(partition, {})
+    def is_open(self, partition: int, producer_id: int, epoch: int) -> bool:
+        """True if a group has positions in the producer's transaction of this epoch."""
+        return epoch in self._groups.get(partition, {}).get(producer_id, {}).values()
 
     def discard(self, partition: int, producer_id: int, group_id: str) -> None:
         """Remove a group that has no positions left in the transaction."""

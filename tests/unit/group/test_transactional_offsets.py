@@ -416,3 +416,45 @@ def test_change_during_verification_refuses_the_offsets() -> None:
     house.coordinator.unload(house.coordinator.partition_of("g"))
     house.asked.pop()[2](E.NONE)
     assert errors(elsewhere) == [E.NOT_COORDINATOR]
+
+
+# --- version 2: the coordinator of the group adds the partition (KIP-890, part 2)
+
+
+def test_the_first_commit_of_each_transaction_of_version_2_adds_the_partition() -> None:
+    house = House(verifies=True)
+    first = house.commit_in(P, "g", {T0: 1}, epoch=0, adds=True)
+    house.asked.pop()[2](E.NONE)
+    assert errors(first) == [E.NONE]
+    assert errors(house.commit_in(P, "g", {T1: 1}, epoch=0, adds=True)) == [E.NONE]
+    assert not house.asked, "it is in the transaction"
+
+
+def test_offsets_of_the_next_epoch_are_added_though_the_transaction_before_is_open() -> None:
+    house = House(verifies=True)
+    house.commit_in(P, "g", {T0: 1}, epoch=0, adds=True)
+    house.asked.pop()[2](E.NONE)
+    following = house.commit_in(P, "g", {T0: 2}, epoch=1, adds=True)
+    (asked,) = house.asked
+    house.end_transaction("g", P, epoch=1)
+    assert house.committed("g", T0) == {T0: 1}
+    asked[2](E.NONE)
+    assert errors(following) == [E.NONE], "the marker belongs to the transaction before"
+    assert house.committed("g", T0) == {T0: 1}
+    house.end_transaction("g", P, epoch=2)
+    assert house.committed("g", T0) == {T0: 2}
+
+
+def test_offsets_whose_transaction_a_marker_has_ended_are_refused() -> None:
+    house = House(verifies=True)
+    late = house.commit_in(P, "g", {T0: 1}, epoch=0, adds=True)
+    house.end_transaction("g", P, epoch=1)
+    house.asked.pop()[2](E.NONE)
+    assert errors(late) == [E.INVALID_TXN_STATE]
+    fenced = house.commit_in(P, "g", {T0: 1}, epoch=0, adds=True)
+    house.asked.pop()[2](E.PRODUCER_FENCED)
+    assert errors(fenced) == [E.INVALID_PRODUCER_EPOCH]
+    missing = house.commit_in(P, "g", {T0: 1}, epoch=1, adds=True)
+    house.asked.pop()[2](E.INVALID_TXN_STATE)
+    assert errors(missing) == [E.TRANSACTION_ABORTABLE]
+    assert house.appends == 0

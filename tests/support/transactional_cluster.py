@@ -6,8 +6,15 @@ from typing import Any
 from attrs import define, field
 from support.plain_cluster import PlainCluster
 
+from barnabas.core.cluster.features import TRANSACTION_VERSION
 from barnabas.core.message.batch_header import BatchHeader, parse_header
 from barnabas.core.message.message_set import MessageSet
+from barnabas.ports.broker_api.features import (
+    DescribeFeatures,
+    DescribeFeaturesResult,
+    FeatureMetadata,
+    FinalizedVersionRange,
+)
 from barnabas.ports.broker_api.groups import (
     TRANSACTION_COORDINATOR,
     Coordinator,
@@ -15,7 +22,7 @@ from barnabas.ports.broker_api.groups import (
     FindCoordinatorResult,
     PartitionOutcome,
 )
-from barnabas.ports.broker_api.produce import ProduceResultPartition
+from barnabas.ports.broker_api.produce import Produce, ProduceResultPartition
 from barnabas.ports.broker_api.producers import InitProducerId, InitProducerIdResult
 from barnabas.ports.broker_api.transactions import (
     AddOffsetsToTxn,
@@ -24,6 +31,7 @@ from barnabas.ports.broker_api.transactions import (
     AddPartitionsToTxnResult,
     EndTxn,
     EndTxnResult,
+    TransactionSupportedOperation,
     TxnOffsetCommit,
     TxnOffsetCommitResult,
 )
@@ -63,6 +71,9 @@ class TransactionalCluster(PlainCluster):
         self.positions: dict[tuple[str, TopicPartition], int] = {}
         self.ended: list[bool] = []
         """How transactions ended: True for a commit."""
+        self._adds = False
+        self.level = 0
+        """That of transaction.version."""
         self._last: dict[tuple[TopicPartition, int, int], BatchHeader] = {}
 
     def answer(self, broker: int, request: Any) -> Any:
@@ -72,9 +83,12 @@ class TransactionalCluster(PlainCluster):
             AddOffsetsToTxn: self._add_offsets,
             EndTxn: self._end,
             TxnOffsetCommit: self._commit_offsets,
+            DescribeFeatures: self._features,
         }
         if isinstance(request, InitProducerId) and request.transactional_id is not None:
             known[InitProducerId] = self._init
+        if isinstance(request, Produce):
+            self._adds = request.supported_operation is TransactionSupportedOperation.ADD_PARTITION
         made = known.get(type(request))
         if made is None:
             return super().answer(broker, request)
@@ -91,6 +105,10 @@ class TransactionalCluster(PlainCluster):
         return FindCoordinatorResult(
             coordinators=[Coordinator(key=key, node_id=node, host=f"broker-{node}", port=9092) for key in request.keys]
         )
+
+    def _features(self, _broker: int, _request: DescribeFeatures) -> DescribeFeaturesResult:
+        finalized = {TRANSACTION_VERSION: FinalizedVersionRange(self.level, self.level)} if self.level else {}
+        return DescribeFeaturesResult(features=FeatureMetadata(finalized=finalized, finalized_epoch=1))
 
     def _init(self, broker: int, request: InitProducerId) -> InitProducerIdResult:
         if broker != self.coordinator:
@@ -131,6 +149,8 @@ class TransactionalCluster(PlainCluster):
             return TxnOffsetCommitResult(partitions=outcomes(places, ErrorCode.NOT_COORDINATOR))
         if (request.producer_id, request.producer_epoch) != (txn.producer_id, txn.epoch):
             return TxnOffsetCommitResult(partitions=outcomes(places, ErrorCode.INVALID_PRODUCER_EPOCH))
+        if request.supported_operation is TransactionSupportedOperation.ADD_PARTITION:
+            txn.groups.add(request.group_id)
         assert request.group_id in txn.groups
         for each in request.partitions:
             txn.pending[request.group_id, TopicPartition(each.topic, each.partition)] = each.offset
@@ -139,11 +159,26 @@ class TransactionalCluster(PlainCluster):
     def _end(self, broker: int, request: EndTxn) -> EndTxnResult:
         error = self._refused(broker, request)
         txn = self.ids[request.transactional_id]
+        if request.supports_epoch_bump:
+            return self._end_with_epoch_bump(txn, request, error)
         if not error and not txn.ongoing and txn.ended is not request.committed:
             error = ErrorCode.INVALID_TXN_STATE
         if not error:
             self._finish(txn, committed=request.committed)
         return EndTxnResult(error=error)
+
+    def _end_with_epoch_bump(self, txn: Txn, request: EndTxn, error: ErrorCode) -> EndTxnResult:
+        is_repeated = (request.producer_id, request.producer_epoch + 1) == (txn.producer_id, txn.epoch)
+        if is_repeated and not txn.ongoing and txn.ended is not None:
+            error = ErrorCode.NONE if txn.ended is request.committed else ErrorCode.INVALID_TXN_STATE
+        elif not error and request.committed and not txn.ongoing:
+            error = ErrorCode.INVALID_TXN_STATE
+        elif not error:
+            self._finish(txn, committed=request.committed)
+            txn.ended, txn.epoch = request.committed, txn.epoch + 1
+        if error:
+            return EndTxnResult(error=error)
+        return EndTxnResult(producer_id=txn.producer_id, producer_epoch=txn.epoch)
 
     def _finish(self, txn: Txn, *, committed: bool) -> None:
         if not txn.ongoing:
@@ -168,6 +203,8 @@ class TransactionalCluster(PlainCluster):
         key = (place, header.producer_id, header.producer_epoch)
         if header.producer_epoch != txn.epoch:
             return ProduceResultPartition(*place, ErrorCode.INVALID_PRODUCER_EPOCH)
+        if self._adds:
+            txn.partitions.add(place)
         if place not in txn.partitions:
             return ProduceResultPartition(*place, ErrorCode.INVALID_TXN_STATE)
         last = self._last.get(key)

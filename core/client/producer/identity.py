@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ....ports.broker_api.producers import InitProducerId, InitProducerIdResult
+from ....ports.broker_api.transactions import TransactionSupportedOperation
 from ....ports.entropy import Entropy
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
@@ -65,6 +66,11 @@ class ProducerIdentity:
             return Poll([], self._not_before_ms)
         self._in_flight = True
         return Poll([Send(self._view.any_node(), InitProducerId(), self._answered)], NEVER)
+
+    @property
+    def supported_operation(self) -> TransactionSupportedOperation:
+        """The value does not matter: the batches belong to no transaction."""
+        return TransactionSupportedOperation.GENERIC_ERROR_SUPPORTED
 
     def prepare(self) -> bool:
         """Begin the next epoch if one is needed; True if batches can be sent."""

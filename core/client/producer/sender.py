@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ....ports.broker_api.produce import Produce, ProducePartition, ProduceResult, ProduceResultPartition
+from ....ports.broker_api.transactions import TransactionSupportedOperation
 from ....ports.entropy import Entropy
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
@@ -26,6 +27,7 @@ from .producer_batch import ProducerBatch
 from .record_accumulator import RecordAccumulator
 from .sequence_numbers import SequenceAssigner
 
+_DEFAULT = TransactionSupportedOperation.DEFAULT_ERROR
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 
@@ -209,6 +211,7 @@ class Sender:
             acks=self._settings.acks,
             timeout_ms=self._settings.request_timeout_ms,
             transactional_id=self._settings.transactional_id,
+            supported_operation=_DEFAULT if self._identity is None else self._identity.supported_operation,
         )
 
         def answered(result: Any, now_ms: float) -> None:

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple, Protocol
 
+from ....ports.broker_api.transactions import TransactionSupportedOperation
 from ....ports.errors import BarnabasError
 from ....ports.types import TopicPartition
 from ..effects import Poll
@@ -17,6 +18,11 @@ class Refusal(NamedTuple):
 
 class SequenceAssigner(Protocol):
     """Used by the sender, on the reactor's thread only; all but `number` under the lock, if there is one."""
+
+    @property
+    def supported_operation(self) -> TransactionSupportedOperation:
+        """The way in which leaders are to handle partitions that are not in the transaction."""
+        ...
 
     def poll(self, now_ms: float) -> Poll: ...
 

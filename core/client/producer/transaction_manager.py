@@ -5,6 +5,11 @@ earlier producers; AddPartitionsToTxn before the first batch to a partition; Add
 go to that group's coordinator (TxnOffsetCommit); EndTxn once the outcome of every batch is known. After a failed batch
 the transaction can only be aborted; if the sequence numbers are in doubt, the producer continues in the next epoch
 (InitProducerId with its id and epoch).
+
+In version 2 (KIP-890), where the cluster has finalized it, leaders and coordinators of groups add to the transaction
+themselves: there is neither AddPartitionsToTxn nor AddOffsetsToTxn. Each EndTxn gives the next epoch, so nothing that
+is late can belong to another transaction. The coordinator is asked for the features before InitProducerId, and then
+between transactions from time to time.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,14 +18,23 @@ from typing import Any
 from attrs import define
 
 from ....ports.broker_api.envelope import Request
+from ....ports.broker_api.features import DescribeFeatures, DescribeFeaturesResult
 from ....ports.broker_api.groups import TRANSACTION_COORDINATOR, OffsetCommitPartition
 from ....ports.broker_api.producers import InitProducerId, InitProducerIdResult
-from ....ports.broker_api.transactions import AddOffsetsToTxn, AddPartitionsToTxn, EndTxn, TxnOffsetCommit
+from ....ports.broker_api.transactions import (
+    AddOffsetsToTxn,
+    AddPartitionsToTxn,
+    EndTxn,
+    EndTxnResult,
+    TransactionSupportedOperation,
+    TxnOffsetCommit,
+)
 from ....ports.entropy import Entropy
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
 from ....ports.types import TopicPartition
 from ....ports.values import frozen
+from ...cluster.features import TRANSACTION_VERSION
 from ..cluster_view import ClusterView
 from ..coordinator_finder import CoordinatorFinder
 from ..effects import NEVER, Poll, Send, backoff_ms
@@ -38,6 +52,7 @@ class TransactionRequests:
     transactional_id: str
     producer_id: int
     producer_epoch: int
+    is_version_2: bool = False
 
     def identify(self, timeout_ms: int) -> InitProducerId:
         return InitProducerId(
@@ -77,6 +92,7 @@ class TransactionRequests:
             partitions=[
                 OffsetCommitPartition(*tp, at.offset, at.leader_epoch, at.metadata) for tp, at in positions.items()
             ],
+            supported_operation=_operation_of(is_version_2=self.is_version_2),
         )
 
     def end(self, *, committed: bool) -> EndTxn:
@@ -85,7 +101,13 @@ class TransactionRequests:
             producer_id=self.producer_id,
             producer_epoch=self.producer_epoch,
             committed=committed,
+            supports_epoch_bump=self.is_version_2,
         )
+
+
+def _operation_of(*, is_version_2: bool) -> TransactionSupportedOperation:
+    operations = TransactionSupportedOperation
+    return operations.ADD_PARTITION if is_version_2 else operations.GENERIC_ERROR_SUPPORTED
 
 
 def codes_of(result: Any) -> list[ErrorCode]:
@@ -96,6 +118,10 @@ def codes_of(result: Any) -> list[ErrorCode]:
 _BUSY_BACKOFF_MS = 2.0
 """The first back-off after CONCURRENT_TRANSACTIONS: the markers of the last transaction are written soon."""
 _ENDED = (TxnState.READY, TxnState.ABORT_NEEDED, TxnState.FATAL)
+_FEATURES_AGE_MS = 10_000.0
+"""Features that were asked for longer ago are asked for again, before the next transaction."""
+_VERSION_2 = 2
+"""The level of the feature transaction.version from which on the producer uses version 2."""
 
 
 @frozen(kw_only=True)
@@ -172,9 +198,17 @@ class TransactionManager:
         self._ending: TxnState | None = None
         """COMMITTING or ABORTING, until the caller has taken the outcome."""
         self._begun = False
-        """True while the coordinator knows of the transaction."""
+        """True while the coordinator knows of the transaction, or may know of it."""
+        self._is_version_2 = False
+        """The version of the present transaction, if `_knows_version`."""
+        self._knows_version = False
+        self._level = 0
+        self._level_ms = self._now_ms = -NEVER
         self._resumed = False
         """True if another producer began it."""
+        self._resumes = False
+        """True if the producer continues for another one. It uses version 1, in which a prepared transaction has one
+        identity, however often and by which process it is ended."""
         self._added: set[TopicPartition] = set()
         self._wanted: dict[TopicPartition, None] = {}
         self._added_groups: set[str] = set()
@@ -209,6 +243,7 @@ class TransactionManager:
             hint = "; transactions do not nest" if self.state is TxnState.IN_TRANSACTION else ""
             raise TransactionError(f"no transaction can begin: the producer is {self.state.value}{hint}")
         self._go(TxnState.IN_TRANSACTION)
+        self._is_version_2, self._knows_version = False, self._resumes
 
     def commit(self) -> None:
         """IN_TRANSACTION → COMMITTING, unless requested before. Raises like `begin_transaction`, and `AbortNeeded`."""
@@ -271,6 +306,7 @@ class TransactionManager:
             raise TransactionError(f"this producer has another transactional id than {prepared.transactional_id}")
         self.producer_id, self.epoch = prepared.producer_id, prepared.producer_epoch
         self._begun = self._resumed = prepared.begun
+        self._resumes = self._knows_version = True
         self._go(TxnState.IN_TRANSACTION if prepared.begun else TxnState.READY)
 
     @property
@@ -339,14 +375,22 @@ class TransactionManager:
     def prepare(self) -> bool:
         return self.producer_id >= 0 and self.state is not TxnState.FATAL
 
+    @property
+    def supported_operation(self) -> TransactionSupportedOperation:
+        return _operation_of(is_version_2=self._is_version_2)
+
     def admits(self, tp: TopicPartition) -> bool:
         if tp in self._added:
             return True
         if self.state in (TxnState.IN_TRANSACTION, TxnState.COMMITTING, TxnState.PREPARING):
+            if self._knows_version and self._is_version_2:
+                self._added.add(tp)
+                return True
             self._wanted[tp] = None
         return False
 
     def number(self, batch: ProducerBatch) -> None:
+        self._begun = self._begun or self._is_version_2  # the leader will add the partition
         if batch.base_sequence < 0:
             self._sequences.number(batch, self.producer_id, self.epoch)
 
@@ -382,7 +426,8 @@ class TransactionManager:
 
     def poll(self, now_ms: float) -> Poll:
         sends: list[Send] = []
-        wake = NEVER
+        wake, self._now_ms = NEVER, now_ms
+        asked_for_partitions = bool(self._wanted)
         step = None if self._in_flight else self._next_step()
         if step is not None and now_ms < self._not_before_ms:
             wake = self._not_before_ms
@@ -390,6 +435,8 @@ class TransactionManager:
             node = step.finder.node()
             if node is not None:
                 sends.append(self._send(step, node))
+        if asked_for_partitions and not self._wanted:
+            wake = now_ms  # the sender may send: it asked before the version was chosen
         for finder in (self._finder, *self._groups.values()):
             looking = finder.poll(now_ms)
             sends += looking.sends
@@ -403,17 +450,21 @@ class TransactionManager:
 
     def _next_step(self) -> _Step | None:
         if self.state is TxnState.INITIALIZING:
-            return self._identify()
+            return self._identify() if self._level_ms > -NEVER else self._ask_features()
         if self.state is TxnState.ABORTING:
-            doubtful = self._doubtful or self._unanswered_commit
+            doubtful = None if self._is_version_2 else self._doubtful or self._unanswered_commit
             return doubtful or (None if self._unsettled() else self._end(committed=False))
         if self.state not in (TxnState.IN_TRANSACTION, TxnState.COMMITTING, TxnState.PREPARING):
             return None
+        if not self._knows_version and (self._wanted or self._positions):
+            if self._now_ms - self._level_ms >= _FEATURES_AGE_MS:
+                return self._ask_features()
+            self._choose_version()
         if self._wanted:
             return self._add_partitions(list(self._wanted))
         if self._positions:
             first = self._positions[0]
-            known = first.group.group_id in self._added_groups
+            known = self._is_version_2 or first.group.group_id in self._added_groups
             return self._commit_positions(first) if known else self._add_group(first.group.group_id)
         if self.state is TxnState.COMMITTING and not self._unsettled():
             return self._end(committed=True)
@@ -424,7 +475,27 @@ class TransactionManager:
     @property
     def _asker(self) -> TransactionRequests:
         name = self._settings.transactional_id
-        return TransactionRequests(transactional_id=name, producer_id=self.producer_id, producer_epoch=self.epoch)
+        return TransactionRequests(
+            transactional_id=name,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            is_version_2=self._is_version_2,
+        )
+
+    def _ask_features(self) -> _Step:
+        """Ask the coordinator for the version of the transaction. Brokers that do not know features have version 1."""
+
+        def done(result: DescribeFeaturesResult) -> None:
+            self._level, self._level_ms = result.features.level(TRANSACTION_VERSION), self._now_ms
+            if self.state is not TxnState.INITIALIZING:
+                self._choose_version()
+
+        return _Step(DescribeFeatures(), self._finder, done)
+
+    def _choose_version(self) -> None:
+        self._is_version_2, self._knows_version = self._level >= _VERSION_2, True
+        if self._is_version_2:
+            self._wanted.clear()
 
     def _identify(self) -> _Step:
         def done(result: InitProducerIdResult) -> None:
@@ -466,8 +537,11 @@ class TransactionManager:
             self._over()
             return None
 
-        def done(_: Any) -> None:
+        def done(result: EndTxnResult) -> None:
             self._begun = False
+            if result.producer_id >= 0:
+                self.producer_id, self.epoch = result.producer_id, result.producer_epoch
+                self._next_epoch = self._late_commit = False
             if committed or not (self._next_epoch or self._late_commit):
                 self._over()
 
@@ -485,6 +559,8 @@ class TransactionManager:
     # --- inside: answers
 
     def _send(self, step: _Step, node: int) -> Send:
+        if isinstance(step.request, TxnOffsetCommit) and self._is_version_2:
+            self._begun = True  # its coordinator will add the offsets
         self._in_flight, self.last_error = True, silent(self._view.address(node))
 
         def answered(result: Any, now_ms: float) -> None:
@@ -507,13 +583,16 @@ class TransactionManager:
         if isinstance(step.request, TxnOffsetCommit) and self._unanswered_commit is not None:
             self._unanswered_commit = None
             self._late_commit = self._late_commit or self.state is TxnState.ABORTING
+        if isinstance(step.request, DescribeFeatures) and isinstance(result, ApiError):
+            result = step.request.failed(result)
         code = result.code if isinstance(result, ApiError) else the_worst(step.request, codes_of(result))
         error = result if isinstance(result, ApiError) else ApiError(code, self._what(step))
         is_too_old = isinstance(step.request, InitProducerId) and code is ErrorCode.UNSUPPORTED_VERSION
         if is_too_old and self._late_commit and not self._next_epoch:
             self._late_commit = False  # brokers before Kafka 2.5 give no next epoch: it was to be a precaution
             return
-        reaction = reaction_to(step.request, code)
+        is_asking = isinstance(step.request, DescribeFeatures)
+        reaction = Reaction.DONE if is_asking else reaction_to(step.request, code)
         if reaction is Reaction.DONE:
             self._failures, self._not_before_ms = 0, -NEVER
             step.finder.reset_backoff()

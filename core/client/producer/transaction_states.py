@@ -75,7 +75,9 @@ def reaction_to(request: Request[Any], code: ErrorCode) -> Reaction:
     if code.retriable:
         return Reaction.AGAIN
     if isinstance(request, EndTxn):
-        may_abort = request.committed and code is ErrorCode.TRANSACTION_ABORTABLE
+        # In version 2 an abort is possible, and gives the next epoch, after any end that was not a commit.
+        was_ended = request.supports_epoch_bump and code is ErrorCode.INVALID_TXN_STATE
+        may_abort = request.committed and (code is ErrorCode.TRANSACTION_ABORTABLE or was_ended)
         return Reaction.ABORT if may_abort else Reaction.FATAL
     may_abort = isinstance(request, AddPartitionsToTxn | AddOffsetsToTxn | TxnOffsetCommit) and code not in _FATAL
     return Reaction.ABORT if may_abort else Reaction.FATAL

@@ -22,6 +22,8 @@ from barnabas.core.client.producer.transaction_manager import (
     TransactionSettings,
 )
 from barnabas.core.client.producer.transaction_states import FOLLOWS, TxnState
+from barnabas.core.message.batch_header import parse_header
+from barnabas.ports.broker_api.features import DescribeFeatures, DescribeFeaturesResult, FeatureMetadata
 from barnabas.ports.broker_api.groups import FindCoordinator
 from barnabas.ports.broker_api.metadata import Metadata
 from barnabas.ports.broker_api.produce import Produce, ProduceResult, ProduceResultPartition
@@ -33,6 +35,7 @@ from barnabas.ports.broker_api.transactions import (
     AddPartitionsToTxnResult,
     EndTxn,
     EndTxnResult,
+    TransactionSupportedOperation,
     TxnOffsetCommit,
     TxnOffsetCommitResult,
 )
@@ -123,6 +126,7 @@ def all_with(code: ErrorCode) -> dict[type[Any], Any]:
         InitProducerId: InitProducerIdResult(error=code),
         AddPartitionsToTxn: lambda request: AddPartitionsToTxnResult(partitions=outcomes(request.partitions, code)),
         AddOffsetsToTxn: AddOffsetsToTxnResult(error=code),
+        DescribeFeatures: DescribeFeaturesResult(features=FeatureMetadata(), error=code),
         TxnOffsetCommit: lambda request: TxnOffsetCommitResult(
             partitions=outcomes([TopicPartition(p.topic, p.partition) for p in request.partitions], code)
         ),
@@ -572,10 +576,17 @@ FAULTS = st.lists(st.sampled_from(["", "", "", "lost before", "lost after", "bus
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(FAULTS, st.lists(st.tuples(st.booleans(), st.lists(st.integers(0, 2), max_size=4)), max_size=6))
-def test_whatever_fails_on_the_way(faults: list[str], transactions: Sequence[tuple[bool, list[int]]]) -> None:
-    """`transactions`: whether to commit, and to which partitions to send."""
+@given(
+    FAULTS,
+    st.lists(st.tuples(st.booleans(), st.lists(st.integers(0, 2), max_size=4)), max_size=6),
+    st.sampled_from((1, 2)),
+)
+def test_whatever_fails_on_the_way(
+    faults: list[str], transactions: Sequence[tuple[bool, list[int]]], level: int
+) -> None:
+    """`transactions`: whether to commit, and to which partitions to send; `level`: of transaction.version."""
     world = TransactionalCluster(2, t=3)
+    world.level = level
     left = list(faults)
     codes = {"busy": ErrorCode.CONCURRENT_TRANSACTIONS, "elsewhere": ErrorCode.NOT_COORDINATOR}
 
@@ -702,3 +713,147 @@ def test_only_a_fresh_producer_of_the_same_id_resumes() -> None:
     started = Bench(bench.world).start()
     with pytest.raises(TransactionError, match="nothing can be resumed"):
         started.txn.resume(transaction)
+
+
+# --- version 2 (KIP-890)
+
+
+def version_2(**topics: int) -> Bench:
+    world = TransactionalCluster(2, **topics)
+    world.level = 2
+    return Bench(world).start()
+
+
+def test_transaction_of_version_2_announces_nothing() -> None:
+    bench = version_2(t=3)
+    bench.txn.begin_transaction()
+    bench.put(b"a")
+    bench.put(b"b", 1)
+    told = bench.positions()
+    bench.commit()
+    assert (told, sorted(bench.world.committed)) == ([None], [b"a", b"b"])
+    assert bench.world.positions == {("g", TopicPartition("in", 0)): 5}
+    assert set(bench.asked()) == {"InitProducerId", "Produce", "TxnOffsetCommit", "EndTxn"}
+    adds = TransactionSupportedOperation.ADD_PARTITION
+    assert {each.supported_operation for kind in (Produce, TxnOffsetCommit) for each in bench.cluster.of(kind)} == {
+        adds
+    }
+
+
+def test_each_transaction_of_version_2_has_the_next_epoch_and_begins_with_sequence_0() -> None:
+    bench = version_2(t=1)
+    for value in (b"a", b"b", b"c"):
+        bench.txn.begin_transaction()
+        bench.put(value)
+        bench.commit()
+    assert bench.world.committed == [b"a", b"b", b"c"]
+    assert len(bench.cluster.of(InitProducerId)) == 1
+    headers = [parse_header(each.partitions[0].records) for each in bench.cluster.of(Produce)]
+    assert [(each.producer_epoch, each.base_sequence) for each in headers] == [(0, 0), (1, 0), (2, 0)]
+    assert bench.txn.epoch == 3
+
+
+@pytest.mark.parametrize("how", ["commit", "abort"])
+def test_empty_transaction_of_version_2_sends_no_requests(how: str) -> None:
+    bench = version_2(t=1)
+    bench.txn.begin_transaction()
+    getattr(bench, how)()
+    assert bench.asked() == ["InitProducerId"]
+
+
+def test_abort_of_version_2_begins_the_next_epoch_without_a_further_request() -> None:
+    bench = version_2(t=1)
+    bench.txn.begin_transaction()
+    bench.cluster.once(Produce, refusing(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+    bench.send(b"a")
+    bench.abort()
+    assert (bench.txn.epoch, bench.asked()[-1]) == (1, "EndTxn")
+    assert len(bench.cluster.of(InitProducerId)) == 1
+    bench.txn.begin_transaction()
+    bench.put(b"b")
+    bench.commit()
+    assert bench.world.committed == [b"b"]
+
+
+def test_abort_with_unanswered_offsets_does_not_send_them_again() -> None:
+    bench = version_2(t=1)
+    bench.txn.begin_transaction()
+    bench.cluster.once(TxnOffsetCommit, LOST)
+    bench.positions()
+    bench.run(lambda: bool(bench.cluster.of(TxnOffsetCommit)))
+    bench.abort()
+    assert len(bench.cluster.of(TxnOffsetCommit)) == 1
+    assert (bench.asked()[-1], bench.txn.epoch) == ("EndTxn", 1)
+
+
+def test_commit_of_a_transaction_that_was_aborted_for_its_timeout_can_be_tried_again() -> None:
+    bench = version_2(t=1)
+    bench.txn.begin_transaction()
+    bench.send(b"a")
+    (txn,) = bench.world.ids.values()
+    bench.world._finish(txn, committed=False)
+    txn.epoch += 1
+    with pytest.raises(AbortNeeded):
+        bench.commit()
+    bench.abort()
+    bench.txn.begin_transaction()
+    bench.send(b"again")
+    bench.commit()
+    assert bench.world.committed == [b"again"]
+
+
+def test_answer_of_a_commit_that_was_lost_is_asked_for_again() -> None:
+    bench = version_2(t=1)
+    for value in (b"a", b"b"):
+        bench.txn.begin_transaction()
+        bench.put(value)
+        lost: list[Any] = []
+
+        def lose_answer(broker: int, request: Any, lost: list[Any] = lost) -> Any:
+            if not isinstance(request, EndTxn) or lost:
+                return None
+            lost.append(request)
+            bench.world.answer(broker, request)
+            return LOST
+
+        bench.cluster.script(lose_answer)
+        bench.commit()
+    assert bench.world.committed == [b"a", b"b"]
+    assert bench.txn.epoch == 2
+
+
+def test_producer_changes_its_version_with_the_cluster_between_transactions() -> None:
+    bench = version_2(t=1)
+    asked: list[str] = []
+    for level in (2, 0, 2):
+        bench.world.level = level
+        bench.run(lambda until=bench.now + 11_000: bench.now > until)  # type: ignore[misc]
+        bench.txn.begin_transaction()
+        bench.put(b"%d" % level)
+        bench.commit()
+        asked.append("v1" if "AddPartitionsToTxn" in bench.asked() else "v2")
+        bench.cluster.requests.clear()
+    assert bench.world.committed == [b"2", b"0", b"2"]
+    assert asked == ["v2", "v1", "v2"]
+
+
+def test_features_are_asked_for_rarely() -> None:
+    bench = version_2(t=1)
+    for _ in range(5):
+        bench.txn.begin_transaction()
+        bench.put(b"a")
+        bench.commit()
+    assert len(bench.cluster.of(DescribeFeatures)) == 1
+
+
+def test_prepared_transaction_of_version_2_is_ended_in_version_1() -> None:
+    """Its identity stays: it may be ended more than once, by several processes."""
+    bench = version_2(t=1)
+    bench.txn.begin_transaction()
+    bench.put(b"a")
+    transaction = prepared(bench)
+    for _ in range(2):
+        other = resumed(bench, transaction)
+        other.commit()
+    assert bench.world.committed == [b"a"]
+    assert not any(each.supports_epoch_bump for each in bench.cluster.of(EndTxn))

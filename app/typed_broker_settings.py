@@ -320,15 +320,17 @@ class BrokerKeywords(TypedDict, total=False):
     security_inter_broker_protocol: str | None
     share_coordinator_append_linger_ms: str | None
     share_coordinator_cached_buffer_max_bytes: str | None
-    share_coordinator_load_buffer_size: str | None
-    share_coordinator_snapshot_update_records_per_snapshot: str | None
+    share_coordinator_cold_partition_snapshot_interval_ms: int | str | None
+    share_coordinator_load_buffer_size: int | str | None
+    share_coordinator_snapshot_update_records_per_snapshot: int | str | None
     share_coordinator_state_topic_compression_codec: str | None
-    share_coordinator_state_topic_min_isr: str | None
-    share_coordinator_state_topic_num_partitions: str | None
-    share_coordinator_state_topic_replication_factor: str | None
-    share_coordinator_state_topic_segment_bytes: str | None
+    share_coordinator_state_topic_min_isr: int | str | None
+    share_coordinator_state_topic_num_partitions: int | str | None
+    share_coordinator_state_topic_prune_interval_ms: int | str | None
+    share_coordinator_state_topic_replication_factor: int | str | None
+    share_coordinator_state_topic_segment_bytes: int | str | None
     share_coordinator_threads: str | None
-    share_coordinator_write_timeout_ms: str | None
+    share_coordinator_write_timeout_ms: int | str | None
     share_fetch_purgatory_purge_interval_requests: str | None
     slow_request_threshold_ms: int | str | None
     socket_connection_setup_timeout_max_ms: str | None

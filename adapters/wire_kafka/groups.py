@@ -8,6 +8,7 @@ from attrs import evolve
 
 from ...ports.broker_api.groups import (
     GROUP_COORDINATOR,
+    SHARE_COORDINATOR,
     Coordinator,
     DeleteGroups,
     DeleteGroupsResult,
@@ -80,8 +81,13 @@ from .wire import Reader, Writer
 _WITH_GROUP_NOT_FOUND = 6
 """The version of DescribeGroups that says that there is no such group."""
 
+_WITH_SHARE_COORDINATORS = 6
+"""The version of FindCoordinator that has share partitions."""
+
 
 def _least_find_coordinator(request: FindCoordinator) -> int:
+    if request.key_type == SHARE_COORDINATOR:
+        return _WITH_SHARE_COORDINATORS
     if len(request.keys) != 1:
         return 4
     return 0 if request.key_type == GROUP_COORDINATOR else 1
@@ -104,6 +110,7 @@ FIND_COORDINATOR = Api(
         Field("keys", One(TEXT), until=3),
         Field("key_type", I8, since=1),
         Field("keys", Array(TEXT), since=4),
+        Flag("knows_share", since=_WITH_SHARE_COORDINATORS),
     ),
     result=Struct(
         FindCoordinatorResult,

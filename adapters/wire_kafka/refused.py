@@ -28,7 +28,7 @@ from .schema import (
     Struct,
 )
 from .table import BY_KEY
-from .wire import Reader, Writer
+from .wire import CompactReader, CompactWriter, Reader, Writer
 
 _UNSUPPORTED = ErrorCode.UNSUPPORTED_VERSION
 _NO_TEXT = Filler(NULLABLE_TEXT, None)
@@ -80,6 +80,7 @@ class Refused:
     versions: tuple[int, int]
     request: FieldCodec[Unsupported] | None
     result: FieldCodec[Unsupported]
+    flexible: bool = False
 
 
 _PARTITION = Field("partition", I32)
@@ -167,6 +168,11 @@ _DESCRIBE_CONFIGS = Refused(
     _request(_items(_KIND, _NAME, Filler(NullableArray(TEXT), None))),
     _request(_THROTTLE, _items(_ERROR, _NO_TEXT, _KIND, _NAME, Filler(Array(TEXT), ()))),
 )
+_EMPTY_LISTS = (Filler(Array(TEXT), ()),) * 2
+_SHARE_FETCH = Refused("ShareFetch", (0, 0), None, _request(_THROTTLE, _ERROR, _NO_TEXT, *_EMPTY_LISTS), True)
+_SHARE_ACKNOWLEDGE = Refused(
+    "ShareAcknowledge", (0, 0), None, _request(_THROTTLE, _ERROR, _NO_TEXT, *_EMPTY_LISTS), True
+)
 
 _ANY_BYTE = Filler(I8, 0)
 _DESCRIBE_ACLS = Refused(
@@ -216,6 +222,8 @@ REFUSED: dict[int, Refused] = {
     39: _RENEW_TOKEN,
     40: _EXPIRE_TOKEN,
     41: _DESCRIBE_TOKEN,
+    78: _SHARE_FETCH,
+    79: _SHARE_ACKNOWLEDGE,
 }
 """The refused APIs by API key."""
 
@@ -233,8 +241,6 @@ _NAMES = {
     75: "DescribeTopicPartitions",
     76: "ShareGroupHeartbeat",
     77: "ShareGroupDescribe",
-    78: "ShareFetch",
-    79: "ShareAcknowledge",
     88: "StreamsGroupHeartbeat",
     89: "StreamsGroupDescribe",
 }
@@ -260,10 +266,11 @@ def refusal(
         return None
     asked = Unsupported()
     if found.request is not None:
-        asked = found.request.read(Reader(content, position, items_max), version)
+        asked = found.request.read((CompactReader if found.flexible else Reader)(content, position, items_max), version)
     if asked.acks == 0:
         return None
-    writer = Writer()
+    writer = CompactWriter() if found.flexible else Writer()
     writer.out += correlation_id
+    writer.end()  # of the header: tagged fields where it is flexible
     found.result.write(writer, version, asked)
     return writer.pieces()

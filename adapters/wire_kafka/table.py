@@ -15,6 +15,7 @@ from . import (
     security,
     share_group_offsets,
     share_groups,
+    share_state,
     topics,
     transactions,
 )
@@ -32,6 +33,8 @@ _FAMILIES: tuple[Iterable[Api], ...] = (
     consumer_groups.APIS,
     transactions.APIS,
     scram.APIS,
+    share_groups.FETCH_APIS,
+    share_state.APIS,
 )
 
 _CLIENT_FAMILIES: tuple[Iterable[Api], ...] = (share_groups.APIS, share_group_offsets.APIS)

@@ -50,6 +50,7 @@ from .handlers.producer_id_manager import ProducerIds
 from .handlers.replicas import ReplicaService
 from .handlers.security import AclService, ScramService, TokenService
 from .handlers.share_fetch import ShareFetchService
+from .handlers.share_state import ShareCoordinatorService
 from .handlers.topics import TopicService
 from .handlers.transactions import MarkerService, ProducerService, TransactionService
 from .state.authorization import Authorization
@@ -72,8 +73,8 @@ class BrokerService:
     ) -> None:
         """Create it.
 
-        `authorization` None: every caller may do everything. `persister` stores the states of share partitions; without
-        it the broker does not answer ShareFetch and ShareAcknowledge.
+        `authorization` None: every caller may do everything. `persister` stores the states of share partitions; None:
+        the share coordinators of the cluster do.
         """
         self._state = state
         self._authorization = authorization
@@ -95,6 +96,7 @@ class BrokerService:
         verify = self.transactions.verifier.verify
         self.verified_appends = state.replicas.verified_appends(verify)
         self.groups = GroupService(state, verify, self.group_configs)
+        self.share_coordinator = ShareCoordinatorService(state, internal)
         scram = ScramService(state)
         self._tokens = TokenService(
             state,
@@ -106,6 +108,14 @@ class BrokerService:
         producers = ProducerService(state, producer_ids, self.transactions.coordinator.init_producer_id)
         self._internal_replicas = InternalReplicas(state, topics)
         self._internal_replicas.start()
+        sessions_max = state.settings.static.group_share_max_share_sessions
+        shares = ShareFetchService(
+            state,
+            persister or self.share_coordinator.persister,
+            self.group_configs,
+            authorization,
+            lambda: sessions_max,
+        )
         acls = AclService(state, has_acls=authorization is not None and authorization.has_acls)
         self._handlers: dict[type[Request[Any]], Handler] = {
             Produce: ProduceService(state, self.verified_appends).handle,
@@ -149,12 +159,10 @@ class BrokerService:
             ClassicOffsets: classic.offsets,
             **self.groups.handlers,
             **self.transactions.handlers,
+            **self.share_coordinator.handlers,
+            ShareFetch: shares.fetch,
+            ShareAcknowledge: shares.acknowledge,
         }
-        if persister is not None:
-            sessions_max = state.settings.static.group_share_max_share_sessions
-            shares = ShareFetchService(state, persister, self.group_configs, authorization, lambda: sessions_max)
-            self._handlers |= {ShareFetch: shares.fetch, ShareAcknowledge: shares.acknowledge}
-
         self._counters = {
             kind: state.metrics.counter(
                 "kafka_network_requestmetrics_requests_total", "Requests answered.", request=kind.__name__
@@ -166,12 +174,14 @@ class BrokerService:
         """Start the coordinators, after the topics of an earlier start are open."""
         self.groups.start()
         self.transactions.start()
+        self.share_coordinator.start()
         self._tokens.start()
 
     def stop_coordinating(self) -> None:
         """Stop the coordinators, which answer waiting requests with NOT_COORDINATOR. Twice is harmless."""
         self.transactions.close()
         self.groups.close()
+        self.share_coordinator.close()
 
     def close(self) -> None:
         """Refuse requests from now on: the logs are about to be closed."""

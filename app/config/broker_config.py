@@ -365,7 +365,62 @@ class TransactionKeys:
 
 
 @frozen(kw_only=True)
+class ShareCoordinatorKeys:
+    """The keys of the share coordinator."""
+
+    share_coordinator_state_topic_num_partitions: int = int_key(
+        "share.coordinator.state.topic.num.partitions", 50, 1, doc="Partitions of __share_group_state when it is made."
+    )
+    share_coordinator_state_topic_replication_factor: int = short_key(
+        "share.coordinator.state.topic.replication.factor",
+        3,
+        1,
+        doc="Replicas of __share_group_state; or all live brokers.",
+    )
+    share_coordinator_state_topic_min_isr: int = int_key(
+        "share.coordinator.state.topic.min.isr", 2, 1, doc="min.insync.replicas of __share_group_state when it is made."
+    )
+    share_coordinator_state_topic_segment_bytes: int = int_key(
+        "share.coordinator.state.topic.segment.bytes",
+        104_857_600,
+        14,
+        doc="The size of a segment file of __share_group_state.",
+    )
+    share_coordinator_state_topic_prune_interval_ms: int = int_key(
+        "share.coordinator.state.topic.prune.interval.ms",
+        300_000,
+        1,
+        doc="How often to delete the records of __share_group_state that are not needed.",
+    )
+    share_coordinator_load_buffer_size: int = int_key(
+        "share.coordinator.load.buffer.size",
+        5_242_880,
+        1,
+        doc="How much of __share_group_state is read at a time when it loads.",
+    )
+    share_coordinator_snapshot_update_records_per_snapshot: int = int_key(
+        "share.coordinator.snapshot.update.records.per.snapshot",
+        500,
+        0,
+        doc="The changes of a share partition after which its whole state is written.",
+    )
+    share_coordinator_cold_partition_snapshot_interval_ms: int = int_key(
+        "share.coordinator.cold.partition.snapshot.interval.ms",
+        300_000,
+        1,
+        doc="The whole state of a share partition is written after this time without changes.",
+    )
+    share_coordinator_write_timeout_ms: int = int_key(
+        "share.coordinator.write.timeout.ms",
+        5000,
+        1,
+        doc="How long a write of the share coordinator may take to reach all in-sync replicas.",
+    )
+
+
+@frozen(kw_only=True)
 class BrokerConfig(
+    ShareCoordinatorKeys,
     TransactionKeys,
     GroupKeys,
     CleanerKeys,

@@ -146,15 +146,8 @@ _BROKER_KEYS: Mapping[str, str] = {
         group.streams.session.timeout.ms 45000
         share.coordinator.append.linger.ms -1
         share.coordinator.cached.buffer.max.bytes 1048588
-        share.coordinator.load.buffer.size 5242880
-        share.coordinator.snapshot.update.records.per.snapshot 500
         share.coordinator.state.topic.compression.codec 0
-        share.coordinator.state.topic.min.isr 2
-        share.coordinator.state.topic.num.partitions 50
-        share.coordinator.state.topic.replication.factor 3
-        share.coordinator.state.topic.segment.bytes 104857600
         share.coordinator.threads 1
-        share.coordinator.write.timeout.ms 5000
     """,
     "transactions are those of version 1 (KIP-890)": """
         add.partitions.to.txn.retry.backoff.max.ms 100

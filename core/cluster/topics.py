@@ -18,7 +18,7 @@ ALONE_EPOCH = 0
 """The broker epoch where no other broker can reach the tree."""
 CORDONED_KEY, ALL_LOG_DIRS = "cordoned.log.dirs", "*"
 """The setting of a broker whose data folders get no new replicas (KIP-1066), and its value for all of them."""
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 

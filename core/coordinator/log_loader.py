@@ -249,9 +249,16 @@ class OpenRecords:
 class _Reading(Generic[TakesT]):
     """One partition on its way into memory."""
 
-    def __init__(self, partition: Partition, loading: TakesT, began_ms: float) -> None:
+    def __init__(
+        self,
+        partition: Partition,
+        loading: TakesT,
+        began_ms: float,
+        each_record: Callable[[TakesT, int], None] | None = None,
+    ) -> None:
         self.partition = partition
         self.loading = loading
+        self._each_record = each_record
         self.leader_epoch = partition.leader_epoch
         self.offset: int = partition.log.log_start_offset
         self.began_ms = began_ms
@@ -285,9 +292,9 @@ class _Reading(Generic[TakesT]):
         content = bytes(records) if isinstance(records, bytes | bytearray | memoryview) else records.read()
         data = memoryview(content)
         while True:
-            taken = KeysAndValues()
+            taken, before = KeysAndValues(), self.offset
             position, self.offset = read_plain_batches(content, position, self.offset, taken)
-            self._feed(taken)
+            self._feed(taken, before)
             if position >= len(content) or not self._step_back(data[position:], began):
                 break
             size = self._take_one(data[position:], codecs, began)
@@ -303,7 +310,7 @@ class _Reading(Generic[TakesT]):
             _, header = next(whole_batches(data), (0, None))
             if header is None:
                 return 0
-            self._feed(self._opened(data[: header.size], header, codecs))
+            self._feed(self._opened(data[: header.size], header, codecs), self.offset)
             self.offset = max(self.offset, header.next_offset)
         except ApiError as bad:
             header = _header(data)
@@ -343,10 +350,16 @@ class _Reading(Generic[TakesT]):
             self.offset = max(began, header.base_offset)
         return header is not None or self.offset == began
 
-    def _feed(self, taken: KeysAndValues) -> None:
-        """Pass records on to the target; those of a transaction wait for its end. Only the last value of a key counts,
-        so the others are never parsed."""
+    def _feed(self, taken: KeysAndValues, from_offset: int) -> None:
+        """Pass records on to the target; those of a transaction wait for its end. Unless every record counts, only the
+        last value of a key does, and the others are never parsed."""
         keys, values, transactions = taken.keys, taken.values, self.open
+        add = self.loading.add
+        if self._each_record is not None:
+            self._each_record(self.loading, from_offset)
+            for key, value in zip(keys, values, strict=True):
+                add(key, value)
+            return
         if not taken.transactions and not transactions:
             counted = dict(zip(keys, values, strict=True))
         else:
@@ -363,7 +376,6 @@ class _Reading(Generic[TakesT]):
                 else:
                     counted.update(transactions.end(producer_id, committed=committed))
                 done = end
-        add = self.loading.add
         for key, value in counted.items():
             add(key, value)
 
@@ -417,6 +429,8 @@ class LogLoader(Generic[TakesT]):
     `begin` returns the target for the records of a partition (by its number); `ended` is called when the target has
     all of them. Before that, `still_open` is called for each record whose transaction has not ended, with its
     producer's id, in the order of the log. All markers that were written up to then have been read.
+    `each_record`: None if the last value of each key is enough. Else every record counts, whatever its transaction, and
+    this is called before some of them, with an offset that none of them is below.
     `report` takes lines for the broker's log, `failed` gets unexpected errors.
     """
 
@@ -433,11 +447,13 @@ class LogLoader(Generic[TakesT]):
         report: Callable[[str], None],
         failed: Callable[[str, BaseException], None],
         still_open: Callable[[TakesT, int, Record], None] = _ignore_record,
+        each_record: Callable[[TakesT, int], None] | None = None,
     ) -> None:
         self._replicas = replicas
         self._begin = begin
         self._ended = ended
         self._still_open = still_open
+        self._each_record = each_record
         self._codecs = codecs
         self._clock = clock
         self._scheduler = scheduler
@@ -460,7 +476,8 @@ class LogLoader(Generic[TakesT]):
         self._load(partition, self._clock.monotonic_ms())
 
     def _load(self, partition: Partition, began_ms: float) -> None:
-        self._continue_reading(_Reading(partition, self._begin(partition.topic_partition.partition), began_ms))
+        loading = self._begin(partition.topic_partition.partition)
+        self._continue_reading(_Reading(partition, loading, began_ms, self._each_record))
 
     def close(self) -> None:
         """Read no further."""

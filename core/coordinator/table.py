@@ -81,6 +81,11 @@ class CoordinatorTable(Generic[EntryT, LoadedT]):
         """The partitions that are loaded or being loaded."""
         return sorted({*self._partitions, *self._loading})
 
+    @property
+    def loaded(self) -> Sequence[int]:
+        """The partitions that are loaded."""
+        return sorted(self._partitions)
+
     def partition_of(self, key: str) -> int:
         """Return the partition that stores a key."""
         return partition_of(key, self.partition_count)

@@ -19,6 +19,7 @@ NO_GENERATION = -1
 
 GROUP_COORDINATOR = 0
 TRANSACTION_COORDINATOR = 1
+SHARE_COORDINATOR = 2
 
 
 def _size(data: bytes) -> str:
@@ -27,10 +28,15 @@ def _size(data: bytes) -> str:
 
 @frozen(kw_only=True)
 class FindCoordinator(Request["FindCoordinatorResult"]):
-    """Find the coordinators of groups (`key_type` 0), or of transactional ids (1)."""
+    """Find the coordinators of groups (`key_type` 0), of transactional ids (1), or of share partitions (2).
+
+    The key of a share partition is `GROUP:TOPIC_ID:PARTITION`, the topic id in base64.
+    `knows_share`: the version of the request has share partitions.
+    """
 
     keys: Sequence[str]
     key_type: int = GROUP_COORDINATOR
+    knows_share: bool = True
 
     def failed(self, error: ApiError) -> "FindCoordinatorResult":
         return FindCoordinatorResult(

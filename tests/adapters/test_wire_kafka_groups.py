@@ -106,7 +106,7 @@ def test_leave_group_0() -> None:
 
 
 def test_find_coordinator_0() -> None:
-    assert _asked(10, 0, "0005 'audit'") == FindCoordinator(keys=("audit",))
+    assert _asked(10, 0, "0005 'audit'") == FindCoordinator(keys=("audit",), knows_share=False)
 
 
 def test_null_metadata_is_none() -> None:

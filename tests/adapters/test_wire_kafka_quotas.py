@@ -9,7 +9,7 @@ from support.kafka_samples import SAMPLES
 
 from barnabas.adapters.system import ManualClock, ManualScheduler
 from barnabas.adapters.wire_kafka.table import BY_KEY
-from barnabas.core.security.quotas.request_quotas import RequestQuotas
+from barnabas.core.security.quotas.request_quotas import BETWEEN_BROKERS, RequestQuotas
 from barnabas.ports.broker_api.fetch import Fetch, FetchPartition, FetchResult, FetchResultPartition
 from barnabas.ports.broker_api.metadata import Metadata
 from barnabas.ports.broker_api.produce import Produce, ProducePartition, ProduceResult, ProduceResultPartition
@@ -207,7 +207,7 @@ def test_closed_connection_is_never_unmuted() -> None:
 
 def test_every_result_of_a_metered_api_has_a_place_for_its_delay() -> None:
     for key, api in BY_KEY.items():
-        if api.name != "WriteTxnMarkers":
+        if api.request_type not in BETWEEN_BROKERS:
             result = SAMPLES[key].result
             assert evolve(result, throttle_ms=5).throttle_ms == 5, api.name
 

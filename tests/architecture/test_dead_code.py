@@ -64,7 +64,7 @@ NOT_CALLED_YET = {
     ),
     **dict.fromkeys(
         (
-            *("MemoryPersister", "initialize_state", "delete_state", "read_state_summary"),
+            *("initialize_state", "delete_state", "read_state_summary"),
             "encode_share_value",
         ),
         "share groups at the coordinator",

@@ -66,6 +66,18 @@ from barnabas.ports.broker_api.replicas import (
     Reassignment,
 )
 from barnabas.ports.broker_api.scram import AlterUserScramCredentials, DescribeUserScramCredentials, ScramDeletion
+from barnabas.ports.broker_api.share_groups import ShareAcknowledge, ShareFetch
+from barnabas.ports.broker_api.share_state import (
+    DeleteShareGroupState,
+    InitializePartition,
+    InitializeShareGroupState,
+    ReadPartition,
+    ReadShareGroupState,
+    ReadShareGroupStateSummary,
+    StatePartition,
+    WritePartition,
+    WriteShareGroupState,
+)
 from barnabas.ports.broker_api.topics import (
     CreatePartitions,
     CreateTopics,
@@ -255,6 +267,31 @@ def _cases() -> Iterator[Case]:
     yield case(AlterUserScramCredentials(deletions=[deletion]), {cluster(Op.ALTER): CLUSTER_31})
     yield case(DescribeProducers(topics={"t": [0]}), {topic(Op.READ): TOPIC_29})
     yield case(DescribeTransactions(transactional_ids=["tx"]), {transactional_id(Op.DESCRIBE): TRANSACTIONAL_ID_53})
+    yield case(
+        ShareFetch(
+            group_id="g",
+            member_id="m",
+            share_session_epoch=0,
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=10,
+            max_records=10,
+            batch_size=10,
+        ),
+        {group(Op.READ): GROUP_30},
+    )
+    acknowledged = ShareAcknowledge(group_id="g", member_id="m", share_session_epoch=1, partitions=[])
+    yield case(acknowledged, {group(Op.READ): GROUP_30})
+    id_ = bytes(16)
+    between_brokers: list[Request[Any]] = [
+        InitializeShareGroupState(group_id="g", partitions=[InitializePartition(id_, 0, 0)]),
+        ReadShareGroupState(group_id="g", partitions=[ReadPartition(id_, 0)]),
+        WriteShareGroupState(group_id="g", partitions=[WritePartition(id_, 0, 0, 0)]),
+        DeleteShareGroupState(group_id="g", partitions=[StatePartition(id_, 0)]),
+        ReadShareGroupStateSummary(group_id="g", partitions=[ReadPartition(id_, 0)]),
+    ]
+    for each in between_brokers:
+        yield case(each, {cluster(Op.CLUSTER_ACTION): CLUSTER_31})
     yield case(
         ClassicProduce(partitions=[ClassicProducePartition("t", 0, memoryview(b""))]), {topic(Op.WRITE): TOPIC_29}
     )

@@ -63,6 +63,18 @@ from barnabas.ports.broker_api.quotas import (
 )
 from barnabas.ports.broker_api.replicas import AlterPartitionReassignments, ElectLeaders, Reassignment
 from barnabas.ports.broker_api.scram import AlterUserScramCredentials, DescribeUserScramCredentials, ScramDeletion
+from barnabas.ports.broker_api.share_groups import ShareAcknowledge, ShareFetch
+from barnabas.ports.broker_api.share_state import (
+    DeleteShareGroupState,
+    InitializePartition,
+    InitializeShareGroupState,
+    ReadPartition,
+    ReadShareGroupState,
+    ReadShareGroupStateSummary,
+    StatePartition,
+    WritePartition,
+    WriteShareGroupState,
+)
 from barnabas.ports.broker_api.tokens import (
     CreateDelegationToken,
     DescribeDelegationToken,
@@ -585,4 +597,49 @@ SECURITY = [
     ),
 ]
 
-WRONG = [*PRODUCE, *READING, *TOPICS, *CONFIGS, *GROUPS, *TRANSACTIONS, *SECURITY]
+# --- share groups
+
+
+def share_fetch(**more: Any) -> Callable[[str], Request[Any]]:
+    given = {"group_id": "s", "member_id": "m", "share_session_epoch": 0, "max_wait_ms": 0, "min_bytes": 1, **more}
+    return lambda _: ShareFetch(**{"max_bytes": 10, "max_records": 10, "batch_size": 10, **given})
+
+
+def share_acknowledge(epoch: int) -> Callable[[str], Request[Any]]:
+    return lambda _: ShareAcknowledge(group_id="s", member_id="m", share_session_epoch=epoch, partitions=[])
+
+
+_PLACE = (bytes(16), 0)
+SHARE_GROUPS = [
+    Wrong("share fetch: a renewal that fetches", share_fetch(is_renew_ack=True), [E.INVALID_REQUEST], since=2),
+    Wrong("share fetch: no session", share_fetch(share_session_epoch=3), [E.SHARE_SESSION_NOT_FOUND]),
+    Wrong("share acknowledge: no session", share_acknowledge(3), [E.SHARE_SESSION_NOT_FOUND]),
+    Wrong("share acknowledge: too early", share_acknowledge(0), [E.INVALID_SHARE_SESSION_EPOCH]),
+    Wrong(
+        "share state: begin it elsewhere",
+        lambda _: InitializeShareGroupState(group_id="s", partitions=[InitializePartition(*_PLACE, 0)]),
+        [E.NOT_COORDINATOR],
+    ),
+    Wrong(
+        "share state: read it elsewhere",
+        lambda _: ReadShareGroupState(group_id="s", partitions=[ReadPartition(*_PLACE)]),
+        [E.NOT_COORDINATOR],
+    ),
+    Wrong(
+        "share state: write it elsewhere",
+        lambda _: WriteShareGroupState(group_id="s", partitions=[WritePartition(*_PLACE, 0, 0)]),
+        [E.NOT_COORDINATOR],
+    ),
+    Wrong(
+        "share state: delete what no group has",
+        lambda _: DeleteShareGroupState(group_id="", partitions=[StatePartition(*_PLACE)]),
+        [E.INVALID_REQUEST],
+    ),
+    Wrong(
+        "share state: the longest group",
+        lambda _: ReadShareGroupStateSummary(group_id=LONG, partitions=[ReadPartition(*_PLACE)]),
+        [E.INVALID_REQUEST],
+    ),
+]
+
+WRONG = [*PRODUCE, *READING, *TOPICS, *CONFIGS, *GROUPS, *TRANSACTIONS, *SECURITY, *SHARE_GROUPS]

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from support.memory_persister import MemoryPersister
 
 from barnabas.adapters.wire_kafka import share_groups
 from barnabas.adapters.wire_kafka.table import BY_KEY
@@ -12,7 +13,7 @@ from barnabas.app.broker.lifecycle import broker_server
 from barnabas.app.broker.service import BrokerService
 from barnabas.app.broker.state.broker_state import BrokerState
 from barnabas.core.coordinator.group.group_config import GroupConfig, GroupConfigManager
-from barnabas.core.share.persister import MemoryPersister, SharePartitionKey
+from barnabas.core.share.persister import SharePartitionKey
 from barnabas.ports.broker_api.consumer_groups import TopicIdPartitions
 from barnabas.ports.broker_api.envelope import Caller, Reply
 from barnabas.ports.broker_api.share_groups import ShareGroupHeartbeat, ShareGroupHeartbeatResult
@@ -66,6 +67,6 @@ def scripted_share_groups(**config: Any) -> Iterator[ScriptedShareGroups]:
     scripted = ScriptedShareGroups(GroupConfig(**config))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(broker_server, "BrokerService", scripted.service)
-        for api in (share_groups.SHARE_GROUP_HEARTBEAT, share_groups.SHARE_FETCH, share_groups.SHARE_ACKNOWLEDGE):
+        for api in (share_groups.SHARE_GROUP_HEARTBEAT,):
             patch.setitem(BY_KEY, api.key, api)
         yield scripted

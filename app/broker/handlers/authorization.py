@@ -71,6 +71,14 @@ from ....ports.broker_api.producers import DescribeProducers, InitProducerId
 from ....ports.broker_api.quotas import AlterClientQuotas, DescribeClientQuotas
 from ....ports.broker_api.replicas import AlterPartitionReassignments, ElectLeaders, ListPartitionReassignments
 from ....ports.broker_api.scram import AlterUserScramCredentials, DescribeUserScramCredentials
+from ....ports.broker_api.share_groups import ShareAcknowledge, ShareFetch
+from ....ports.broker_api.share_state import (
+    DeleteShareGroupState,
+    InitializeShareGroupState,
+    ReadShareGroupState,
+    ReadShareGroupStateSummary,
+    WriteShareGroupState,
+)
 from ....ports.broker_api.tokens import (
     CreateDelegationToken,
     DelegationToken,
@@ -849,6 +857,13 @@ STEPS: Mapping[type[Request[Any]], Sequence[Step]] = {
         _describe_transactions,
     ),
     ListTransactions: (_list_transactions,),
+    ShareFetch: (_group(READ),),  # `ShareFetchService` asks for READ of the topics, also of those in the session
+    ShareAcknowledge: (_group(READ),),
+    InitializeShareGroupState: (_cluster(CLUSTER_ACTION),),
+    ReadShareGroupState: (_cluster(CLUSTER_ACTION),),
+    WriteShareGroupState: (_cluster(CLUSTER_ACTION),),
+    DeleteShareGroupState: (_cluster(CLUSTER_ACTION),),
+    ReadShareGroupStateSummary: (_cluster(CLUSTER_ACTION),),
     ClassicProduce: (_classic_produce,),
     ClassicFetch: (_classic_fetch,),
     ClassicOffsets: (_classic_offsets,),

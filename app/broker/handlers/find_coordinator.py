@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from functools import partial
 
 from ....core.coordinator.table import partition_of
+from ....core.share.persister import SharePartitionKey
 from ....core.traffic.steps import Steps
 from ....ports.broker_api.cluster import BrokerNode
 from ....ports.broker_api.envelope import Caller, Reply
 from ....ports.broker_api.groups import (
     GROUP_COORDINATOR,
+    SHARE_COORDINATOR,
     TRANSACTION_COORDINATOR,
     Coordinator,
     FindCoordinator,
@@ -18,9 +20,13 @@ from ....ports.error_codes import ErrorCode
 from ....ports.types import TopicPartition
 from ..state.broker_state import BrokerState
 from .internal_topic_creation import InternalTopics
-from .internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from .internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 
-_TOPICS = {GROUP_COORDINATOR: OFFSETS_TOPIC, TRANSACTION_COORDINATOR: TRANSACTIONS_TOPIC}
+_TOPICS = {
+    GROUP_COORDINATOR: OFFSETS_TOPIC,
+    TRANSACTION_COORDINATOR: TRANSACTIONS_TOPIC,
+    SHARE_COORDINATOR: SHARE_STATE_TOPIC,
+}
 
 
 class CoordinatorService:
@@ -32,9 +38,10 @@ class CoordinatorService:
 
     def find(self, request: FindCoordinator, caller: Caller, reply: Reply[FindCoordinatorResult]) -> None:
         """Answer with the coordinators; create the internal topic at its first use."""
-        topic = _TOPICS.get(request.key_type)
-        if topic is None:
-            text = f"there are no coordinators of type {request.key_type}"
+        topic, text = _TOPICS.get(request.key_type), f"there are no coordinators of type {request.key_type}"
+        if request.key_type == SHARE_COORDINATOR:
+            text = _fault_of(request)
+        if topic is None or (topic == SHARE_STATE_TOPIC and text):
             refused = [Coordinator(key=k, error=ErrorCode.INVALID_REQUEST, error_message=text) for k in request.keys]
             reply(FindCoordinatorResult(coordinators=refused))
         elif not request.keys:
@@ -68,6 +75,18 @@ class CoordinatorService:
         if node is None or not state.has_replica(*place, leader):
             return _unavailable(key, f"{place} has no leader")
         return Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port)
+
+
+def _fault_of(request: FindCoordinator) -> str:
+    """Return why there are no share coordinators for the request, or an empty text."""
+    if not request.knows_share:
+        return "this version of FindCoordinator has no share partitions"
+    try:
+        for key in request.keys:
+            SharePartitionKey.parse(key)
+    except ValueError:
+        return f"{key[:260]!r} is not GROUP:TOPIC_ID:PARTITION"
+    return ""
 
 
 def _unavailable(key: str, text: str) -> Coordinator:

@@ -10,6 +10,7 @@ from ...config.classic import FORMAT_KEY, V2
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
+SHARE_STATE_TOPIC = "__share_group_state"
 
 _RECORD_MAX_BYTES = GroupCoordinatorConfig().group_record_max_bytes + 8 * 1024 * 1024
 """The size limit of batches, which must hold one group with its member ids."""
@@ -19,6 +20,8 @@ def replication_factor_of(topic: str, static: BrokerConfig) -> int:
     """Return the wanted replication factor of an internal topic, which needs as many brokers."""
     if topic == TRANSACTIONS_TOPIC:
         return static.transaction_state_log_replication_factor
+    if topic == SHARE_STATE_TOPIC:
+        return static.share_coordinator_state_topic_replication_factor
     return static.offsets_topic_replication_factor
 
 
@@ -29,6 +32,16 @@ def _configs(topic: str, static: BrokerConfig) -> dict[str, str | None]:
             "compression.type": "uncompressed",
             "min.insync.replicas": str(static.transaction_state_log_min_isr),
             "segment.bytes": str(static.transaction_state_log_segment_bytes),
+            "unclean.leader.election.enable": "false",
+        }
+    elif topic == SHARE_STATE_TOPIC:
+        configs |= {
+            "cleanup.policy": "delete",
+            "compression.type": "uncompressed",
+            "min.insync.replicas": str(static.share_coordinator_state_topic_min_isr),
+            "retention.bytes": "-1",
+            "retention.ms": "-1",
+            "segment.bytes": str(static.share_coordinator_state_topic_segment_bytes),
             "unclean.leader.election.enable": "false",
         }
     else:
@@ -57,6 +70,8 @@ def as_it_must_be(new: NewTopic, static: BrokerConfig, live_brokers: int) -> New
     partitions = static.offsets_topic_num_partitions
     if new.name == TRANSACTIONS_TOPIC:
         partitions = static.transaction_state_log_num_partitions
+    elif new.name == SHARE_STATE_TOPIC:
+        partitions = static.share_coordinator_state_topic_num_partitions
     return evolve(
         completed,
         partitions=partitions if new.partitions == -1 else new.partitions,

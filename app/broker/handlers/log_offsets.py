@@ -32,6 +32,7 @@ from ....ports.errors import ApiError
 from ....ports.storage import StorageError
 from ....ports.types import Offset, TopicPartition
 from ..state.broker_state import BrokerState
+from .internal_topics import SHARE_STATE_TOPIC
 from .replica_authorization import refused_replica
 
 DEBUGGING = -2
@@ -175,6 +176,19 @@ class RecordService:
 
     def delete(self, request: DeleteRecords, _caller: Caller, reply: Reply[DeleteRecordsResult]) -> None:
         def done(results: Sequence[DeleteRecordsResultPartition] | ApiError) -> None:
-            reply(results if isinstance(results, ApiError) else DeleteRecordsResult(partitions=results))
+            if isinstance(results, ApiError):
+                reply(results)
+                return
+            outcomes = iter(results)
+            partitions = [refused.get(each) or next(outcomes) for each in request.partitions]
+            reply(DeleteRecordsResult(partitions=partitions))
 
-        self._delete(request.partitions, done, timeout_ms=request.timeout_ms)
+        refused = {
+            each: DeleteRecordsResultPartition(
+                topic=each.topic, partition=each.partition, error=ErrorCode.INVALID_TOPIC_EXCEPTION
+            )
+            for each in request.partitions
+            if each.topic == SHARE_STATE_TOPIC
+        }
+        left = [each for each in request.partitions if each not in refused]
+        self._delete(left, done, timeout_ms=request.timeout_ms)

@@ -39,7 +39,7 @@ from ...config.keys import LONG_MAX
 MIN_ISR_KEY = "min.insync.replicas"
 _MIB = 1_048_576
 
-_Asked = tuple[BrokerLayers, Mapping[str, str], Mapping[str, str] | None, bool]
+_Asked = tuple[BrokerLayers, Mapping[str, str], Mapping[str, str] | None, str]
 
 
 class BrokerSettings:
@@ -99,7 +99,7 @@ class BrokerSettings:
         """Return the configuration of the logs of a topic with these overrides; 0.7's maps count for a classic `topic`.
 
         An internal topic is always compacted, whatever is configured: the only record of a key may be in its first
-        segment.
+        segment. `__share_group_state` has no such keys, and its coordinator deletes what it does not need.
         """
         asked = self._asked(overrides, topic)
         if self._last_config is not None and self._last_config[0] == asked:  # one topic has many logs
@@ -107,14 +107,16 @@ class BrokerSettings:
         config = log_config_for(
             self._layers, _with_format(overrides), self._report, topic_defaults=self._topic_maps.get(topic)
         )
-        if topic in INTERNAL_TOPICS:
+        if topic == "__share_group_state":
+            config = evolve(config, cleanup_policy=frozenset({"delete"}), retention_ms=-1, retention_bytes=-1)
+        elif topic in INTERNAL_TOPICS:
             config = evolve(config, cleanup_policy=frozenset({"compact"}))
         self._last_config = asked, config
         return config
 
     def _asked(self, overrides: Mapping[str, str], topic: str) -> "_Asked":
         """Return all inputs of the configuration of a topic; topics of one request mostly share them."""
-        return self._layers, dict(overrides), self._topic_maps.get(topic), topic in INTERNAL_TOPICS
+        return self._layers, dict(overrides), self._topic_maps.get(topic), topic if topic in INTERNAL_TOPICS else ""
 
     def throttled_rate(self, *, leader: bool) -> int:
         """Return the present limit of throttled replicas, as `leader` or follower, in bytes per second."""

@@ -9,6 +9,13 @@ from ....ports.broker_api.fetch import Fetch
 from ....ports.broker_api.produce import Produce
 from ....ports.broker_api.quotas import QuotaEntry
 from ....ports.broker_api.share_groups import ShareFetch
+from ....ports.broker_api.share_state import (
+    DeleteShareGroupState,
+    InitializeShareGroupState,
+    ReadShareGroupState,
+    ReadShareGroupStateSummary,
+    WriteShareGroupState,
+)
 from ....ports.broker_api.transactions import WriteTxnMarkers
 from ....ports.clock import Clock
 from ....ports.error_codes import ErrorCode
@@ -22,6 +29,18 @@ from .rate import QuotaWindows, SampledRate, TokenBucket
 _PERCENT_PER_MS = 0.1
 """A thread that is busy for all of a second has used 100 percent."""
 _DEFAULT_WINDOWS = QuotaWindows()
+
+BETWEEN_BROKERS = frozenset(
+    {
+        WriteTxnMarkers,
+        InitializeShareGroupState,
+        ReadShareGroupState,
+        WriteShareGroupState,
+        DeleteShareGroupState,
+        ReadShareGroupStateSummary,
+    }
+)
+"""Requests of brokers, whose answers have no place for a delay: they are not metered."""
 
 
 class RequestUsage:
@@ -123,7 +142,7 @@ class RequestQuotas:
 
     def start_request(self, request: Request[Any], caller: Caller, size_bytes: int) -> RequestUsage | None:
         """Return the usage of a request that begins now; None: it is exempt."""
-        if caller.origin is Origin.BROKER or type(request) is WriteTxnMarkers:
+        if caller.origin is Origin.BROKER or type(request) in BETWEEN_BROKERS:
             return None
         if type(request) is Fetch and request.replica_id >= 0:
             return None

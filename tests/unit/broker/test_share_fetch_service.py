@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from support.memory_persister import MemoryPersister
 
 from barnabas.app.broker.handlers.share_fetch import ShareFetchService
 from barnabas.core.coordinator.group.group_config import GroupConfig, GroupConfigManager
 from barnabas.core.log.append_origin import AppendOrigin
-from barnabas.core.share.persister import MemoryPersister, SharePartitionKey
+from barnabas.core.share.persister import SharePartitionKey
 from barnabas.ports.broker_api.envelope import Caller
 from barnabas.ports.broker_api.share_groups import (
     AcknowledgementBatch,

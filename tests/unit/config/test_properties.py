@@ -110,7 +110,6 @@ def test_the_file_that_kafka_4_comes_with(tmp_path: Path) -> None:
         "num.network.threads",
         "num.recovery.threads.per.data.dir",
         "process.roles",
-        "share.coordinator.state.topic.replication.factor",
         "socket.receive.buffer.bytes",
         "socket.send.buffer.bytes",
     ]

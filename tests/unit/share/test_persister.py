@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from barnabas.core.share.persister import MemoryPersister, SharePartitionKey
+from support.memory_persister import MemoryPersister
+
+from barnabas.core.share.persister import SharePartitionKey
 from barnabas.ports.broker_api.share_state import (
     DeleteShareGroupState,
     InitializePartition,

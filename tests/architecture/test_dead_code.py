@@ -62,14 +62,7 @@ NOT_CALLED_YET = {
         ("allows_upgrade", "allows_downgrade", "add_config_listener"),
         "consumer groups by KIP-848 at the broker",
     ),
-    **dict.fromkeys(
-        (
-            *("initialize_state", "delete_state", "read_state_summary"),
-            "encode_share_value",
-        ),
-        "share groups at the coordinator",
-    ),
-    "SimpleAssignor": "share groups at the coordinator",
+    "describe_offsets": "share groups at the broker",
     "write_to": "a message set on its way to a sink, as the design has it",
 }
 """What stands before its caller, with tests of its own. A line goes when the caller comes."""

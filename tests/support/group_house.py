@@ -12,6 +12,7 @@ from barnabas.core.coordinator.group.config import GroupCoordinatorConfig
 from barnabas.core.coordinator.group.coordinator import GroupCoordinator
 from barnabas.core.coordinator.log import ProducerEpoch, Record
 from barnabas.core.coordinator.log_loader import OpenRecords
+from barnabas.core.share.persister import Persister
 from barnabas.ports.broker_api.consumer_groups import (
     ConsumerGroupDescribe,
     ConsumerGroupDescribeResult,
@@ -97,6 +98,7 @@ class House:
         load: bool = True,
         seed: int = 1,
         verifies: bool = False,
+        persister: Persister | None = None,
         **config: Any,
     ) -> None:
         self.seed = seed
@@ -128,6 +130,8 @@ class House:
             report=self.lines.append,
             leads=lambda _: self.leads,
             verify=self._asked if verifies else None,
+            persister=persister,
+            find_ends=lambda places, done: done(dict.fromkeys(places, 100)),
         )
         if load:
             self.load()

@@ -6,8 +6,8 @@ from ....core.cluster.layout import encode_id
 from ....core.coordinator.group.records import GroupKey, decode_group, decode_offset
 from ....core.coordinator.group.records import decode_key as decode_group_key
 from ....core.coordinator.group.share_group_records import (
+    SHARE_RECORDS,
     ShareGroupKey,
-    ShareRecord,
     StoredCurrentAssignment,
     StoredShareGroup,
     StoredShareMember,
@@ -27,13 +27,11 @@ from ....ports.errors import ApiError
 
 Fields = dict[str, object]
 
-_SHARE_TYPES = frozenset(int(kind).to_bytes(2, "big") for kind in ShareRecord)
-
 
 def offsets(message: Message) -> Fields:
     """Decode a record of `__consumer_offsets`: a committed offset of a group, its members, or a share group."""
     try:
-        if message.key and message.key[:2] in _SHARE_TYPES:
+        if message.key and message.key[:2] in SHARE_RECORDS:
             share_key = decode_share_key(message.key)
             return {"key": _share_key(share_key), "value": _share_value(share_key, message.value)}
         key = decode_group_key(message.key or b"")

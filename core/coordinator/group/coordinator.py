@@ -53,6 +53,7 @@ from ....ports.errors import ApiError
 from ....ports.report import info
 from ....ports.scheduler import Scheduler, Timer
 from ....ports.types import TopicPartition
+from ...share.persister import Persister
 from ...traffic.steps import StepRunner, Steps
 from ..runtime import Append
 from .assignors.assignor import PartitionAssignor
@@ -70,6 +71,8 @@ from .member import metadata_bytes, protocols_by_name
 from .modern_group import GroupContext, TopicsView
 from .positions import Positions, TopicIdOf, tombstones
 from .shard import GroupShard, commit_error, group_error
+from .share_group import ShareGroup
+from .share_groups import FindEnds, ShareGroups, forget_topics
 from .states import GroupState
 
 ASSIGNORS: Sequence[PartitionAssignor] = (UniformAssignor(), ServerRangeAssignor())
@@ -417,11 +420,14 @@ class GroupCoordinator:
         configs: GroupConfigManager | None = None,
         steps: StepRunner | None = None,
         verify: Verify | None = None,
+        persister: Persister | None = None,
+        find_ends: FindEnds = lambda _, done: done({}),
     ) -> None:
         """`topic_id_of` returns the topic id of an existing partition, `topics` are those of modern groups, `configs`
         the settings of single groups, `partition_count` is that of `__consumer_offsets`, and `leads` is true while this
         broker may still answer for one of them. Long answers run on `steps`, in turn with other work (None: a runner of
-        its own). `verify`: see `TransactionalPositions`; None: nothing is verified."""
+        its own). `verify`: see `TransactionalPositions`; None: nothing is verified. `persister` and `find_ends`: see
+        `ShareGroups`; without a persister there are none."""
         self._shard = GroupShard(
             config=config,
             partition_count=partition_count,
@@ -438,7 +444,10 @@ class GroupCoordinator:
                 topics=topics,
                 assignors=_assignors(config.group_consumer_assignors),
             ),
+            persister=persister,
         )
+        self.share_groups = None if persister is None else ShareGroups(self._shard, persister, find_ends)
+        """The requests of share groups; None without a persister."""
         self._runtime = self._shard.runtime
         self._table = self._shard.table
         self._entropy = entropy
@@ -516,6 +525,7 @@ class GroupCoordinator:
         """Forget the positions in deleted partitions of the topic with this id, in all groups or only in those that
         the partition `stored_in` of `__consumer_offsets` stores (loaded with positions in deleted partitions)."""
         self._positions.forget_partitions(topic_id, partitions, stored_in)
+        forget_topics(tuple(self._table), topic_id, self._shard)
 
     # --- how much there is
 
@@ -745,7 +755,21 @@ class GroupCoordinator:
             error = ErrorCode.NON_EMPTY_GROUP
         if error is not ErrorCode.NONE or entry is None:
             done(group_id, error)
-            return
+        elif isinstance(entry.group, ShareGroup) and entry.group.has_state:
+
+            def deleted(error: ErrorCode) -> None:
+                if error is ErrorCode.NONE:
+                    self._delete(group_id, done)
+                else:
+                    done(group_id, error)
+
+            self._runtime.apply(entry, entry.group.delete_all_state(deleted))
+        else:
+            self._end(entry, done)
+
+    def _end(self, entry: GroupEntry, done: Callable[[str, ErrorCode], None]) -> None:
+        """Delete a group without members."""
+        group_id = entry.key
         self._runtime.report(info(f"group {group_id} was deleted", group=group_id))
         records = tombstones(entry, entry.offsets.forget_all()) + entry.group.tombstones()
         self._shard.remove(entry, ErrorCode.COORDINATOR_NOT_AVAILABLE)

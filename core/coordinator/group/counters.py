@@ -25,3 +25,5 @@ class GroupCounters:
     """Generations that all members have joined."""
     consumer_group_rebalances: Counter = field(factory=_Uncounted)
     """Changes of consumer groups (KIP-848) that needed another target assignment."""
+    share_group_rebalances: Counter = field(factory=_Uncounted)
+    """Assignments of share groups (KIP-932)."""

@@ -9,6 +9,9 @@ from attrs import field
 
 from ....ports.broker_api.consumer_groups import ConsumerGroupHeartbeatResult
 from ....ports.broker_api.groups import JoinGroupResult, LeaveGroupResult, SyncGroupResult
+from ....ports.broker_api.share_group_offsets import AlterShareGroupOffsetsResult, DeleteShareGroupOffsetsResult
+from ....ports.broker_api.share_groups import ShareGroupHeartbeatResult
+from ....ports.broker_api.share_state import DeleteShareGroupState, InitializeShareGroupState, StateOutcome
 from ....ports.error_codes import ErrorCode
 from ....ports.values import frozen
 from ..log import Record
@@ -17,7 +20,16 @@ from .records import StoredGroup
 To = Callable[[Any], None]
 """The callback for an answer: the reply of the request."""
 
-Result = JoinGroupResult | SyncGroupResult | LeaveGroupResult | ConsumerGroupHeartbeatResult
+Result = (
+    JoinGroupResult
+    | SyncGroupResult
+    | LeaveGroupResult
+    | ConsumerGroupHeartbeatResult
+    | ShareGroupHeartbeatResult
+    | AlterShareGroupOffsetsResult
+    | DeleteShareGroupOffsetsResult
+    | ErrorCode
+)
 
 
 @frozen
@@ -56,12 +68,22 @@ class Store:
 
 
 @frozen(eq=False)
+class CallPersister:
+    """A call of the share coordinator, made when the write that names it has succeeded. `ended` returns what follows
+    from the outcomes, at a time; if the write fails, so does the call."""
+
+    request: InitializeShareGroupState | DeleteShareGroupState
+    ended: "Callable[[Sequence[StateOutcome], float], Effects]"
+
+
+@frozen(eq=False)
 class WriteRecords:
     """Append records of a modern group; then call its `written` with the keys and the outcome, once, and answer."""
 
     records: Sequence[Record]
     keys: Collection[tuple[int, str]]
     answer: Answer | None = None
+    calls: Sequence[CallPersister] = ()
 
 
 Effect = Answer | Store | WriteRecords

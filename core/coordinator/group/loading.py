@@ -11,6 +11,7 @@ from ..record_fields import RecordReader
 from ..skipped import SkippedRecords
 from .consumer_records import CONSUMER_RECORDS, StoredConsumerGroup
 from .records import GroupKey, OffsetKey, StoredGroup, StoredOffset, decode_group, decode_key, decode_offset
+from .share_group_records import SHARE_RECORDS, LoadedShareGroup, decode_share_key
 
 _OFFSET_KEY = b"\x00\x01"
 _PLAIN_VALUE = Struct(">hqiBq3s16s")
@@ -22,10 +23,11 @@ _OLD_VALUE = Struct(">hqihq")
 class LoadedGroup:
     """One group as its records have it; `stored` None: only positions were ever committed."""
 
-    __slots__ = ("consumer", "offsets", "open", "stored")
+    __slots__ = ("consumer", "offsets", "open", "share", "stored")
 
     def __init__(self) -> None:
         self.consumer: StoredConsumerGroup | None = None
+        self.share: LoadedShareGroup | None = None
         self.stored: StoredGroup | None = None
         self.offsets: dict[TopicPartition, StoredOffset] = {}
         self.open: list[tuple[int, TopicPartition, StoredOffset]] = []
@@ -35,7 +37,7 @@ class LoadedGroup:
     def is_void(self) -> bool:
         """True if the records leave nothing of the group."""
         is_unstored = self.stored is None and (self.consumer is None or self.consumer.is_void)
-        return is_unstored and not self.offsets and not self.open
+        return is_unstored and (self.share is None or self.share.is_void) and not self.offsets and not self.open
 
 
 class Loading:
@@ -65,6 +67,9 @@ class Loading:
         try:
             if key[:2] in CONSUMER_RECORDS:
                 self._add_consumer_record(key, value)
+                return
+            if key[:2] in SHARE_RECORDS:
+                self._add_share_record(key, value)
                 return
             what = decode_key(key)
             if isinstance(what, GroupKey):
@@ -159,6 +164,13 @@ class Loading:
         if group.consumer is None:
             group.consumer = StoredConsumerGroup()
         group.consumer.add(kind, reader, value)
+
+    def _add_share_record(self, key: bytes, value: bytes | None) -> None:
+        what = decode_share_key(key)
+        group = self._group(what.group_id)
+        if group.share is None:
+            group.share = LoadedShareGroup()
+        group.share.add(what, value)
 
     def _note_id(self, topic: str, topic_id: bytes) -> None:
         try:

@@ -103,6 +103,8 @@ class Timeout(IntEnum):
     """The member must have given up its partitions by then."""
     WRITE = 2
     """Records whose append failed are written again."""
+    STATE = 3
+    """Calls of the share coordinator that failed are tried again."""
 
 
 _WRITE_AGAIN = (Timeout.WRITE, "")
@@ -249,6 +251,11 @@ class ModernGroup(ABC, Generic[MemberT]):
     @property
     def is_stored(self) -> bool:
         return self.group_epoch > 0
+
+    @property
+    def has_unwritten(self) -> bool:
+        """True if records are to be written, or to be written once more."""
+        return bool(self._unwritten)
 
     @property
     def next_due_ms(self) -> float | None:

@@ -6,24 +6,31 @@ from typing import Any
 
 from attrs import evolve
 
+from ....ports.broker_api.share_state import (
+    DeleteShareGroupStateResult,
+    InitializeShareGroupState,
+    InitializeShareGroupStateResult,
+)
 from ....ports.clock import Clock
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 from ....ports.report import Line, counted, info
 from ....ports.scheduler import Scheduler
+from ...share.persister import Persister
 from ...traffic.steps import StepRunner
 from ..runtime import Append, CoordinatorRuntime, write_error
 from .classic_group import ClassicGroup
 from .config import GroupCoordinatorConfig
 from .consumer_group import ConsumerGroup
 from .counters import GroupCounters
-from .effects import Effect, Store, WriteRecords
+from .effects import CallPersister, Effect, Store, WriteRecords
 from .entry import GroupEntry, PendingWrite
 from .group import Group, GroupType
 from .loading import LoadedGroup, Loading
 from .modern_group import GroupContext, ModernGroup
 from .offsets import GroupOffsets
 from .records import encode_group, encode_group_key
+from .share_group import ShareGroup
 from .states import GroupState
 
 _LEASE_CHECK_MS = 500.0
@@ -150,7 +157,9 @@ class GroupShard:
         report: Callable[[str], None],
         counters: GroupCounters,
         context: GroupContext,
+        persister: Persister | None = None,
     ) -> None:
+        """`persister`: the share coordinators; without it no partition of a share group is initialized."""
         self.runtime = CoordinatorRuntime[GroupEntry, Loading, Effect](
             self,
             topic="__consumer_offsets",
@@ -167,6 +176,7 @@ class GroupShard:
         self.transactions = TransactingGroups()
         self.counters = counters
         self.context = context
+        self._persister = persister
         self._config = config
 
     @property
@@ -239,6 +249,8 @@ class GroupShard:
         """Return the group that the records describe. Those of two types are there after the end of one could not be
         written: the one with members is meant."""
         stored, consumer = loaded.stored, loaded.consumer
+        if loaded.share is not None and not loaded.share.is_void:
+            return ShareGroup.restored(group_id, self.context, loaded.share, self.now_ms)
         if consumer is not None and not consumer.is_void and (stored is None or consumer.members or not stored.members):
             return ConsumerGroup.restored(group_id, self.context, consumer, self.now_ms)
         if stored is not None:
@@ -266,6 +278,8 @@ class GroupShard:
     def on_event(self, entry: GroupEntry) -> None:
         """Log rebalances, note the time of a new state, remove a group without state, and set the timer."""
         group = entry.group
+        if group.group_type is GroupType.SHARE and group.generation > entry.generation:
+            self.counters.share_group_rebalances.add()
         if group.generation != entry.generation or group.state is not entry.state:
             self._log_rebalance(entry)
         if group.state is not entry.state:
@@ -314,10 +328,30 @@ class GroupShard:
             for answer in write.answers:
                 failed = answer.on_written and answer.on_written(modern_error(error))
                 self.runtime.respond(answer.to, failed or answer.result)
+            is_stored = error is ErrorCode.NONE and not (isinstance(group, ModernGroup) and group.has_unwritten)
+            for call in effect.calls:
+                self._call_persister(entry, call, is_stored=is_stored)
             if error is not ErrorCode.NONE and self.table.is_current(entry):
                 self._set_timer(entry)
 
         self.runtime.write(entry.partition, effect.records, done)
+
+    def _call_persister(self, entry: GroupEntry, call: CallPersister, *, is_stored: bool) -> None:
+        """Call the share coordinator, and apply what follows; a group that has gone meanwhile still answers.
+
+        A later coordinator must know the epoch of the call, so all records of the group must be stored.
+        """
+        request, persister = call.request, self._persister
+
+        def ended(result: InitializeShareGroupStateResult | DeleteShareGroupStateResult) -> None:
+            self.runtime.apply(entry, call.ended(result.partitions, self.now_ms))
+
+        if persister is None or not is_stored:
+            ended(request.failed(ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)))
+        elif isinstance(request, InitializeShareGroupState):
+            persister.initialize_state(request, ended)
+        else:
+            persister.delete_state(request, ended)
 
     def _store(self, entry: GroupEntry, store: Store) -> None:
         group = entry.group

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from struct import Struct
 
-from attrs import field
+from attrs import define, field
 
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 from ....ports.values import frozen
+from ..log import Record
 from ..record_fields import FlexibleReader, FlexibleWriter, RecordReader, UnknownVersion, encode_text
 
 _SHORT = Struct(">h")
@@ -34,6 +35,8 @@ class ShareRecord(IntEnum):
     STATE_PARTITIONS = 15
 
 
+SHARE_RECORDS = frozenset(_SHORT.pack(kind) for kind in ShareRecord)
+"""The first bytes of the keys."""
 _WITH_MEMBER = frozenset({ShareRecord.MEMBER, ShareRecord.TARGET_ASSIGNMENT_OF_MEMBER, ShareRecord.CURRENT_ASSIGNMENT})
 
 
@@ -60,7 +63,7 @@ class StoredShareMember:
 class StoredShareGroup:
     """The epoch of a group, and the hash of the metadata of its topics (11)."""
 
-    epoch: int
+    epoch: int = 0
     metadata_hash: int = 0
 
 
@@ -68,7 +71,7 @@ class StoredShareGroup:
 class StoredTargetAssignment:
     """The group epoch that the target assignment was made for, and the time, 0 if unknown (12)."""
 
-    assignment_epoch: int
+    assignment_epoch: int = 0
     timestamp_ms: int = 0
 
 
@@ -108,6 +111,56 @@ StoredShareValue = (
     | StoredStatePartitions
     | TopicIdAssignment
 )
+
+
+@define
+class LoadedShareGroup:
+    """A share group as its records have it: the last value of each."""
+
+    group: StoredShareGroup = field(factory=StoredShareGroup)
+    target: StoredTargetAssignment = field(factory=StoredTargetAssignment)
+    state_partitions: StoredStatePartitions = field(factory=StoredStatePartitions)
+    members: dict[str, StoredShareMember] = field(factory=dict)
+    targets: dict[str, TopicIdAssignment] = field(factory=dict)
+    current: dict[str, StoredCurrentAssignment] = field(factory=dict)
+
+    @property
+    def is_void(self) -> bool:
+        """True after the tombstone of the group."""
+        return not self.group.epoch and not self.members
+
+    def add(self, key: ShareGroupKey, value: bytes | None) -> None:
+        """Take the next record. Raises as `decode_share_key`."""
+        match None if value is None else decode_share_value(key.kind, value):
+            case StoredShareMember() as member:
+                self.members[key.member_id] = member
+            case StoredShareGroup() as group:
+                self.group = group
+            case StoredTargetAssignment() as target:
+                self.target = target
+            case StoredCurrentAssignment() as current:
+                self.current[key.member_id] = current
+            case StoredStatePartitions() as partitions:
+                self.state_partitions = partitions
+            case None:
+                self._remove(key)
+            case assignment:
+                self.targets[key.member_id] = assignment
+
+    def _remove(self, key: ShareGroupKey) -> None:
+        match key.kind:
+            case ShareRecord.MEMBER:
+                self.members.pop(key.member_id, None)
+            case ShareRecord.GROUP:
+                self.group = StoredShareGroup()
+            case ShareRecord.TARGET_ASSIGNMENT:
+                self.target = StoredTargetAssignment()
+            case ShareRecord.TARGET_ASSIGNMENT_OF_MEMBER:
+                self.targets.pop(key.member_id, None)
+            case ShareRecord.CURRENT_ASSIGNMENT:
+                self.current.pop(key.member_id, None)
+            case ShareRecord.STATE_PARTITIONS:
+                self.state_partitions = StoredStatePartitions()
 
 
 def encode_share_key(key: ShareGroupKey) -> bytes:
@@ -258,7 +311,7 @@ _VALUES: Mapping[ShareRecord, Callable[[RecordReader], StoredShareValue]] = {
 }
 
 
-def tombstones(group_id: str, member_ids: Iterable[str]) -> list[tuple[bytes, None]]:
+def share_tombstones(group_id: str, member_ids: Iterable[str]) -> list[Record]:
     """Return the records that end a group and its members, in Kafka's order: the group itself last."""
     members = sorted(member_ids)
     keys = [

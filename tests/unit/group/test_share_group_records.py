@@ -18,7 +18,7 @@ from barnabas.core.coordinator.group.share_group_records import (
     decode_share_value,
     encode_share_key,
     encode_share_value,
-    tombstones,
+    share_tombstones,
 )
 from barnabas.core.coordinator.record_fields import UnknownVersion
 from barnabas.ports.error_codes import ErrorCode
@@ -109,7 +109,7 @@ def test_a_tag_of_another_size_is_corrupt() -> None:
 
 
 def test_tombstones_of_a_group_end_with_the_group() -> None:
-    keys = [decode_share_key(key) for key, value in tombstones("g", ["n", "m"]) if value is None]
+    keys = [decode_share_key(key) for key, value in share_tombstones("g", ["n", "m"]) if value is None]
     kinds = [int(key.kind) for key in keys]
     assert kinds == [14, 14, 13, 13, 12, 10, 10, 15, 11]
     assert [key.member_id for key in keys[:2]] == ["m", "n"]

@@ -1,6 +1,6 @@
 """The cluster, its replicas and data folders: OffsetForLeaderEpoch (23), DescribeLogDirs (35), ElectLeaders (43),
-AlterPartitionReassignments (45), ListPartitionReassignments (46), DescribeCluster (60), UnregisterBroker (64),
-and our own DescribeConnections (30000).
+AlterPartitionReassignments (45), ListPartitionReassignments (46), DescribeQuorum (55), DescribeCluster (60),
+UnregisterBroker (64), and our own DescribeConnections (30000).
 """
 
 from ...ports.broker_api.cluster import (
@@ -12,8 +12,15 @@ from ...ports.broker_api.cluster import (
     DescribeConnectionsResult,
     DescribeLogDirs,
     DescribeLogDirsResult,
+    DescribeQuorum,
+    DescribeQuorumResult,
     LogDirDescription,
     LogDirReplica,
+    QuorumDescription,
+    QuorumListener,
+    QuorumNode,
+    QuorumPartition,
+    ReplicaState,
     UnregisterBroker,
     UnregisterBrokerResult,
 )
@@ -45,6 +52,8 @@ from .schema import (
     I64,
     NULLABLE_TEXT,
     TEXT,
+    U16,
+    UUID,
     Array,
     ByTopic,
     Field,
@@ -88,6 +97,60 @@ DESCRIBE_CLUSTER = Api(
             ),
         ),
         Field("authorized_operations", I32),
+    ),
+)
+
+_REPLICA_STATES = Array(
+    Struct(
+        ReplicaState,
+        Field("replica_id", I32),
+        Field("directory_id", UUID, since=2),
+        Field("log_end_offset", I64),
+        Field("last_fetch_ms", I64, since=1),
+        Field("last_caught_up_ms", I64, since=1),
+    )
+)
+
+DESCRIBE_QUORUM = Api(
+    key=55,
+    versions=(0, 2),
+    flexible_from=0,
+    request_type=DescribeQuorum,
+    request=Struct(DescribeQuorum, Field("partitions", ByTopic(QuorumPartition, Field("partition", I32)))),
+    result=Struct(
+        DescribeQuorumResult,
+        Field("error", ERROR),
+        Field("error_message", ERROR_TEXT, since=2),
+        Field(
+            "partitions",
+            ByTopic(
+                QuorumDescription,
+                Field("partition", I32),
+                Field("error", ERROR),
+                Field("error_message", ERROR_TEXT, since=2),
+                Field("leader_id", I32),
+                Field("leader_epoch", I32),
+                Field("high_watermark", I64),
+                Field("voters", _REPLICA_STATES),
+                Field("observers", _REPLICA_STATES),
+            ),
+        ),
+        Field(
+            "nodes",
+            Array(
+                Struct(
+                    QuorumNode,
+                    Field("node_id", I32),
+                    Field(
+                        "listeners",
+                        Array(
+                            Struct(QuorumListener, Field("name", TEXT), Field("host", TEXT), Field("port", U16)),
+                        ),
+                    ),
+                )
+            ),
+            since=2,
+        ),
     ),
 )
 
@@ -289,6 +352,7 @@ LIST_PARTITION_REASSIGNMENTS = Api(
 
 APIS = (
     DESCRIBE_CLUSTER,
+    DESCRIBE_QUORUM,
     DESCRIBE_LOG_DIRS,
     DESCRIBE_CONNECTIONS,
     OFFSET_FOR_LEADER_EPOCH,

@@ -1,5 +1,5 @@
 """Configs and quotas: DescribeConfigs (32), AlterConfigs (33), IncrementalAlterConfigs (44), DescribeClientQuotas (48),
-AlterClientQuotas (49).
+AlterClientQuotas (49), ListConfigResources (74).
 """
 
 from struct import Struct as Layout
@@ -18,6 +18,9 @@ from ...ports.broker_api.configs import (
     DescribeConfigs,
     DescribeConfigsResult,
     IncrementalAlterConfigs,
+    ListConfigResources,
+    ListConfigResourcesResult,
+    ResourceKind,
     ResourceOutcome,
 )
 from ...ports.broker_api.quotas import (
@@ -262,4 +265,38 @@ ALTER_CLIENT_QUOTAS = Api(
 )
 
 
-APIS = (DESCRIBE_CONFIGS, ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS, DESCRIBE_CLIENT_QUOTAS, ALTER_CLIENT_QUOTAS)
+_LISTED_RESOURCE = Struct(
+    ConfigResource,
+    Field("name", TEXT),
+    Field("kind", I8, since=1, absent=ResourceKind.CLIENT_METRICS),
+)
+
+
+def _least_listing(request: ListConfigResources) -> int:
+    return 0 if tuple(request.kinds) == (ResourceKind.CLIENT_METRICS,) else 1
+
+
+LIST_CONFIG_RESOURCES = Api(
+    key=74,
+    versions=(0, 1),
+    flexible_from=0,
+    request_type=ListConfigResources,
+    request=Struct(ListConfigResources, Field("kinds", Array(I8), since=1, absent=(ResourceKind.CLIENT_METRICS,))),
+    result=Struct(
+        ListConfigResourcesResult,
+        Field("throttle_ms", I32),
+        Field("error", ERROR),
+        Field("resources", Array(_LISTED_RESOURCE)),
+    ),
+    least_version=_least_listing,
+    long_answers=True,
+)
+
+APIS = (
+    DESCRIBE_CONFIGS,
+    ALTER_CONFIGS,
+    INCREMENTAL_ALTER_CONFIGS,
+    DESCRIBE_CLIENT_QUOTAS,
+    ALTER_CLIENT_QUOTAS,
+    LIST_CONFIG_RESOURCES,
+)

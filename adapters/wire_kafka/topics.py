@@ -1,5 +1,5 @@
 """Topics: ListOffsets (2), Metadata (3), CreateTopics (19), DeleteTopics (20), DeleteRecords (21),
-CreatePartitions (37).
+CreatePartitions (37), DescribeTopicPartitions (75).
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,18 @@ from attrs import evolve
 
 from ...ports.broker_api.cluster import BrokerNode
 from ...ports.broker_api.configs import ConfigEntry, ConfigSource
-from ...ports.broker_api.metadata import NO_TOPIC_ID, Metadata, MetadataResult, PartitionMetadata, TopicMetadata
+from ...ports.broker_api.metadata import (
+    NO_TOPIC_ID,
+    DescribedTopic,
+    DescribeTopicPartitions,
+    DescribeTopicPartitionsResult,
+    Metadata,
+    MetadataResult,
+    PartitionDescription,
+    PartitionMetadata,
+    TopicMetadata,
+    TopicPartitionCursor,
+)
 from ...ports.broker_api.offsets import (
     EARLIEST_LOCAL,
     EARLIEST_PENDING_UPLOAD,
@@ -60,6 +71,7 @@ from .schema import (
     Filler,
     Flag,
     Missing,
+    Nullable,
     NullableArray,
     Pairs,
     Row,
@@ -505,4 +517,76 @@ METADATA = Api(
 )
 
 
-APIS = (CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS, CREATE_PARTITIONS, LIST_OFFSETS, METADATA)
+class _AllWhenEmpty:
+    """Names of topics, each a struct; none stand for all, which we hold as None."""
+
+    _names = Array(Row(TEXT))
+
+    def read(self, reader: Reader, version: int) -> Sequence[str] | None:
+        return self._names.read(reader, version) or None
+
+    def write(self, writer: Writer, version: int, value: Sequence[str] | None) -> None:
+        self._names.write(writer, version, value or ())
+
+
+_CURSOR = Nullable(Struct(TopicPartitionCursor, Field("topic", TEXT), Field("partition", I32)))
+
+DESCRIBE_TOPIC_PARTITIONS = Api(
+    key=75,
+    versions=(0, 0),
+    flexible_from=0,
+    request_type=DescribeTopicPartitions,
+    request=Struct(
+        DescribeTopicPartitions,
+        Field("topics", _AllWhenEmpty()),
+        Field("partitions_max", I32),
+        Field("cursor", _CURSOR),
+    ),
+    result=Struct(
+        DescribeTopicPartitionsResult,
+        Field("throttle_ms", I32),
+        Field(
+            "topics",
+            Array(
+                Struct(
+                    DescribedTopic,
+                    Field("error", ERROR),
+                    Field("name", NULLABLE_TEXT),
+                    Field("topic_id", UUID),
+                    Field("internal", BOOL),
+                    Field(
+                        "partitions",
+                        Array(
+                            Struct(
+                                PartitionDescription,
+                                Field("error", ERROR),
+                                Field("partition", I32),
+                                Field("leader", I32),
+                                Field("leader_epoch", I32),
+                                Field("replicas", Array(I32)),
+                                Field("isr", Array(I32)),
+                                Field("eligible_leader_replicas", NullableArray(I32)),
+                                Field("last_known_elr", NullableArray(I32)),
+                                Field("offline_replicas", Array(I32)),
+                            )
+                        ),
+                    ),
+                    Field("authorized_operations", I32),
+                )
+            ),
+        ),
+        Field("next_cursor", _CURSOR),
+    ),
+    long_answers=True,
+)
+
+
+APIS = (
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    DELETE_RECORDS,
+    CREATE_PARTITIONS,
+    LIST_OFFSETS,
+    METADATA,
+    DESCRIBE_TOPIC_PARTITIONS,
+)

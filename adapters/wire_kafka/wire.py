@@ -18,6 +18,7 @@ from ...ports.types import Buffer
 I8 = Struct(">b")
 I16 = Struct(">h")
 I32 = Struct(">i")
+U16 = Struct(">H")
 I64 = Struct(">q")
 _unpack_i16 = I16.unpack_from
 _unpack_i32 = I32.unpack_from

@@ -8,14 +8,20 @@ from ...core.replica.leader.replica_selector import ReplicaSelector
 from ...core.share.persister import Persister
 from ...ports.broker_api.acls import CreateAcls, DeleteAcls, DescribeAcls, ResourceType
 from ...ports.broker_api.classic import ClassicFetch, ClassicOffsets, ClassicProduce
-from ...ports.broker_api.cluster import DescribeCluster, DescribeConnections, DescribeLogDirs, UnregisterBroker
-from ...ports.broker_api.configs import AlterConfigs, DescribeConfigs, IncrementalAlterConfigs
+from ...ports.broker_api.cluster import (
+    DescribeCluster,
+    DescribeConnections,
+    DescribeLogDirs,
+    DescribeQuorum,
+    UnregisterBroker,
+)
+from ...ports.broker_api.configs import AlterConfigs, DescribeConfigs, IncrementalAlterConfigs, ListConfigResources
 from ...ports.broker_api.envelope import Caller, Reply, Request, ResultT
 from ...ports.broker_api.epochs import OffsetForLeaderEpoch
 from ...ports.broker_api.features import DescribeFeatures, UpdateFeatures
 from ...ports.broker_api.fetch import Fetch
 from ...ports.broker_api.groups import FindCoordinator
-from ...ports.broker_api.metadata import Metadata
+from ...ports.broker_api.metadata import DescribeTopicPartitions, Metadata
 from ...ports.broker_api.offsets import ListOffsets
 from ...ports.broker_api.operations import Operation
 from ...ports.broker_api.produce import Produce
@@ -37,7 +43,14 @@ from ...ports.errors import ApiError, broker_failed
 from ...ports.transport import TransportError
 from .handlers.authorization import authorize
 from .handlers.classic import ClassicService
-from .handlers.cluster import ClusterService, ConnectionService, FeatureService, LogDirService, UnregisterService
+from .handlers.cluster import (
+    ClusterService,
+    ConnectionService,
+    FeatureService,
+    LogDirService,
+    QuorumService,
+    UnregisterService,
+)
 from .handlers.configs import ConfigService, GroupConfigService, QuotaService
 from .handlers.fetch import FetchService
 from .handlers.find_coordinator import CoordinatorService
@@ -92,6 +105,7 @@ class BrokerService:
         replicas = ReplicaService(state, topics)
         self.connections = ConnectionService(state)
         features = FeatureService(state)
+        metadata = MetadataService(state, topics)
         self.transactions = TransactionService(state, internal, producer_ids, state.replicas.markers.write)
         verify = self.transactions.verifier.verify
         self.verified_appends = state.replicas.verified_appends(verify)
@@ -121,16 +135,19 @@ class BrokerService:
             Produce: ProduceService(state, self.verified_appends).handle,
             Fetch: FetchService(state, selector).handle,
             ListOffsets: ListOffsetsService(state).handle,
-            Metadata: MetadataService(state, topics).handle,
+            Metadata: metadata.handle,
+            DescribeTopicPartitions: metadata.describe,
             CreateTopics: topics.create,
             CreatePartitions: topics.grow,
             DeleteTopics: topics.delete,
             DeleteRecords: RecordService(state).delete,
             DescribeConfigs: configs.describe,
+            ListConfigResources: configs.list_resources,
             IncrementalAlterConfigs: configs.alter,
             AlterConfigs: configs.replace,
             DescribeCluster: ClusterService(state).describe,
             DescribeLogDirs: LogDirService(state).describe,
+            DescribeQuorum: QuorumService(state).describe,
             DescribeFeatures: features.describe,
             UpdateFeatures: features.update,
             UnregisterBroker: UnregisterService(state, topics).unregister,

@@ -1,5 +1,5 @@
-"""DescribeCluster (60), DescribeLogDirs (35), UnregisterBroker (64), and DescribeConnections (30000), which Kafka does
-not have.
+"""DescribeCluster (60), DescribeQuorum (55), DescribeLogDirs (35), UnregisterBroker (64), and DescribeConnections
+(30000), which Kafka does not have.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,6 +43,82 @@ class DescribeClusterResult:
     authorized_operations: int = NO_AUTHORIZED_OPERATIONS
     """The bit field of operations that the caller may perform on the cluster (see `operations`)."""
     throttle_ms: int = 0
+
+
+METADATA_TOPIC = "__cluster_metadata"
+"""The only topic with a quorum: that of Kafka's controllers."""
+NO_DIRECTORY = bytes(16)
+
+
+@frozen
+class QuorumPartition:
+    """A partition whose quorum is asked for."""
+
+    topic: str
+    partition: int
+
+
+@frozen(kw_only=True)
+class DescribeQuorum(Request["DescribeQuorumResult"]):
+    """Ask who the controller is, and who may become it, in the form of a Raft quorum (KIP-595)."""
+
+    partitions: Sequence[QuorumPartition]
+
+    def failed(self, error: ApiError) -> "DescribeQuorumResult":
+        return DescribeQuorumResult(error=error.code, error_message=error.message)
+
+
+@frozen(kw_only=True)
+class ReplicaState:
+    """A voter or observer; times and offsets of -1 are not known."""
+
+    replica_id: int
+    directory_id: bytes = NO_DIRECTORY
+    log_end_offset: int = -1
+    last_fetch_ms: int = -1
+    last_caught_up_ms: int = -1
+
+
+@frozen(kw_only=True)
+class QuorumDescription:
+    """The quorum of one partition."""
+
+    topic: str
+    partition: int
+    error: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+    leader_id: int = -1
+    leader_epoch: int = -1
+    high_watermark: int = -1
+    voters: Sequence[ReplicaState] = ()
+    observers: Sequence[ReplicaState] = ()
+
+
+@frozen(kw_only=True)
+class QuorumListener:
+    """An address of a voter."""
+
+    name: str
+    host: str
+    port: int
+
+
+@frozen(kw_only=True)
+class QuorumNode:
+    """The addresses of a voter."""
+
+    node_id: int
+    listeners: Sequence[QuorumListener]
+
+
+@frozen(kw_only=True)
+class DescribeQuorumResult:
+    partitions: Sequence[QuorumDescription] = ()
+    nodes: Sequence[QuorumNode] = ()
+    error: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+    throttle_ms: int = 0
+    """Not on the wire: the broker mutes the connection, and does not say so."""
 
 
 @frozen(kw_only=True)

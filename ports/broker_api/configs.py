@@ -17,6 +17,7 @@ class ResourceKind(IntEnum):
     TOPIC = 2
     BROKER = 4
     BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
     GROUP = 32
 
 
@@ -184,3 +185,23 @@ class AlterConfigs(Request["AlterConfigsResult"]):
                 for wanted in self.resources
             ]
         )
+
+
+@frozen(kw_only=True)
+class ListConfigResources(Request["ListConfigResourcesResult"]):
+    """List the resources of these kinds, a `ResourceKind` each, that have configs; none named: of all kinds.
+
+    Version 0 can ask for CLIENT_METRICS only.
+    """
+
+    kinds: Sequence[int] = ()
+
+    def failed(self, error: ApiError) -> "ListConfigResourcesResult":
+        return ListConfigResourcesResult(error=error.code)
+
+
+@frozen(kw_only=True)
+class ListConfigResourcesResult:
+    resources: Sequence[ConfigResource] = ()
+    error: ErrorCode = ErrorCode.NONE
+    throttle_ms: int = 0

@@ -1,6 +1,6 @@
-"""Metadata (API key 3)."""
+"""Metadata (API key 3), and DescribeTopicPartitions (75), which answers in pages (KIP-966)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from attrs import field
 
@@ -74,3 +74,62 @@ class MetadataResult:
     throttle_ms: int = 0
     encoded: dict[int, bytes] | None = field(default=None, eq=False, repr=False)
     """A cache of the bytes of the whole answer, by version, as in `TopicMetadata`."""
+
+
+@frozen
+class TopicPartitionCursor:
+    """The first partition of a page."""
+
+    topic: str
+    partition: int
+
+
+def _everything(_name: str) -> bool:
+    return True
+
+
+@frozen(kw_only=True)
+class DescribeTopicPartitions(Request["DescribeTopicPartitionsResult"]):
+    """Ask for the partitions of topics in the order of their names, at most `partitions_max`; `topics` None = all.
+
+    `cursor` is that of the answer before; None: from the first topic on.
+    """
+
+    topics: Sequence[str] | None = None
+    partitions_max: int = 2000
+    cursor: TopicPartitionCursor | None = None
+    is_visible: Callable[[str], bool] = field(default=_everything, eq=False, repr=False)
+    """Not on the wire: returns False for a topic that the caller may not describe."""
+
+    def failed(self, error: ApiError) -> "DescribeTopicPartitionsResult":
+        topics = [DescribedTopic(name=name, error=error.code) for name in self.topics or ()]
+        return DescribeTopicPartitionsResult(topics=topics)
+
+
+@frozen(kw_only=True)
+class PartitionDescription(PartitionMetadata):
+    """One partition, with the replicas that may become its leader beyond the ISR (KIP-966); None: not known."""
+
+    eligible_leader_replicas: Sequence[int] | None = None
+    last_known_elr: Sequence[int] | None = None
+
+
+@frozen(kw_only=True)
+class DescribedTopic:
+    """One topic with some of its partitions."""
+
+    name: str | None
+    topic_id: bytes = NO_TOPIC_ID
+    error: ErrorCode = ErrorCode.NONE
+    internal: bool = False
+    partitions: Sequence[PartitionDescription] = ()
+    authorized_operations: int = NO_AUTHORIZED_OPERATIONS
+
+
+@frozen(kw_only=True)
+class DescribeTopicPartitionsResult:
+    """One page; `next_cursor` None: the last one."""
+
+    topics: Sequence[DescribedTopic]
+    next_cursor: TopicPartitionCursor | None = None
+    throttle_ms: int = 0

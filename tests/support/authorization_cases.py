@@ -20,7 +20,13 @@ from barnabas.ports.broker_api.classic import (
     ClassicProduce,
     ClassicProducePartition,
 )
-from barnabas.ports.broker_api.cluster import DescribeConnections, DescribeLogDirs, UnregisterBroker
+from barnabas.ports.broker_api.cluster import (
+    DescribeConnections,
+    DescribeLogDirs,
+    DescribeQuorum,
+    QuorumPartition,
+    UnregisterBroker,
+)
 from barnabas.ports.broker_api.configs import (
     AlterConfigs,
     ConfigAlteration,
@@ -29,6 +35,7 @@ from barnabas.ports.broker_api.configs import (
     ConfigResource,
     DescribeConfigs,
     IncrementalAlterConfigs,
+    ListConfigResources,
     ResourceKind,
 )
 from barnabas.ports.broker_api.consumer_groups import ConsumerGroupDescribe, ConsumerGroupHeartbeat
@@ -256,6 +263,9 @@ def _cases() -> Iterator[Case]:
     yield case(AlterPartitionReassignments(partitions=[moved]), {cluster(Op.ALTER): CLUSTER_31})
     yield case(ListPartitionReassignments(), {cluster(Op.DESCRIBE): CLUSTER_31})
     yield case(UnregisterBroker(broker_id=9), {cluster(Op.ALTER): CLUSTER_31})
+    quorum = QuorumPartition("__cluster_metadata", 0)
+    yield case(DescribeQuorum(partitions=[quorum]), {cluster(Op.DESCRIBE): CLUSTER_31})
+    yield case(ListConfigResources(), {cluster(Op.DESCRIBE_CONFIGS): CLUSTER_31})
     feature = FeatureUpdate(feature="group.version", max_version_level=1)
     yield case(UpdateFeatures(updates=[feature]), {cluster(Op.ALTER): CLUSTER_31})
     yield case(OffsetDelete(group_id="g", partitions=[TP]), {group(Op.DELETE): GROUP_30, topic(Op.READ): TOPIC_29})

@@ -18,7 +18,7 @@ from barnabas.ports.broker_api.acls import (
     DescribeAcls,
     ResourceType,
 )
-from barnabas.ports.broker_api.cluster import DescribeCluster, UnregisterBroker
+from barnabas.ports.broker_api.cluster import DescribeCluster, DescribeQuorum, QuorumPartition, UnregisterBroker
 from barnabas.ports.broker_api.configs import (
     AlterConfigs,
     ConfigAlteration,
@@ -28,6 +28,7 @@ from barnabas.ports.broker_api.configs import (
     ConfigResource,
     DescribeConfigs,
     IncrementalAlterConfigs,
+    ListConfigResources,
     ResourceKind,
 )
 from barnabas.ports.broker_api.consumer_groups import ConsumerGroupDescribe, ConsumerGroupHeartbeat
@@ -49,7 +50,7 @@ from barnabas.ports.broker_api.groups import (
     OffsetDelete,
     SyncGroup,
 )
-from barnabas.ports.broker_api.metadata import Metadata
+from barnabas.ports.broker_api.metadata import DescribeTopicPartitions, Metadata, TopicPartitionCursor
 from barnabas.ports.broker_api.offsets import ListOffsets, ListOffsetsPartition
 from barnabas.ports.broker_api.operations import Operation
 from barnabas.ports.broker_api.produce import Produce, ProducePartition
@@ -223,6 +224,15 @@ def features(name: str, level: int, times: int = 1) -> UpdateFeatures:
     return UpdateFeatures(updates=[FeatureUpdate(feature=name, max_version_level=level)] * times)
 
 
+def quorum(topic: str, partition: int) -> DescribeQuorum:
+    return DescribeQuorum(partitions=[QuorumPartition(topic, partition)])
+
+
+def partitions(topic: str, cursor: tuple[str, int] | None = None) -> DescribeTopicPartitions:
+    first = None if cursor is None else TopicPartitionCursor(*cursor)
+    return DescribeTopicPartitions(topics=[topic], cursor=first)
+
+
 READING = [
     Wrong("fetch: no such topic", fetch("nowhere"), [E.UNKNOWN_TOPIC_OR_PARTITION]),
     Wrong("fetch: no such id", fetch_by_id(b"nobody has this!"), [E.UNKNOWN_TOPIC_ID], since=13),
@@ -254,6 +264,14 @@ READING = [
         "producers: no such topic", lambda _: DescribeProducers(topics={"nowhere": [0]}), [E.UNKNOWN_TOPIC_OR_PARTITION]
     ),
     Wrong("cluster: no such broker", lambda _: UnregisterBroker(broker_id=99), [E.BROKER_ID_NOT_REGISTERED]),
+    Wrong("quorum: of a topic", lambda _: quorum("t", 0), [E.UNKNOWN_TOPIC_OR_PARTITION]),
+    Wrong("quorum: of another partition", lambda _: quorum("__cluster_metadata", 1), [E.UNKNOWN_TOPIC_OR_PARTITION]),
+    Wrong("resources: of no kind", lambda _: ListConfigResources(kinds=[3]), [E.UNSUPPORTED_VERSION]),
+    Wrong("partitions: no such topic", lambda _: partitions("nowhere"), [E.UNKNOWN_TOPIC_OR_PARTITION]),
+    Wrong("partitions: no name", lambda _: partitions("a/b"), [E.INVALID_TOPIC_EXCEPTION]),
+    Wrong("partitions: elsewhere", lambda _: partitions("t", cursor=("u", 0)), [E.INVALID_REQUEST]),
+    Wrong("partitions: before the first", lambda _: partitions("t", cursor=("t", -1)), [E.INVALID_REQUEST]),
+    Wrong("partitions: beyond the last", lambda _: partitions("t", cursor=("t", 99)), []),
     Wrong("features: an unknown one", lambda _: features("fruit.version", 1), [E.INVALID_UPDATE_VERSION]),
     Wrong("features: less than none", lambda _: features("group.version", -1), [E.INVALID_UPDATE_VERSION]),
     Wrong("features: twice", lambda _: features("a", 1, times=2), [E.INVALID_REQUEST]),

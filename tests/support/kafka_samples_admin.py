@@ -11,8 +11,15 @@ from barnabas.ports.broker_api.cluster import (
     DescribeConnectionsResult,
     DescribeLogDirs,
     DescribeLogDirsResult,
+    DescribeQuorum,
+    DescribeQuorumResult,
     LogDirDescription,
     LogDirReplica,
+    QuorumDescription,
+    QuorumListener,
+    QuorumNode,
+    QuorumPartition,
+    ReplicaState,
     UnregisterBroker,
     UnregisterBrokerResult,
 )
@@ -29,7 +36,17 @@ from barnabas.ports.broker_api.configs import (
     DescribeConfigs,
     DescribeConfigsResult,
     IncrementalAlterConfigs,
+    ListConfigResources,
+    ListConfigResourcesResult,
+    ResourceKind,
     ResourceOutcome,
+)
+from barnabas.ports.broker_api.metadata import (
+    DescribedTopic,
+    DescribeTopicPartitions,
+    DescribeTopicPartitionsResult,
+    PartitionDescription,
+    TopicPartitionCursor,
 )
 from barnabas.ports.broker_api.topics import (
     CreatedTopic,
@@ -471,5 +488,205 @@ DESCRIBE_CLUSTER = Sample(
         "controller_id": 3,
         "brokers": [{"broker_id": 3, "host": "three.example", "port": 9094, "rack": "r3", "is_fenced": False}],
         "cluster_authorized_operations": 0b1100,
+    },
+)
+
+_VOTER = ReplicaState(replica_id=1, directory_id=ID_A, log_end_offset=7, last_fetch_ms=8, last_caught_up_ms=9)
+_VOTER_WIRE = {
+    "replica_id": 1,
+    "replica_directory_id": ID_A,
+    "log_end_offset": 7,
+    "last_fetch_timestamp": 8,
+    "last_caught_up_timestamp": 9,
+}
+_OBSERVER = ReplicaState(replica_id=2, directory_id=ID_B, log_end_offset=6, last_fetch_ms=5, last_caught_up_ms=4)
+_OBSERVER_WIRE = {
+    "replica_id": 2,
+    "replica_directory_id": ID_B,
+    "log_end_offset": 6,
+    "last_fetch_timestamp": 5,
+    "last_caught_up_timestamp": 4,
+}
+
+DESCRIBE_QUORUM = Sample(
+    DescribeQuorum(partitions=[QuorumPartition("__cluster_metadata", 0), QuorumPartition("clicks", 3)]),
+    {
+        "topics": [
+            {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]},
+            {"topic_name": "clicks", "partitions": [{"partition_index": 3}]},
+        ]
+    },
+    DescribeQuorumResult(
+        error=ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        error_message="not you",
+        partitions=[
+            QuorumDescription(
+                topic="__cluster_metadata",
+                partition=0,
+                leader_id=1,
+                leader_epoch=12,
+                high_watermark=6,
+                voters=[_VOTER],
+                observers=[_OBSERVER],
+            ),
+            QuorumDescription(
+                topic="clicks",
+                partition=3,
+                error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                error_message="no quorum",
+            ),
+        ],
+        nodes=[QuorumNode(node_id=1, listeners=[QuorumListener(name="PLAIN", host="one.example", port=60_000)])],
+    ),
+    {
+        "error_code": 31,
+        "error_message": "not you",
+        "topics": [
+            {
+                "topic_name": "__cluster_metadata",
+                "partitions": [
+                    {
+                        "partition_index": 0,
+                        "error_code": 0,
+                        "error_message": None,
+                        "leader_id": 1,
+                        "leader_epoch": 12,
+                        "high_watermark": 6,
+                        "current_voters": [_VOTER_WIRE],
+                        "observers": [_OBSERVER_WIRE],
+                    }
+                ],
+            },
+            {
+                "topic_name": "clicks",
+                "partitions": [
+                    {
+                        "partition_index": 3,
+                        "error_code": 3,
+                        "error_message": "no quorum",
+                        "leader_id": -1,
+                        "leader_epoch": -1,
+                        "high_watermark": -1,
+                        "current_voters": [],
+                        "observers": [],
+                    }
+                ],
+            },
+        ],
+        "nodes": [{"node_id": 1, "listeners": [{"name": "PLAIN", "host": "one.example", "port": 60_000}]}],
+    },
+)
+
+LIST_CONFIG_RESOURCES = Sample(
+    ListConfigResources(kinds=[ResourceKind.GROUP, ResourceKind.TOPIC]),
+    {"resource_types": [32, 2]},
+    ListConfigResourcesResult(
+        throttle_ms=41,
+        error=ErrorCode.UNSUPPORTED_VERSION,
+        resources=[ConfigResource(kind=32, name="readers"), ConfigResource(kind=2, name="clicks")],
+    ),
+    {
+        "throttle_time": 41,
+        "error_code": 35,
+        "config_resources": [
+            {"resource_name": "readers", "resource_type": 32},
+            {"resource_name": "clicks", "resource_type": 2},
+        ],
+    },
+    older=Sample(
+        ListConfigResources(kinds=(ResourceKind.CLIENT_METRICS,)),
+        {},
+        ListConfigResourcesResult(throttle_ms=42, resources=[ConfigResource(kind=16, name="clients")]),
+        {"throttle_time": 42, "error_code": 0, "config_resources": [{"resource_name": "clients"}]},
+    ),
+    older_until=0,
+)
+
+DESCRIBE_TOPIC_PARTITIONS = Sample(
+    DescribeTopicPartitions(
+        topics=["clicks", "views"], partitions_max=17, cursor=TopicPartitionCursor(topic="clicks", partition=4)
+    ),
+    {
+        "topics": [{"name": "clicks"}, {"name": "views"}],
+        "response_partition_limit": 17,
+        "cursor": {"topic_name": "clicks", "partition_index": 4},
+    },
+    DescribeTopicPartitionsResult(
+        throttle_ms=43,
+        topics=[
+            DescribedTopic(
+                name="clicks",
+                topic_id=ID_A,
+                internal=True,
+                partitions=[
+                    PartitionDescription(
+                        partition=4,
+                        leader=3,
+                        leader_epoch=9,
+                        replicas=[3, 4, 5],
+                        isr=[3],
+                        offline_replicas=[6],
+                        eligible_leader_replicas=[4],
+                        last_known_elr=[5],
+                    ),
+                    PartitionDescription(
+                        partition=5,
+                        leader=-1,
+                        leader_epoch=2,
+                        replicas=[7],
+                        isr=[],
+                        error=ErrorCode.LEADER_NOT_AVAILABLE,
+                    ),
+                ],
+                authorized_operations=0b110,
+            ),
+            DescribedTopic(name="views", error=ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        ],
+        next_cursor=TopicPartitionCursor(topic="views", partition=1),
+    ),
+    {
+        "throttle_time": 43,
+        "topics": [
+            {
+                "error_code": 0,
+                "name": "clicks",
+                "topic_id": ID_A,
+                "is_internal": True,
+                "partitions": [
+                    {
+                        "error_code": 0,
+                        "partition_index": 4,
+                        "leader_id": 3,
+                        "leader_epoch": 9,
+                        "replica_nodes": [3, 4, 5],
+                        "isr_nodes": [3],
+                        "eligible_leader_replicas": [4],
+                        "last_known_elr": [5],
+                        "offline_replicas": [6],
+                    },
+                    {
+                        "error_code": 5,
+                        "partition_index": 5,
+                        "leader_id": -1,
+                        "leader_epoch": 2,
+                        "replica_nodes": [7],
+                        "isr_nodes": [],
+                        "eligible_leader_replicas": None,
+                        "last_known_elr": None,
+                        "offline_replicas": [],
+                    },
+                ],
+                "topic_authorized_operations": 0b110,
+            },
+            {
+                "error_code": 29,
+                "name": "views",
+                "topic_id": NO_ID,
+                "is_internal": False,
+                "partitions": [],
+                "topic_authorized_operations": -0x8000_0000,
+            },
+        ],
+        "next_cursor": {"topic_name": "views", "partition_index": 1},
     },
 )

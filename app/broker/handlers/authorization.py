@@ -26,6 +26,7 @@ from ....ports.broker_api.cluster import (
     DescribeClusterResult,
     DescribeConnections,
     DescribeLogDirs,
+    DescribeQuorum,
     UnregisterBroker,
 )
 from ....ports.broker_api.configs import (
@@ -33,6 +34,7 @@ from ....ports.broker_api.configs import (
     ConfigResource,
     DescribeConfigs,
     IncrementalAlterConfigs,
+    ListConfigResources,
     ResourceKind,
 )
 from ....ports.broker_api.consumer_groups import (
@@ -63,7 +65,13 @@ from ....ports.broker_api.groups import (
     OffsetFetchResult,
     SyncGroup,
 )
-from ....ports.broker_api.metadata import Metadata, MetadataResult, TopicMetadata
+from ....ports.broker_api.metadata import (
+    DescribeTopicPartitions,
+    DescribeTopicPartitionsResult,
+    Metadata,
+    MetadataResult,
+    TopicMetadata,
+)
 from ....ports.broker_api.offsets import ListOffsets
 from ....ports.broker_api.operations import NO_AUTHORIZED_OPERATIONS, Operation
 from ....ports.broker_api.produce import Produce
@@ -383,6 +391,24 @@ def _shown(
     if topics is result.topics and operations == result.authorized_operations:
         return result
     return evolve(result, topics=topics, authorized_operations=operations, encoded=None)
+
+
+def _describe_topic_partitions(check: AccessCheck, request: DescribeTopicPartitions) -> AllowedPart:
+    """Let the handler deny topics by name, and leave out others where all are asked for: the next page begins at a
+    topic that the caller may see."""
+    is_named = request.topics is not None
+    rest = evolve(request, is_visible=lambda name: check.allows(DESCRIBE, TOPIC, name, log=is_named))
+
+    def complete(result: DescribeTopicPartitionsResult) -> DescribeTopicPartitionsResult:
+        topics = [
+            each
+            if each.error is not ErrorCode.NONE or each.name is None
+            else evolve(each, authorized_operations=check.authorization.operations(check.caller, TOPIC, each.name))
+            for each in result.topics
+        ]
+        return evolve(result, topics=topics)
+
+    return AllowedPart(rest, complete)
 
 
 def _with_operations(check: AccessCheck, topic: TopicMetadata) -> TopicMetadata:
@@ -794,6 +820,7 @@ STEPS: Mapping[type[Request[Any]], Sequence[Step]] = {
     Fetch: (_fetch,),
     ListOffsets: (_replica_claim, Items(DESCRIBE, TOPIC)),
     Metadata: (_metadata,),
+    DescribeTopicPartitions: (_describe_topic_partitions,),
     OffsetCommit: (_group(READ), Items(READ, TOPIC)),
     OffsetFetch: (
         Items(DESCRIBE, GROUP, "groups", "groups", lambda group: group.group_id),
@@ -833,6 +860,8 @@ STEPS: Mapping[type[Request[Any]], Sequence[Step]] = {
     IncrementalAlterConfigs: (Configs(ALTER_CONFIGS),),
     DescribeLogDirs: (_cluster(DESCRIBE),),
     UnregisterBroker: (_cluster(ALTER),),
+    DescribeQuorum: (_cluster(DESCRIBE),),
+    ListConfigResources: (_cluster(DESCRIBE_CONFIGS),),
     DescribeFeatures: (),
     UpdateFeatures: (_cluster(ALTER),),
     DescribeConnections: (_cluster(DESCRIBE),),

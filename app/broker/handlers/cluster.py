@@ -18,14 +18,23 @@ from ....core.cluster.registry import TOPICS_AT_A_TIME
 from ....core.cluster.topic_store import confirm_deleted, deleted_of, read_live_topics
 from ....core.traffic.steps import Steps
 from ....ports.broker_api.cluster import (
+    METADATA_TOPIC,
+    BrokerNode,
     DescribeCluster,
     DescribeClusterResult,
     DescribeConnections,
     DescribeConnectionsResult,
     DescribeLogDirs,
     DescribeLogDirsResult,
+    DescribeQuorum,
+    DescribeQuorumResult,
     LogDirDescription,
     LogDirReplica,
+    QuorumDescription,
+    QuorumListener,
+    QuorumNode,
+    QuorumPartition,
+    ReplicaState,
     UnregisterBroker,
     UnregisterBrokerResult,
 )
@@ -76,6 +85,55 @@ class ClusterService:
                 authorized_operations=CLUSTER_OPERATIONS if asked and known else NO_AUTHORIZED_OPERATIONS,
             )
         )
+
+
+class QuorumService:
+    """Answers Kafka's tools that ask for the quorum of controllers: the controller as its leader, and as voters the
+    live brokers, each of which may become the controller. There is no log of metadata, so offsets are 0, and times are
+    not known: what brokers know is in the coordination tree."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+
+    def describe(self, request: DescribeQuorum, caller: Caller, reply: Reply[DescribeQuorumResult]) -> None:
+        state = self._state
+
+        async def describing() -> DescribeQuorumResult:
+            epoch = await elsewhere(partial(_controller_epoch, state.registry.coordination))
+            nodes = state.endpoints.nodes_with_own(state.image.brokers, caller)
+            name = state.endpoints.listener_name(caller)
+            return DescribeQuorumResult(
+                partitions=[self._partition(each, epoch, nodes) for each in request.partitions],
+                nodes=[
+                    QuorumNode(
+                        node_id=each.node_id,
+                        listeners=[QuorumListener(name=name, host=each.host, port=each.port)],
+                    )
+                    for each in nodes
+                ],
+            )
+
+        state.changes.submit("DescribeQuorum", describing, reply, state.leader_changes)
+
+    def _partition(self, asked: QuorumPartition, epoch: int, nodes: Sequence[BrokerNode]) -> QuorumDescription:
+        if (asked.topic, asked.partition) != (METADATA_TOPIC, 0):
+            return QuorumDescription(
+                topic=asked.topic, partition=asked.partition, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
+        return QuorumDescription(
+            topic=asked.topic,
+            partition=asked.partition,
+            leader_id=self._state.controller_id,
+            leader_epoch=epoch,
+            high_watermark=0,
+            voters=[ReplicaState(replica_id=each.node_id, log_end_offset=0) for each in nodes],
+        )
+
+
+def _controller_epoch(coordination: Coordination) -> int:
+    """Return the controller epoch; 0: no broker has counted one, since the broker is alone."""
+    (node,) = coordination.get_many([layout.CONTROLLER_EPOCH])
+    return 0 if node is None else node.version
 
 
 class FeatureService:

@@ -27,6 +27,8 @@ from ....ports.broker_api.configs import (
     DescribeConfigs,
     DescribeConfigsResult,
     IncrementalAlterConfigs,
+    ListConfigResources,
+    ListConfigResourcesResult,
     ResourceKind,
     ResourceOutcome,
 )
@@ -78,6 +80,37 @@ class ConfigService:
             return DescribeConfigsResult(resources=outcomes)
 
         self._state.answer_in_steps("DescribeConfigs", all_of_them(), caller, reply)
+
+    def list_resources(
+        self, request: ListConfigResources, caller: Caller, reply: Reply[ListConfigResourcesResult]
+    ) -> None:
+        """List what may have configs: topics, groups with configs, brokers. No client metrics have any here."""
+        unknown = next((kind for kind in request.kinds if kind not in tuple(ResourceKind)), None)
+        if unknown is not None:
+            reply(request.failed(ApiError(ErrorCode.UNSUPPORTED_VERSION, f"there are no resources of kind {unknown}")))
+            return
+
+        def all_of_them() -> Steps[ListConfigResourcesResult]:
+            found = []
+            for kind in dict.fromkeys(request.kinds or tuple(ResourceKind)):
+                for name in self._names(ResourceKind(kind)):
+                    found.append(ConfigResource(kind=kind, name=name))
+                    yield None
+            return ListConfigResourcesResult(resources=found)
+
+        self._state.answer_in_steps("ListConfigResources", all_of_them(), caller, reply)
+
+    def _names(self, kind: ResourceKind) -> Sequence[str]:
+        image = self._state.image
+        match kind:
+            case ResourceKind.TOPIC:
+                return sorted(image.topics)
+            case ResourceKind.BROKER | ResourceKind.BROKER_LOGGER:
+                return [str(number) for number in sorted(image.brokers)]
+            case ResourceKind.GROUP:
+                return sorted(image.entities(EntityKind.GROUP_CONFIGS))
+            case ResourceKind.CLIENT_METRICS:
+                return ()
 
     def _entries(
         self, wanted: ConfigDescription, request: DescribeConfigs, made: dict[Hashable, Sequence[ConfigEntry]]

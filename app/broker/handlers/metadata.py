@@ -10,7 +10,17 @@ from ....core.cluster.topics import INTERNAL_TOPICS, NO_LEADER, PartitionState, 
 from ....core.traffic.steps import Steps
 from ....ports.broker_api.cluster import BrokerNode
 from ....ports.broker_api.envelope import Caller, Reply
-from ....ports.broker_api.metadata import Metadata, MetadataResult, PartitionMetadata, TopicMetadata
+from ....ports.broker_api.metadata import (
+    DescribedTopic,
+    DescribeTopicPartitions,
+    DescribeTopicPartitionsResult,
+    Metadata,
+    MetadataResult,
+    PartitionDescription,
+    PartitionMetadata,
+    TopicMetadata,
+    TopicPartitionCursor,
+)
 from ....ports.broker_api.operations import CLUSTER_OPERATIONS, NO_AUTHORIZED_OPERATIONS, TOPIC_OPERATIONS
 from ....ports.broker_api.topics import NewTopic
 from ....ports.error_codes import ErrorCode
@@ -149,6 +159,9 @@ class TopicViews:
 PATIENCE_MS = 1000.0
 """The time that a response waits for its topics. Clients repeat the request for those that are not created by then."""
 REPORT_MS = 60_000.0
+
+PARTITIONS_PER_PAGE_MAX = 2000
+"""`max.request.partition.size.limit`"""
 
 Errors = Mapping[str, ErrorCode]
 
@@ -311,6 +324,75 @@ class MetadataService:
 
         self._creation.make(missing, lambda errors: self._answer(request, caller, reply, errors))
 
+    def describe(
+        self, request: DescribeTopicPartitions, caller: Caller, reply: Reply[DescribeTopicPartitionsResult]
+    ) -> None:
+        """Describe topics in the order of their names, a page of partitions at a time (KIP-966)."""
+        self._state.answer_in_steps("DescribeTopicPartitions", self._page(request), caller, reply)
+
+    def _page(self, request: DescribeTopicPartitions) -> Steps[DescribeTopicPartitionsResult]:
+        image, cursor = self._state.image, request.cursor
+        asked = image.topics if request.topics is None else dict.fromkeys(request.topics)
+        names = sorted(name for name in asked if cursor is None or name >= cursor.topic)
+        refusal = _why_no_page(request, names)
+        if refusal is not None:
+            return request.failed(refusal)
+        found, hidden = [], []
+        left = max(1, min(request.partitions_max, PARTITIONS_PER_PAGE_MAX))
+        next_cursor = None
+        for name in names:
+            yield None
+            if not request.is_visible(name):
+                if request.topics is not None:
+                    hidden.append(DescribedTopic(name=name, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+                continue
+            if next_cursor is not None:
+                continue  # only what the caller may not see is named still
+            first = cursor.partition if cursor is not None and cursor.topic == name else 0
+            if left == 0:
+                next_cursor = TopicPartitionCursor(name, first)
+                continue
+            described = self._describe(image, name)
+            if described.error is ErrorCode.NONE:
+                partitions = described.partitions[first : first + left]
+                left -= len(partitions)
+                if first + len(partitions) < len(described.partitions):
+                    next_cursor = TopicPartitionCursor(name, first + len(partitions))
+                described = evolve(described, partitions=partitions)
+            elif request.topics is None:
+                continue  # it was deleted in between
+            found.append(described)
+        return DescribeTopicPartitionsResult(topics=[*found, *hidden], next_cursor=next_cursor)
+
+    def _describe(self, image: ClusterImage, name: str) -> DescribedTopic:
+        known = self._by_name(name, {}, operations=True)
+        if known.error is not ErrorCode.NONE:
+            return DescribedTopic(name=name, error=known.error)
+        is_stored = name in image.topics
+        partitions = []
+        for each in known.partitions:
+            state = image.state(TopicPartition(name, each.partition)) if is_stored else None
+            partitions.append(
+                PartitionDescription(
+                    partition=each.partition,
+                    leader=each.leader,
+                    leader_epoch=each.leader_epoch,
+                    replicas=each.replicas,
+                    isr=each.isr,
+                    offline_replicas=each.offline_replicas,
+                    error=each.error,
+                    eligible_leader_replicas=() if state is None else state.elr,
+                    last_known_elr=() if state is None else state.suspects,
+                )
+            )
+        return DescribedTopic(
+            name=name,
+            topic_id=known.topic_id,
+            internal=known.internal,
+            partitions=partitions,
+            authorized_operations=known.authorized_operations,
+        )
+
     def _answer(
         self, request: Metadata, caller: Caller, reply: Reply[MetadataResult], errors: Mapping[str, ErrorCode]
     ) -> None:
@@ -380,6 +462,18 @@ class MetadataService:
             for number in range(self._state.classic.partitions(name))
         ]
         return TopicMetadata(name=name, partitions=partitions)
+
+
+def _why_no_page(request: DescribeTopicPartitions, names: Sequence[str]) -> ApiError | None:
+    cursor = request.cursor
+    if cursor is None:
+        return None
+    if request.topics is not None and cursor.topic not in names:
+        text = f"DescribeTopicPartitionsRequest topic list should contain the cursor topic: {cursor.topic}"
+        return ApiError(ErrorCode.INVALID_REQUEST, text)
+    if cursor.partition < 0:
+        return ApiError(ErrorCode.INVALID_REQUEST, "DescribeTopicPartitionsRequest cursor partition must be valid")
+    return None
 
 
 def _why_unknown(name: str) -> ErrorCode:

@@ -59,6 +59,11 @@ class Endpoints:
             return ("127.0.0.1", listener.port)
         return (listener.host, listener.port)
 
+    def listener_name(self, caller: Caller) -> str:
+        """Return the name of the listener that received the request of `caller`; empty within this process."""
+        index = self._index.get(caller.listener)
+        return "" if index is None else self.names[index]
+
     def is_from_broker(self, caller: Caller, broker: BrokerRegistration | None = None) -> bool:
         """Return True if the caller may be another broker, by its listener, or is this broker.
 

@@ -43,6 +43,8 @@ from ....ports.broker_api.configs import (
     DescribeConfigs,
     DescribeConfigsResult,
     IncrementalAlterConfigs,
+    ListConfigResources,
+    ListConfigResourcesResult,
     ResourceKind,
 )
 from ....ports.broker_api.features import (
@@ -156,6 +158,14 @@ class ConfigAdmin:
         outcome = result.resources[0]
         check(outcome.error, outcome.error_message, str(resource.name))
         return list(outcome.entries)
+
+    def list_config_resources(self, kinds: Iterable[int] = ()) -> list[ConfigResource]:
+        """Return the topics, brokers and groups that have, or may have, configs: those of `kinds`, each a
+        `ResourceKind`, or all. Raises `ApiError`."""
+        request = ListConfigResources(kinds=list(kinds))
+        result: ListConfigResourcesResult = self._asker.shell.ask(request)
+        check(result.error, None, "config resources")
+        return list(result.resources)
 
     def describe_topic_configs(self, name: str) -> dict[str, str | None]:
         """Return all settings of a topic. Raises `ApiError`."""
@@ -697,6 +707,7 @@ class Admin:
     list_offsets = _of(_topics, TopicAdmin.list_offsets)
 
     describe_configs = _of(_configs, ConfigAdmin.describe_configs)
+    list_config_resources = _of(_configs, ConfigAdmin.list_config_resources)
     describe_topic_configs = _of(_configs, ConfigAdmin.describe_topic_configs)
     topic_overrides = _of(_configs, ConfigAdmin.topic_overrides)
     alter_configs = _of(_configs, ConfigAdmin.alter_configs)

@@ -111,7 +111,7 @@ MISSING = [
 ]
 WITHOUT_RULES = {"RenewDelegationToken", "ExpireDelegationToken", "CreateDelegationToken", "DescribeDelegationToken"}
 WITHOUT_RULES |= {"DescribeFeatures"}
-FILTERED = {"ListGroups", "ListTransactions", "DescribeCluster"}
+FILTERED = {"ListGroups", "ListTransactions", "DescribeCluster", "DescribeTopicPartitions"}
 
 
 def asked(broker: ManualBroker, request: Request[Any]) -> tuple[list[Any], list[Any]]:

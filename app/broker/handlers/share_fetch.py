@@ -3,6 +3,7 @@
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 
+from ....core.cluster.features import SHARE_VERSION
 from ....core.coordinator.group.group_config import GroupConfigManager
 from ....core.replica.partition.fetch_isolation import FetchIsolation
 from ....core.replica.partition.partition import Partition
@@ -99,7 +100,7 @@ class ShareFetchService:
 
     def fetch(self, request: ShareFetch, caller: Caller, reply: Reply[ShareFetchResult]) -> None:
         """Store the acknowledgements of the request, then acquire records, at once or when there are some."""
-        refused = _refused_fetch(request)
+        refused = self._not_enabled() or _refused_fetch(request)
         if refused is not None:
             reply(refused)
             return
@@ -133,10 +134,19 @@ class ShareFetchService:
 
         self._acknowledge_all(request, caller, request.partitions, acknowledged)
 
+    def _not_enabled(self) -> ApiError | None:
+        if self._state.image.features.level(SHARE_VERSION) >= 1:
+            return None
+        return ApiError(ErrorCode.UNSUPPORTED_VERSION, "The share group protocol is not enabled (share.version).")
+
     # --- ShareAcknowledge
 
     def acknowledge(self, request: ShareAcknowledge, caller: Caller, reply: Reply[ShareAcknowledgeResult]) -> None:
         """Store the acknowledgements; the final epoch also releases the other records of the member."""
+        refused = self._not_enabled()
+        if refused is not None:
+            reply(refused)
+            return
         try:
             session = self.sessions.session_for_acknowledge(
                 request.group_id, request.member_id, request.share_session_epoch

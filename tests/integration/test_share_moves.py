@@ -1,0 +1,125 @@
+"""Share groups in a cluster whose leaders and share coordinators die: what was acknowledged is not delivered again."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from support.raw_shares import RawShareMember, offsets
+from support.waiting import wait_for
+
+from barnabas.core.coordinator.table import partition_of
+from barnabas.ports.error_codes import ErrorCode as E
+from barnabas.testing import TestCluster
+
+LOG = "__share_group_state"
+PARTITIONS = 3
+ACCEPT, RELEASE, REJECT = b"\x01", b"\x02", b"\x03"
+Disturb = Callable[[TestCluster, str, int, int], None]
+
+
+def move(cluster: TestCluster, topic: str, partition: int, leader: int) -> None:
+    cluster.move_leader(topic, partition, next(each for each in cluster.running if each != leader))
+
+
+def expire(cluster: TestCluster, topic: str, partition: int, leader: int) -> None:
+    cluster.expire_session(leader)
+    cluster.wait_for_leader(topic, partition, other_than=leader)
+
+
+EVENTS: dict[str, Disturb] = {
+    "moved": move,
+    "stopped": lambda cluster, _topic, _partition, leader: cluster.stop(leader),
+    "killed": lambda cluster, _topic, _partition, leader: cluster.kill(leader),
+    "power": lambda cluster, _topic, _partition, leader: cluster.kill(leader, power_cut=True),
+    "expired": expire,
+}
+
+
+@pytest.fixture
+def cluster() -> Iterator[TestCluster]:
+    with TestCluster(brokers=3, share_coordinator_state_topic_num_partitions=PARTITIONS) as running:
+        yield running
+
+
+@pytest.fixture
+def member(cluster: TestCluster) -> Iterator[RawShareMember]:
+    topic = cluster.create_topic(partitions=1)
+    made = RawShareMember(cluster.bootstrap, topic)
+    made.initialize()
+    cluster.wait_in_sync(topic)
+    cluster.wait_in_sync(LOG)
+    with cluster.producer(acks="all") as producer:
+        for number in range(10):
+            producer.send(topic, b"%d" % number)
+    yield made
+    made.leave()
+
+
+def acquire_all(member: RawShareMember) -> dict[int, int]:
+    """The delivery counts of all that is to be had now."""
+    got: dict[int, int] = {}
+    while more := offsets(member.fetch()):
+        got |= more
+    return got
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_next_leader_delivers_what_was_not_acknowledged(
+    cluster: TestCluster, member: RawShareMember, event: str
+) -> None:
+    assert acquire_all(member) == dict.fromkeys(range(10), 1)
+    outcome = member.acknowledge((0, 2, ACCEPT), (3, 3, RELEASE), (4, 4, REJECT), (5, 5, ACCEPT))
+    assert outcome is E.NONE
+    assert member.state() == (3, [(3, 3, 0, 1), (4, 4, 4, 1), (5, 5, 2, 1)])
+    leader = member.leader
+    EVENTS[event](cluster, member.topic, 0, leader)
+    member.leave()
+    got = acquire_all(member)
+    assert member.leader != leader
+    assert got == {3: 2, **dict.fromkeys(range(6, 10), 1)}, "locks end with the leader, and counts are those stored"
+    assert member.acknowledge((3, 3, ACCEPT), (6, 9, ACCEPT)) is E.NONE
+    assert member.state() == (10, [])
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_acknowledgement_waits_for_next_coordinator(cluster: TestCluster, member: RawShareMember, event: str) -> None:
+    assert acquire_all(member) == dict.fromkeys(range(10), 1)
+    assert member.acknowledge((0, 1, ACCEPT)) is E.NONE
+    coordinator = member.coordinator()
+    place = partition_of(member.key(), PARTITIONS)
+    assert coordinator == cluster.leader(LOG, place)
+    if coordinator == member.leader:  # the leader of the records is to live
+        cluster.move_leader(LOG, place, next(each for each in cluster.running if each != coordinator))
+        wait_for(lambda: member.coordinator() not in (-1, coordinator))
+        coordinator = member.coordinator()
+    EVENTS[event](cluster, LOG, place, coordinator)
+    assert member.acknowledge((2, 4, ACCEPT), (5, 5, RELEASE)) is E.NONE
+    assert member.coordinator() != coordinator
+    assert member.state() == (5, [(5, 5, 0, 1)])
+    assert offsets(member.fetch()) == {5: 2}
+
+
+def test_leader_that_is_also_the_coordinator_dies(cluster: TestCluster, member: RawShareMember) -> None:
+    acquire_all(member)
+    assert member.acknowledge((0, 6, ACCEPT)) is E.NONE
+    place = partition_of(member.key(), PARTITIONS)
+    if cluster.leader(LOG, place) != member.leader:
+        cluster.move_leader(LOG, place, member.leader)
+    assert member.acknowledge((8, 8, ACCEPT)) is E.NONE
+    cluster.kill(member.leader)
+    member.leave()
+    assert acquire_all(member) == {7: 1, 9: 1}
+
+
+def test_deposed_leader_cannot_store_what_a_later_leader_has_delivered(
+    cluster: TestCluster, member: RawShareMember
+) -> None:
+    acquire_all(member)
+    before = member.leader
+    cluster.move_leader(member.topic, 0, next(each for each in cluster.running if each != before))
+    other = RawShareMember(cluster.bootstrap, member.topic, member="n")
+    assert acquire_all(other) == dict.fromkeys(range(10), 1)
+    assert other.leader != before
+    assert member.acknowledge((0, 9, ACCEPT)) is not E.NONE
+    assert other.acknowledge((0, 9, RELEASE)) is E.NONE
+    assert other.state() == (0, [(0, 9, 0, 1)])
+    other.leave()

@@ -1,4 +1,5 @@
-"""Share groups (KIP-932): ShareGroupHeartbeat (76), ShareGroupDescribe (77), ShareFetch (78), ShareAcknowledge (79).
+"""Share groups (KIP-932): ShareGroupHeartbeat (76), ShareGroupDescribe (77), ShareFetch (78), ShareAcknowledge (79),
+and our own DescribeSharePartitions (30001).
 
 Records are never copied here, as in Fetch: an answer holds them as pieces, a client gets slices of the frame.
 """
@@ -31,6 +32,13 @@ from ...ports.broker_api.share_groups import (
     ShareGroupHeartbeat,
     ShareGroupHeartbeatResult,
     ShareGroupMember,
+)
+from ...ports.broker_api.share_partitions import (
+    DeliveredRecords,
+    DescribeSharePartitions,
+    DescribeSharePartitionsResult,
+    HeldRecords,
+    SharePartitionDescription,
 )
 from ...ports.storage import Region
 from ...ports.types import Buffer
@@ -349,5 +357,46 @@ SHARE_ACKNOWLEDGE = Api(
     named=_named,
 )
 
+DESCRIBE_SHARE_PARTITIONS = Api(
+    key=30_001,
+    versions=(0, 0),
+    flexible_from=0,
+    request_type=DescribeSharePartitions,
+    request=Struct(DescribeSharePartitions, Field("group_id", TEXT)),
+    result=Struct(
+        DescribeSharePartitionsResult,
+        Field("throttle_ms", I32),
+        Field("error", ERROR),
+        Field("error_message", ERROR_TEXT),
+        Field(
+            "partitions",
+            Array(
+                Struct(
+                    SharePartitionDescription,
+                    Field("topic", TEXT),
+                    Field("partition", I32),
+                    Field("start_offset", I64),
+                    Field("acquired", I32),
+                    Field("available", I32),
+                    Field("acknowledged", I32),
+                    Field("archived", I32),
+                    Field(
+                        "deliveries",
+                        Array(Struct(DeliveredRecords, Field("delivery_count", I16), Field("records", I32))),
+                    ),
+                    Field(
+                        "holders",
+                        Array(
+                            Struct(HeldRecords, Field("member_id", TEXT), Field("records", I32), Field("lock_ms", I32))
+                        ),
+                    ),
+                )
+            ),
+        ),
+    ),
+    is_own=True,
+    long_answers=True,
+)
+
 APIS = (SHARE_GROUP_HEARTBEAT, SHARE_GROUP_DESCRIBE)
-FETCH_APIS = (SHARE_FETCH, SHARE_ACKNOWLEDGE)
+FETCH_APIS = (SHARE_FETCH, SHARE_ACKNOWLEDGE, DESCRIBE_SHARE_PARTITIONS)

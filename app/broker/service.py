@@ -30,6 +30,7 @@ from ...ports.broker_api.quotas import AlterClientQuotas, DescribeClientQuotas
 from ...ports.broker_api.replicas import AlterPartitionReassignments, ElectLeaders, ListPartitionReassignments
 from ...ports.broker_api.scram import AlterUserScramCredentials, DescribeUserScramCredentials
 from ...ports.broker_api.share_groups import ShareAcknowledge, ShareFetch
+from ...ports.broker_api.share_partitions import DescribeSharePartitions
 from ...ports.broker_api.tokens import (
     CreateDelegationToken,
     DescribeDelegationToken,
@@ -179,6 +180,7 @@ class BrokerService:
             **self.share_coordinator.handlers,
             ShareFetch: shares.fetch,
             ShareAcknowledge: shares.acknowledge,
+            DescribeSharePartitions: shares.describe,
         }
         self._counters = {
             kind: state.metrics.counter(

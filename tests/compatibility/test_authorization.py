@@ -26,6 +26,7 @@ from barnabas.ports.broker_api.groups import (
     OffsetFetchGroup,
 )
 from barnabas.ports.broker_api.offsets import ListOffsets
+from barnabas.ports.broker_api.share_partitions import DescribeSharePartitions
 from barnabas.ports.broker_api.topics import CreateTopics, NewTopic
 from barnabas.ports.error_codes import ErrorCode
 
@@ -36,10 +37,10 @@ CLASSIC = (ClassicProduce, ClassicFetch, ClassicOffsets)
 
 
 def is_ours_alone(case: Case) -> bool:
-    """True for the classic protocol, our own API, and where we ask for more than Kafka: a replica id in these two is a
+    """True for the classic protocol, our own APIs, and where we ask for more than Kafka: a replica id in these two is a
     broker's."""
     is_replica = getattr(case.request, "replica_id", -1) >= 0
-    return isinstance(case.request, (*CLASSIC, DescribeConnections)) or (
+    return isinstance(case.request, (*CLASSIC, DescribeConnections, DescribeSharePartitions)) or (
         is_replica and isinstance(case.request, ListOffsets | OffsetForLeaderEpoch)
     )
 

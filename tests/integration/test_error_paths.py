@@ -14,12 +14,14 @@ from barnabas.adapters.wire_kafka.table import BY_KEY, BY_REQUEST
 from barnabas.ports.broker_api.cluster import DescribeConnections, DescribeLogDirs
 from barnabas.ports.broker_api.groups import ListGroups, OffsetFetch
 from barnabas.ports.broker_api.replicas import ListPartitionReassignments
+from barnabas.ports.broker_api.share_partitions import DescribeSharePartitions
 from barnabas.ports.broker_api.transactions import ListTransactions
 from barnabas.ports.error_codes import ErrorCode
 
 WITHOUT_ERRORS = {
     DescribeConnections,
     DescribeLogDirs,
+    DescribeSharePartitions,
     ListGroups,
     ListPartitionReassignments,
     ListTransactions,

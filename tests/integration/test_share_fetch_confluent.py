@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from support.scripted_share_groups import ScriptedShareGroups, scripted_share_groups
-from support.waiting import PATIENCE_S
+from support.waiting import PATIENCE_S, wait_for
 
-from barnabas import Admin, Producer
+from barnabas import Admin, Producer, TopicPartition
 from barnabas.app.embedded_broker import Broker
 
 confluent = pytest.importorskip("confluent_kafka")
@@ -109,3 +109,25 @@ def test_messages_of_a_closed_consumer_go_to_another_one(groups: ScriptedShareGr
     second.commit_sync(PATIENCE_S)
     second.close()
     assert start_offsets(groups, "closed") == {0: COUNT}
+
+
+def test_messages_in_flight_are_described(groups: ScriptedShareGroups, broker: Broker) -> None:
+    fill(broker, "flight", partitions=1)
+    settings = {"share.acknowledgement.mode": "explicit", "client.id": "holder"}
+    consumer = share_consumer(broker, "flight", "flight", **settings)
+    deadline = time.monotonic() + PATIENCE_S
+    held: list[Any] = []
+    while not held and time.monotonic() < deadline:
+        held = consumer.poll(0.5)
+    place = TopicPartition("flight", 0)
+    with Admin(broker.bootstrap) as admin:
+        found = admin.describe_share_partitions("flight")[place]
+        assert (found.start_offset, found.acquired, found.available) == (0, COUNT, 0)
+        assert [(each.delivery_count, each.records) for each in found.deliveries] == [(1, COUNT)]
+        (holder,) = found.holders
+        assert holder.records == COUNT
+        assert 0 < holder.lock_ms <= 30_000
+        assert admin.describe_share_partitions("nobody") == {}
+        consumer.close()
+        wait_for(lambda: admin.describe_share_partitions("flight")[place].acquired == 0)
+        assert admin.describe_share_partitions("flight")[place].available == COUNT

@@ -74,6 +74,7 @@ from barnabas.ports.broker_api.replicas import (
 )
 from barnabas.ports.broker_api.scram import AlterUserScramCredentials, DescribeUserScramCredentials, ScramDeletion
 from barnabas.ports.broker_api.share_groups import ShareAcknowledge, ShareFetch
+from barnabas.ports.broker_api.share_partitions import DescribeSharePartitions
 from barnabas.ports.broker_api.share_state import (
     DeleteShareGroupState,
     InitializePartition,
@@ -256,6 +257,7 @@ def _cases() -> Iterator[Case]:
         yield case(IncrementalAlterConfigs(resources=[resource], alterations=[changed]), altering)
     yield case(DescribeLogDirs(), {cluster(Op.DESCRIBE): CLUSTER_31})
     yield case(DescribeConnections(), {cluster(Op.DESCRIBE): CLUSTER_31})
+    yield case(DescribeSharePartitions(group_id="g"), {group(Op.DESCRIBE): GROUP_30})
     yield case(CreatePartitions(topics=[NewPartitions(topic="t", count=2)]), {topic(Op.ALTER): TOPIC_29})
     yield case(DeleteGroups(group_ids=["g"]), {group(Op.DELETE): GROUP_30})
     yield case(ElectLeaders(topics=None), {cluster(Op.ALTER): CLUSTER_31})

@@ -44,6 +44,13 @@ from barnabas.ports.broker_api.share_groups import (
     ShareGroupHeartbeatResult,
     ShareGroupMember,
 )
+from barnabas.ports.broker_api.share_partitions import (
+    DeliveredRecords,
+    DescribeSharePartitions,
+    DescribeSharePartitionsResult,
+    HeldRecords,
+    SharePartitionDescription,
+)
 from barnabas.ports.error_codes import ErrorCode
 
 SHARE_GROUP_HEARTBEAT = Sample(
@@ -84,6 +91,30 @@ SHARE_GROUP_HEARTBEAT = Sample(
             ]
         },
     },
+)
+
+DESCRIBE_SHARE_PARTITIONS = Sample(
+    DescribeSharePartitions(group_id="audit"),
+    {},  # kio knows Kafka's APIs only
+    DescribeSharePartitionsResult(
+        partitions=[
+            SharePartitionDescription(
+                topic="clicks",
+                partition=3,
+                start_offset=51,
+                acquired=52,
+                available=53,
+                acknowledged=54,
+                archived=55,
+                deliveries=[DeliveredRecords(1, 56), DeliveredRecords(4, 57)],
+                holders=[HeldRecords("c1", 58, 59)],
+            )
+        ],
+        error=ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        error_message="no",
+        throttle_ms=60,
+    ),
+    {},
 )
 
 SHARE_GROUP_DESCRIBE = Sample(

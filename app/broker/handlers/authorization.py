@@ -80,6 +80,7 @@ from ....ports.broker_api.quotas import AlterClientQuotas, DescribeClientQuotas
 from ....ports.broker_api.replicas import AlterPartitionReassignments, ElectLeaders, ListPartitionReassignments
 from ....ports.broker_api.scram import AlterUserScramCredentials, DescribeUserScramCredentials
 from ....ports.broker_api.share_groups import ShareAcknowledge, ShareFetch
+from ....ports.broker_api.share_partitions import DescribeSharePartitions
 from ....ports.broker_api.share_state import (
     DeleteShareGroupState,
     InitializeShareGroupState,
@@ -865,6 +866,7 @@ STEPS: Mapping[type[Request[Any]], Sequence[Step]] = {
     DescribeFeatures: (),
     UpdateFeatures: (_cluster(ALTER),),
     DescribeConnections: (_cluster(DESCRIBE),),
+    DescribeSharePartitions: (_group(DESCRIBE),),
     CreatePartitions: (Items(ALTER, TOPIC, "topics", "topics"),),
     CreateDelegationToken: (),  # `TokenService` asks for CREATE_TOKENS after its other checks
     RenewDelegationToken: (),

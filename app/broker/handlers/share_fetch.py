@@ -1,4 +1,6 @@
-"""ShareFetch and ShareAcknowledge: members of share groups acquire and acknowledge records (KIP-932, facts D3)."""
+"""ShareFetch and ShareAcknowledge: members of share groups acquire and acknowledge records (KIP-932, facts D3);
+DescribeSharePartitions.
+"""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
@@ -9,6 +11,7 @@ from ....core.replica.partition.fetch_isolation import FetchIsolation
 from ....core.replica.partition.partition import Partition
 from ....core.replica.purgatory import DelayedOperation
 from ....core.share.persister import Persister, SharePartitionKey
+from ....core.share.share_partition import NO_DEADLINE, RecordState, SharePartition
 from ....core.share.share_partition_manager import LedSharePartition, SharePartitionManager
 from ....core.share.share_session import SessionPartition, ShareSession, ShareSessionCache
 from ....core.traffic.steps import Steps
@@ -30,6 +33,13 @@ from ....ports.broker_api.share_groups import (
     ShareFetchPartition,
     ShareFetchResult,
     ShareFetchResultPartition,
+)
+from ....ports.broker_api.share_partitions import (
+    DeliveredRecords,
+    DescribeSharePartitions,
+    DescribeSharePartitionsResult,
+    HeldRecords,
+    SharePartitionDescription,
 )
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, broker_failed
@@ -184,6 +194,32 @@ class ShareFetchService:
 
         self._acknowledge_all(request, caller, request.partitions, acknowledged)
 
+    # --- DescribeSharePartitions
+
+    def describe(
+        self, request: DescribeSharePartitions, caller: Caller, reply: Reply[DescribeSharePartitionsResult]
+    ) -> None:
+        """Describe what the group has in flight in the partitions of topics that the caller may describe."""
+
+        def all_of_them() -> Steps[DescribeSharePartitionsResult]:
+            now_ms = self._state.clock.monotonic_ms()
+            found = []
+            for key, led in list(self.share_partitions.share_partitions.items()):
+                if key.group_id == request.group_id and led.share is not None:
+                    tp = led.partition.topic_partition
+                    if self._may_describe(caller, tp.topic):
+                        found.append(describe_share_partition(tp, led.share, now_ms))
+                yield None
+            found.sort(key=lambda each: (each.topic, each.partition))
+            return DescribeSharePartitionsResult(partitions=found)
+
+        self._state.answer_in_steps("DescribeSharePartitions", all_of_them(), caller, reply)
+
+    def _may_describe(self, caller: Caller, topic: str) -> bool:
+        return self._authorization is None or self._authorization.allows(
+            caller, Operation.DESCRIBE, ResourceType.TOPIC, topic, request="DescribeSharePartitions"
+        )
+
     def _acknowledge_all(
         self,
         request: ShareFetch | ShareAcknowledge,
@@ -311,6 +347,36 @@ class ShareFetchService:
             return int(result.offset)
 
         self._state.steps.run(steps(), found)
+
+
+def describe_share_partition(tp: TopicPartition, share: SharePartition, now_ms: float) -> SharePartitionDescription:
+    """Count the records of a share partition by their states, deliveries and members."""
+    by_state = dict.fromkeys(RecordState, 0)
+    deliveries: dict[int, int] = {}
+    held: dict[str, tuple[int, float]] = {}
+    for batch in share.batches:
+        if batch.state is RecordState.AVAILABLE and not batch.delivery_count:
+            continue  # between two others, never delivered
+        by_state[batch.state] += batch.size
+        if batch.state in (RecordState.AVAILABLE, RecordState.ACQUIRED):
+            deliveries[batch.delivery_count] = deliveries.get(batch.delivery_count, 0) + batch.size
+        if batch.state is RecordState.ACQUIRED:
+            records, deadline_ms = held.get(batch.member_id, (0, NO_DEADLINE))
+            held[batch.member_id] = records + batch.size, min(deadline_ms, batch.deadline_ms)
+    return SharePartitionDescription(
+        topic=tp.topic,
+        partition=tp.partition,
+        start_offset=share.start_offset,
+        acquired=by_state[RecordState.ACQUIRED],
+        available=by_state[RecordState.AVAILABLE],
+        acknowledged=by_state[RecordState.ACKNOWLEDGED],
+        archived=by_state[RecordState.ARCHIVED] + by_state[RecordState.ARCHIVING],
+        deliveries=[DeliveredRecords(count, deliveries[count]) for count in sorted(deliveries)],
+        holders=[
+            HeldRecords(member_id, records, 0 if deadline_ms == NO_DEADLINE else max(0, int(deadline_ms - now_ms)))
+            for member_id, (records, deadline_ms) in sorted(held.items())
+        ],
+    )
 
 
 class _PendingFetch:

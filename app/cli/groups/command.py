@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from ....ports.broker_api.configs import ResourceKind
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, ConfigError
 from ....ports.types import TopicPartition
@@ -313,7 +314,8 @@ def describe_group(
 ) -> None:
     """Show the offsets and the lag of a group in each partition; or its members, or its state.
 
-    Of a share group these are the start offsets: all messages below them are acknowledged or given up.
+    Of a share group these are the start offsets: all messages below them are acknowledged or given up. What is
+    in flight above them, and how often it was delivered, only brokers of Barnabas say.
     """
     if offsets + members + state > 1:
         raise ConfigError("give one of --offsets, --members and --state")
@@ -326,7 +328,7 @@ def describe_group(
         elif state:
             _show_state(details, admin.coordinator(name), as_json)
         else:
-            _show_offsets(admin, details, trend, as_json)
+            show_offsets(admin, details, trend, as_json=as_json)
 
 
 @groups.command()
@@ -381,7 +383,8 @@ def _existing(admin: "Admin", name: str) -> "GroupDetails":
     return details
 
 
-def _show_offsets(admin: "Admin", details: "GroupDetails", trend: float | None, as_json: bool) -> None:
+def show_offsets(admin: "Admin", details: "GroupDetails", trend: float | None, *, as_json: bool) -> None:
+    """Print the offsets and the lag of a group in each partition."""
     is_share = details.type == "share"
     offset = "start_offset" if is_share else "committed"
 
@@ -401,22 +404,77 @@ def _show_offsets(admin: "Admin", details: "GroupDetails", trend: float | None, 
             for place, each in lags.items()
         }
 
-    rows = list(_with_trends(look, trend).values())
-    total = sum(row["lag"] or 0 for row in rows)
+    found = _with_trends(look, trend)
+    in_flight = _in_flight(admin, details.group_id) if is_share else {}
+    for place, row in found.items():
+        row.update(in_flight.get(place, {}))
+    rows, total = list(found.values()), sum(row["lag"] or 0 for row in found.values())
+    dead_letters = _dead_letters(admin, details.group_id) if is_share else None
     if as_json:
-        print_json({**_head(details), "lag": total, "partitions": rows})
+        more = {"dead_letters": dead_letters} if is_share else {}
+        print_json({**_head(details), "lag": total, **more, "partitions": rows})
         return
     epochs = ""
     if details.group_epoch is not None:
         epochs = f"  {details.type}  epoch {details.group_epoch}, assignment {details.assignment_epoch}"
     typer.echo(f"{details.group_id}  {details.state}{epochs}  lag {total}")
+    if dead_letters is not None:
+        typer.echo(f"dead letters: {dead_letters['messages']} in {dead_letters['topic']}")
     columns: tuple[str, ...] = ("topic", "partition", offset, "log_end_offset", "lag", "lag_time")
     columns += () if trend is None else _TREND_COLUMNS
-    columns += ("members",) if is_share else ("member", "client_id", "host")
+    columns += (*_IN_FLIGHT, "members") if is_share else ("member", "client_id", "host")
     shown = [_shown(row) for row in rows]
     if is_share:
-        shown = [{**row, "members": len(row["members"])} for row in shown]
-    print_table(columns, ([_cell(row[column]) for column in columns] for row in shown))
+        shown = [{**row, "members": len(row["members"]), "deliveries": _deliveries(row)} for row in shown]
+    print_table(columns, ([_cell(row.get(column)) for column in columns] for row in shown))
+
+
+_IN_FLIGHT = ("acquired", "available", "given_up", "deliveries")
+
+
+def _in_flight(admin: "Admin", name: str) -> "dict[TopicPartition, dict[str, Any]]":
+    """Return the messages in flight of each partition; none where the brokers do not describe them."""
+    try:
+        found = admin.describe_share_partitions(name)
+    except ApiError as error:
+        if error.code is ErrorCode.UNSUPPORTED_VERSION:
+            return {}
+        raise
+    return {
+        place: {
+            "acquired": each.acquired,
+            "available": each.available,
+            "given_up": each.archived,
+            "deliveries": {str(delivered.delivery_count): delivered.records for delivered in each.deliveries},
+            "holders": [
+                {"member": held.member_id, "messages": held.records, "lock_ms": held.lock_ms} for held in each.holders
+            ],
+        }
+        for place, each in found.items()
+    }
+
+
+def _deliveries(row: dict[str, Any]) -> str:
+    """Return `12 once, 3 twice, 1 5 times`: how often the messages in flight were delivered."""
+    words = {"1": "once", "2": "twice"}
+    return ", ".join(
+        f"{messages} {words.get(count, f'{count} times')}" for count, messages in row.get("deliveries", {}).items()
+    )
+
+
+def _dead_letters(admin: "Admin", name: str) -> dict[str, Any] | None:
+    """Return the group's topic for dead letters, and the number of its messages; None: the group has none."""
+    key = "errors.deadletterqueue.topic.name"
+    try:
+        entries = admin.describe_configs(ResourceKind.GROUP, name, [key])
+        topic = next((entry.value for entry in entries if entry.name == key), None)
+        if not topic:
+            return None
+        places = [(topic, each.partition) for each in admin.describe_topic(topic).partitions]
+        first, end = (admin.list_offsets(dict.fromkeys(places, which)) for which in ("earliest", "latest"))
+    except ApiError:  # no right to see the settings, or there is no such topic yet
+        return None
+    return {"topic": topic, "messages": sum(end.values()) - sum(first.values())}
 
 
 def _head(details: "GroupDetails") -> dict[str, object]:

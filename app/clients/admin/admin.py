@@ -728,6 +728,7 @@ class Admin:
     alter_group_offsets = _of(_groups, GroupAdmin.alter_group_offsets)
     reset_group_offsets = _of(_groups, GroupAdmin.reset_group_offsets)
     delete_group_offsets = _of(_groups, GroupAdmin.delete_group_offsets)
+    describe_share_partitions = _of(_groups, GroupAdmin.describe_share_partitions)
     share_group_offsets = _of(_groups, GroupAdmin.share_group_offsets)
     alter_share_group_offsets = _of(_groups, GroupAdmin.alter_share_group_offsets)
     reset_share_group_offsets = _of(_groups, GroupAdmin.reset_share_group_offsets)

@@ -39,6 +39,7 @@ from ....ports.broker_api.share_group_offsets import (
     SharePartitionStart,
 )
 from ....ports.broker_api.share_groups import ShareGroupDescribe, ShareGroupDescribeResult
+from ....ports.broker_api.share_partitions import DescribeSharePartitions, SharePartitionDescription
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, ConfigError
 from ....ports.types import TopicPartition
@@ -387,6 +388,25 @@ class GroupAdmin:
                 if each.start_offset >= 0:
                     lag = each.lag if each.lag >= 0 else None
                     found[place] = ShareStartOffset(offset=each.start_offset, leader_epoch=each.leader_epoch, lag=lag)
+        return {place: found[place] for place in sorted(found)}
+
+    def describe_share_partitions(self, group_id: str) -> dict[TopicPartition, SharePartitionDescription]:
+        """Return what a share group has in flight: per partition the messages that members have, those that wait for
+        another delivery, how often they were delivered, and those that were given up.
+
+        Only the leaders know this, and only brokers of Barnabas say it. A partition that no member has fetched from
+        since its leader was elected is left out. Raises `ApiError` (UNSUPPORTED_VERSION at brokers of Kafka).
+        """
+        found: dict[TopicPartition, SharePartitionDescription] = {}
+        try:
+            for node, result in self._asker.ask_brokers(DescribeSharePartitions(group_id=group_id)):
+                check(result.error, result.error_message, f"broker {node}")
+                found.update({TopicPartition(each.topic, each.partition): each for each in result.partitions})
+        except ApiError as error:
+            if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+                raise
+            text = "the brokers do not describe messages in flight: they are of Kafka, or of an older Barnabas"
+            raise ApiError(error.code, text) from error
         return {place: found[place] for place in sorted(found)}
 
     def alter_share_group_offsets(self, group_id: str, offsets: Mapping[PlaceT, int]) -> None:

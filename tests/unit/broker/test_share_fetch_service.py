@@ -19,6 +19,13 @@ from barnabas.ports.broker_api.share_groups import (
     ShareFetch,
     ShareFetchPartition,
 )
+from barnabas.ports.broker_api.share_partitions import (
+    DeliveredRecords,
+    DescribeSharePartitions,
+    DescribeSharePartitionsResult,
+    HeldRecords,
+    SharePartitionDescription,
+)
 from barnabas.ports.broker_api.share_state import InitializePartition, InitializeShareGroupState
 from barnabas.ports.broker_api.topics import DeleteRecords, DeleteRecordsPartition
 from barnabas.ports.broker_api.transactions import TxnMarker, WriteTxnMarkers
@@ -374,3 +381,29 @@ def test_right_to_read_is_asked_for_in_each_fetch_of_a_session(shares: Shares) -
     )
     assert partition.acquired_records == ()
     assert shares.stored.start_offset == 0
+
+
+def test_description_counts_what_is_in_flight_by_state_delivery_and_member(shares: Shares) -> None:
+    shares.broker.produce("t", *[b"x"] * 12)
+    shares.ranges("a")
+    shares.acknowledge("a", (1, 3, b"\x01\x03\x02"), (4, 5, RELEASE))
+    shares.broker.wait(1_000)
+    shares.ranges("b", max_records=2, share_acquire_mode=ShareAcquireMode.RECORD_LIMIT)
+    (answer,) = shares.submit(shares.service.describe, DescribeSharePartitions(group_id="g"), 1)
+    assert answer == DescribeSharePartitionsResult(
+        partitions=[
+            SharePartitionDescription(
+                topic="t",
+                partition=0,
+                start_offset=0,
+                acquired=9,
+                available=1,
+                acknowledged=1,
+                archived=1,
+                deliveries=[DeliveredRecords(1, 8), DeliveredRecords(2, 2)],
+                holders=[HeldRecords("a", 7, 29_000), HeldRecords("b", 2, 30_000)],
+            )
+        ]
+    )
+    (other,) = shares.submit(shares.service.describe, DescribeSharePartitions(group_id="other"), 1)
+    assert other.partitions == []

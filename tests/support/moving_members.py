@@ -19,7 +19,8 @@ GROUP = "g"
 
 
 class MovingMember:
-    """`client` is `ours`, `librdkafka`, `kafka-python` or `aiokafka`. Positions are committed all the time."""
+    """`client` is `ours`, `librdkafka`, `kafka-python` or `aiokafka`; the first two also by KIP-848 (`ours-consumer`).
+    Positions are committed all the time."""
 
     def __init__(self, client: str, bootstrap: str, topic: str) -> None:
         self.values: list[bytes] = []
@@ -31,7 +32,9 @@ class MovingMember:
         self._error: BaseException | None = None
         runs: dict[str, Callable[[], None]] = {
             "ours": self._ours,
+            "ours-consumer": self._ours_by_consumer_protocol,
             "librdkafka": self._librdkafka,
+            "librdkafka-consumer": lambda: self._librdkafka(**{"group.protocol": "consumer"}),
             "kafka-python": self._kafka_python,
             "aiokafka": lambda: asyncio.run(self._aiokafka()),
         }
@@ -55,14 +58,20 @@ class MovingMember:
     def _assigned(self, *_: Any) -> None:
         self.assignments += 1
 
+    def _ours_by_consumer_protocol(self) -> None:
+        self._read_with(group_protocol="consumer")
+
     def _ours(self) -> None:
-        settings: dict[str, Any] = {"auto_offset_reset": "earliest", "auto_commit_interval_ms": 50}
-        with Consumer(self._bootstrap, group_id=GROUP, heartbeat_interval_ms=100, **settings) as consumer:
+        self._read_with(group_protocol="classic", heartbeat_interval_ms=100)
+
+    def _read_with(self, **given: Any) -> None:
+        settings = {"auto_offset_reset": "earliest", "auto_commit_interval_ms": 50, **given}
+        with Consumer(self._bootstrap, group_id=GROUP, **settings) as consumer:
             consumer.subscribe([self._topic], on_assigned=self._assigned)
             while not self._over.is_set():
                 self.values += [message.value or b"" for message in consumer.poll_many(timeout=0.05)]
 
-    def _librdkafka(self) -> None:
+    def _librdkafka(self, **settings: str) -> None:
         """Commits one after the other: of several under way an old one may be repeated after a newer one (2.x)."""
         consumer = confluent_kafka.Consumer(
             {
@@ -70,15 +79,18 @@ class MovingMember:
                 "group.id": GROUP,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
-                "heartbeat.interval.ms": 100,
+                **(settings or {"heartbeat.interval.ms": "100"}),
                 "reconnect.backoff.max.ms": 100,
                 "log_level": 0,
             }
         )
 
+        is_incremental = settings.get("group.protocol") == "consumer"
+
         def begin(_: confluent_kafka.Consumer, given: list[confluent_kafka.TopicPartition]) -> None:
             self._assigned()
-            consumer.assign(_committed(consumer, given))
+            assign = consumer.incremental_assign if is_incremental else consumer.assign
+            assign(_committed(consumer, given))
 
         consumer.subscribe([self._topic], on_assign=begin)
         committed = 0

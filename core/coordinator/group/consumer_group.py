@@ -57,6 +57,7 @@ from .modern_group import (
 from .subscription import CONSUMER_PROTOCOL
 
 MEMBER_TYPE_CONSUMER = 1
+_WAITING_INTERVAL_MS = 1000
 
 PartitionEpochs = dict[bytes, dict[int, int]]
 """Partitions by topic id, each with the epoch in which the member got it (KIP-1251)."""
@@ -237,9 +238,15 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         return ConsumerGroupHeartbeatResult(
             member_id=member.member_id,
             member_epoch=member.member_epoch,
-            heartbeat_interval_ms=self.settings.consumer_heartbeat_interval_ms,
+            heartbeat_interval_ms=self._heartbeat_interval_ms(member),
             assignment=None if assignment is None else by_topic(assignment),
         )
+
+    def _heartbeat_interval_ms(self, member: ConsumerMember) -> int:
+        """Return when the member is to ask again: soon while it waits for an assignment or for partitions of others."""
+        interval_ms = self.settings.consumer_heartbeat_interval_ms
+        is_waiting = member.state is MemberState.UNRELEASED_PARTITIONS or member.member_epoch < self.group_epoch
+        return min(interval_ms, _WAITING_INTERVAL_MS) if is_waiting else interval_ms
 
     def _assignment_answer(self, member: ConsumerMember, request: ConsumerGroupHeartbeat, to: To) -> Answer:
         member.knows_assignment = True

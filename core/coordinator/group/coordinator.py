@@ -798,7 +798,7 @@ class GroupCoordinator:
 def _assignors(names: Sequence[str]) -> Mapping[str, PartitionAssignor]:
     """Return the assignors with these names, the default one first."""
     known = {assignor.name: assignor for assignor in ASSIGNORS}
-    return {name: known[name] for name in names if name in known}
+    return {name: known[name] for name in names}
 
 
 def _deletion(group_id: str, error: ErrorCode) -> GroupOutcome:

@@ -190,3 +190,27 @@ class GroupMachine(RuleBasedStateMachine):
 
 TestGroup = GroupMachine.TestCase
 TestGroup.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+
+
+def test_member_that_keeps_its_partitions_is_not_stopped_when_others_join() -> None:
+    house = House()
+    house.topics = {"t": 500}
+    members = [ModernMember(house, f"m{number}", ["t"]) for number in range(50)]
+
+    def is_settled() -> bool:
+        return house.describe_consumers().group_state == "Stable" and all(each.owned == each.wanted for each in members)
+
+    settle(house, members, is_settled)
+    before = [set(each.owned) for each in members]
+    seen = [set(each.owned) for each in members]
+    members.append(ModernMember(house, "new", ["t"]))
+    members[-1].beat()
+    while not is_settled():
+        for member in members:
+            member.beat()
+        seen = [had & member.owned for had, member in zip(seen, members, strict=False)]
+        house.pass_time(1_000)
+    given_up = [had - kept for had, kept in zip(before, seen, strict=True)]
+    assert set().union(*given_up) == members[-1].owned
+    assert len(members[-1].owned) == 9
+    assert {len(each) for each in given_up} == {0, 1}

@@ -110,7 +110,7 @@ class BrokerService:
         self.transactions = TransactionService(state, internal, producer_ids, state.replicas.markers.write)
         verify = self.transactions.verifier.verify
         self.verified_appends = state.replicas.verified_appends(verify)
-        self.groups = GroupService(state, verify, self.group_configs)
+        self.groups = GroupService(state, verify, self.group_configs, authorization)
         self.share_coordinator = ShareCoordinatorService(state, internal)
         scram = ScramService(state)
         self._tokens = TokenService(

@@ -81,6 +81,9 @@ class HouseTopics:
     def topic_name(self, topic_id: bytes) -> str | None:
         return next((name for name in self._house.topics if self.topic_id(name) == topic_id), None)
 
+    def names(self) -> frozenset[str]:
+        return frozenset(self._house.topics)
+
     def num_partitions(self, topic_id: bytes) -> int:
         return self._house.topics.get(self.topic_name(topic_id) or "", -1)
 
@@ -99,6 +102,7 @@ class House:
         seed: int = 1,
         verifies: bool = False,
         persister: Persister | None = None,
+        steps: Any = None,
         **config: Any,
     ) -> None:
         self.seed = seed
@@ -117,6 +121,8 @@ class House:
         self.topics = {"t": 100, "u": 2}
         self.topic_ids: dict[str, bytes] = {}
         self.cluster = HouseTopics(self)
+        self.hidden: set[str] = set()
+        """Topics that the caller may not describe."""
         self.lines: list[str] = []
         self.coordinator = GroupCoordinator(
             config=evolve(GroupCoordinatorConfig(group_initial_rebalance_delay_ms=0), **config),
@@ -132,6 +138,8 @@ class House:
             verify=self._asked if verifies else None,
             persister=persister,
             find_ends=lambda places, done: done(dict.fromkeys(places, 100)),
+            steps=steps,
+            describable=lambda _, names: set(names) - self.hidden,
         )
         if load:
             self.load()

@@ -44,9 +44,8 @@ class Topics:
         self.version += 1
         return self._topics.pop(name)[0]
 
-    @property
-    def names(self) -> list[str]:
-        return sorted(self._topics)
+    def names(self) -> frozenset[str]:
+        return frozenset(self._topics)
 
     def topic_id(self, name: str) -> bytes | None:
         return self._topics[name][0] if name in self._topics else None

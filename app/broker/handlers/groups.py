@@ -1,6 +1,7 @@
 """Consumer groups: the requests to their group coordinator (facts C6)."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Any
 
@@ -10,7 +11,7 @@ from ....core.cluster.deltas import Delta, TopicDeleting, TopicGone, TopicSet
 from ....core.cluster.features import GROUP_VERSION
 from ....core.cluster.image import ClusterImage
 from ....core.cluster.topic_store import read_live_topics
-from ....core.cluster.topics import Topic
+from ....core.cluster.topics import INTERNAL_TOPICS, Topic
 from ....core.coordinator.group.config import GroupCoordinatorConfig
 from ....core.coordinator.group.coordinator import GroupCoordinator
 from ....core.coordinator.group.counters import GroupCounters
@@ -21,6 +22,7 @@ from ....core.coordinator.group.states import CLASSIC_STATES, CONSUMER_STATES
 from ....core.coordinator.log import CoordinatorLog
 from ....core.coordinator.log_loader import LogLoader
 from ....core.replica.leader.verified_appends import Verify
+from ....ports.broker_api.acls import ResourceType
 from ....ports.broker_api.consumer_groups import ConsumerGroupDescribe, ConsumerGroupHeartbeat
 from ....ports.broker_api.envelope import Caller, Reply, Request
 from ....ports.broker_api.groups import (
@@ -37,6 +39,7 @@ from ....ports.broker_api.groups import (
     OffsetFetchResult,
     SyncGroup,
 )
+from ....ports.broker_api.operations import Operation
 from ....ports.broker_api.transactions import TxnOffsetCommit
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
@@ -45,6 +48,7 @@ from ....ports.report import in_room
 from ....ports.scheduler import Outcome
 from ....ports.types import TopicPartition
 from ...config import BrokerConfig
+from ..state.authorization import Authorization
 from ..state.broker_state import BrokerState
 from .internal_topics import OFFSETS_TOPIC
 from .led_partitions import follow_leaders
@@ -121,6 +125,8 @@ class ImageTopics:
         self._state = state
         self.version = 0
         """Grows with each change of a topic."""
+        self._names: frozenset[str] = frozenset()
+        self._names_version = -1
 
     def topic_id(self, name: str) -> bytes | None:
         """Return the id of the topic with this name, or None."""
@@ -131,10 +137,28 @@ class ImageTopics:
         """Return the name of the topic with this id, or None."""
         return self._state.image.name_of(topic_id) or None
 
+    def names(self) -> AbstractSet[str]:
+        """Return the names of all topics that are not internal; the same object until `version` grows."""
+        if self._names_version != self.version:
+            self._names_version = self.version
+            self._names = frozenset(self._state.image.topics) - INTERNAL_TOPICS
+        return self._names
+
     def num_partitions(self, topic_id: bytes) -> int:
         """Return -1 if there is no such topic."""
         topic = self._state.image.topics.get(self._state.image.name_of(topic_id))
         return -1 if topic is None else len(topic.partitions)
+
+
+def _describable(authorization: Authorization | None, caller: Caller, names: Collection[str]) -> Collection[str]:
+    """Return the topics that the caller may describe."""
+    if authorization is None:
+        return names
+    return [
+        name
+        for name in names
+        if authorization.allows(caller, Operation.DESCRIBE, ResourceType.TOPIC, name, log_if_denied=False)
+    ]
 
 
 class GroupService:
@@ -144,7 +168,10 @@ class GroupService:
     broker has led it. It unloads the partition when another broker leads it. Owner thread only.
     """
 
-    def __init__(self, state: BrokerState, verify: Verify, configs: GroupConfigManager) -> None:
+    def __init__(
+        self, state: BrokerState, verify: Verify, configs: GroupConfigManager, authorization: Authorization | None
+    ) -> None:
+        """`authorization` None: every caller may do everything."""
         static = state.settings.static
         self._state = state
         self._verify_partition = verify
@@ -172,6 +199,7 @@ class GroupService:
             counters=_counters(state.metrics),
             steps=state.steps,
             verify=self._verify,
+            describable=partial(_describable, authorization),
         )
         self._loader = LogLoader(
             state.replicas,

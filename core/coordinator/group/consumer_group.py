@@ -35,12 +35,14 @@ from .consumer_records import (
     StoredConsumerMember,
     encode_current,
     encode_epoch,
+    encode_expression,
     encode_key,
     encode_member,
     encode_target,
     tombstones,
 )
 from .effects import Answer, Effects, OnWritten, To
+from .expressions import GroupExpressions
 from .group import CommitPartitionValidator, GroupType
 from .modern_group import (
     GroupContext,
@@ -116,6 +118,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         self._owners: dict[bytes, dict[int, str]] = {}
         """The member that has each partition, or has yet to give it up."""
         self._assignor_votes: Counter[str] = Counter()
+        self._expressions = GroupExpressions()
 
     @classmethod
     def restored(
@@ -126,6 +129,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         group.group_epoch, group.metadata_hash = max(1, stored.epoch), stored.metadata_hash
         group.target_epoch, group.target_timestamp_ms = stored.target_epoch, stored.target_timestamp_ms
         group.target = {member_id: target for member_id, target in stored.target.items() if member_id in stored.members}
+        group._expressions.resolved = dict(stored.expressions)
         for each in stored.members.values():
             member = _restored_member(each, stored.current.get(each.member_id, StoredConsumerAssignment()))
             group._own(member)
@@ -147,7 +151,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
 
     def tombstones(self) -> list[Record]:
         """Return the records that take the group and its members out of the log."""
-        return tombstones(self.group_id, self.members) if self.is_stored else []
+        return tombstones(self.group_id, self.members, self._expressions.resolved) if self.is_stored else []
 
     def describe(self) -> ConsumerGroupDescription:
         """Return the group as ConsumerGroupDescribe shows it."""
@@ -197,7 +201,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
                 return self._leave(request, to)
             member = self._known_member(request) or self._new_member(request)
         except ApiError as error:
-            return [Answer(to, request.failed(error))]
+            self._drop_unused_expressions()
+            return self._finish(Answer(to, request.failed(error)))
         return self._heartbeat(member, request, caller, to, now_ms, wall_ms)
 
     def _heartbeat(
@@ -332,6 +337,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
     def _replace_static(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
         """Let a static member return with another id to what it had."""
         target = self._target_of(old.member_id)
+        self._expressions.count(old.subscribed_topic_regex, 1)  # or what it stands for would be forgotten meanwhile
         self._forget_member(old)
         member = ConsumerMember(
             member_id=member_id,
@@ -348,6 +354,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         self.target[member_id] = target
         self._own(member)
         self._add_member(member)
+        self._count_expression(old.subscribed_topic_regex, -1)
         self._static[old.group_instance_id or ""] = member_id
         self._vote(member.server_assignor, 1)
         for kind in (RecordKind.MEMBER, RecordKind.TARGET, RecordKind.CURRENT):
@@ -365,8 +372,10 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         before = self._subscription_of(member)
         if names is not None:
             member.subscribed_topic_names = _same_or_new(member.subscribed_topic_names, names)
-        if regex is not None and (regex or None) != member.subscribed_topic_regex:
+        former = member.subscribed_topic_regex
+        if regex is not None and (regex or None) != former:
             member.subscribed_topic_regex = regex or None
+            self._expressions.count(member.subscribed_topic_regex, 1)
             is_changed = True
         after = self._subscription_of(member)
         is_other = before is not after and before != after
@@ -375,9 +384,73 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
             self._count_topics(after, 1)
             self._update_metadata_hash()
             self._count_size(member)
+        if former != member.subscribed_topic_regex:
+            self._count_expression(former, -1)
         if is_changed or is_other or request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
             self._write(RecordKind.MEMBER, member.member_id)
         return is_other
+
+    # --- regular expressions
+
+    def expressions_to_resolve(self, request: ConsumerGroupHeartbeat, now_ms: float) -> Sequence[str]:
+        """Return the expressions to resolve for this heartbeat, which starts that; then comes `take_expressions` or
+        `expressions_resolved`."""
+        refresh_ms, version = self.config.group_consumer_regex_refresh_interval_ms, self._context.topics.version
+        texts = self._expressions.to_resolve(request.subscribed_topic_regex, version, now_ms, refresh_ms)
+        self._expressions.is_resolving = bool(texts)
+        return texts
+
+    def take_expressions(self, found: Mapping[str, frozenset[str]], version: int, now_ms: float, wall_ms: int) -> None:
+        """Take the topics of expressions before the heartbeat that asked for them is handled."""
+        self._expressions.is_resolving = False
+        changed = self._expressions.update(found, version, now_ms, wall_ms)
+        for text in changed:
+            self._write(RecordKind.EXPRESSION, text)
+        affected = [each for each in self.members.values() if each.subscribed_topic_regex in changed]
+        for member in affected:
+            self._count_topics(member.subscribed_topic_names | changed[member.subscribed_topic_regex or ""], -1)
+            self._count_topics(self._subscription_of(member), 1)
+        if affected:
+            self._update_metadata_hash()
+            self._raise_epoch()
+
+    def expressions_resolved(
+        self, found: Mapping[str, frozenset[str]], version: int, now_ms: float, wall_ms: int
+    ) -> Effects:
+        """Take the topics of expressions; the members get them with their next heartbeats."""
+        in_use = {text: topics for text, topics in found.items() if self._expressions.is_used(text)}
+        self.take_expressions(in_use, version, now_ms, wall_ms)
+        return self._finish()
+
+    def _drop_unused_expressions(self) -> None:
+        """Forget the expression of a member that was refused."""
+        for text in self._expressions.unused():
+            del self._expressions.resolved[text]
+            self._write(RecordKind.EXPRESSION, text)
+
+    def resolution_failed(self) -> None:
+        """Let the next heartbeat ask once more."""
+        self._expressions.is_resolving = False
+
+    def _subscription_of(self, member: ConsumerMember) -> AbstractSet[str]:
+        topics = self._expressions.topics(member.subscribed_topic_regex)
+        if topics and member.subscribed_topic_names:
+            return member.subscribed_topic_names | topics
+        return topics or member.subscribed_topic_names
+
+    def _add_member(self, member: ConsumerMember) -> None:
+        self._expressions.count(member.subscribed_topic_regex, 1)
+        super()._add_member(member)
+
+    def _remove_member(self, member: ConsumerMember) -> None:
+        super()._remove_member(member)
+        self._count_expression(member.subscribed_topic_regex, -1)
+
+    def _count_expression(self, text: str | None, by: int) -> None:
+        if self._expressions.count(text, by):
+            self._write(RecordKind.EXPRESSION, text or "")
+
+    # --- the assignor
 
     def _vote(self, assignor: str | None, by: int) -> None:
         if assignor is not None:
@@ -576,6 +649,9 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
             return encoded, encode_epoch(self.group_epoch, self.metadata_hash)
         if kind is ConsumerRecord.TARGET_ASSIGNMENT:
             return encoded, encode_epoch(self.target_epoch, self.target_timestamp_ms)
+        if kind is ConsumerRecord.REGULAR_EXPRESSION:
+            resolved = self._expressions.resolved.get(key[1])
+            return encoded, None if resolved is None else encode_expression(resolved)
         member = self.members.get(member_id)
         if member is None:
             return encoded, None
@@ -592,6 +668,7 @@ _KINDS = {
     RecordKind.TARGET: ConsumerRecord.TARGET_ASSIGNMENT_OF_MEMBER,
     RecordKind.TARGET_EPOCH: ConsumerRecord.TARGET_ASSIGNMENT,
     RecordKind.CURRENT: ConsumerRecord.CURRENT_ASSIGNMENT,
+    RecordKind.EXPRESSION: ConsumerRecord.REGULAR_EXPRESSION,
 }
 
 

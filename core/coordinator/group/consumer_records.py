@@ -14,6 +14,7 @@ from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 from ..log import Record
 from ..record_fields import FlexibleReader, FlexibleWriter, RecordReader, UnknownVersion, encode_text, encode_varint
+from .expressions import ResolvedExpression
 
 _SHORT = Struct(">h")
 _LONG = Struct(">q")
@@ -35,10 +36,12 @@ class ConsumerRecord(IntEnum):
     TARGET_ASSIGNMENT = 6
     TARGET_ASSIGNMENT_OF_MEMBER = 7
     CURRENT_ASSIGNMENT = 8
+    REGULAR_EXPRESSION = 16
 
 
 _R = ConsumerRecord
-_WITH_MEMBER = frozenset({_R.MEMBER, _R.TARGET_ASSIGNMENT_OF_MEMBER, _R.CURRENT_ASSIGNMENT})
+_WITH_MEMBER = frozenset({_R.MEMBER, _R.TARGET_ASSIGNMENT_OF_MEMBER, _R.CURRENT_ASSIGNMENT, _R.REGULAR_EXPRESSION})
+"""The keys with a member id, or a regular expression, behind the group id."""
 CONSUMER_RECORDS = frozenset(_SHORT.pack(kind) for kind in ConsumerRecord)
 """The first bytes of the keys."""
 
@@ -81,6 +84,7 @@ class StoredConsumerGroup:
     members: dict[str, StoredConsumerMember] = field(factory=dict)
     target: dict[str, dict[bytes, frozenset[int]]] = field(factory=dict)
     current: dict[str, StoredConsumerAssignment] = field(factory=dict)
+    expressions: dict[str, ResolvedExpression] = field(factory=dict)
 
     @property
     def is_void(self) -> bool:
@@ -103,6 +107,8 @@ class StoredConsumerGroup:
                 _put(self.target, member_id, None if reader is None else _target(reader))
             case ConsumerRecord.CURRENT_ASSIGNMENT:
                 _put(self.current, member_id, None if reader is None else _current(reader))
+            case ConsumerRecord.REGULAR_EXPRESSION:
+                _put(self.expressions, member_id, None if reader is None else _expression(reader))
 
 
 def encode_key(kind: ConsumerRecord, group_id: str, member_id: str = "") -> bytes:
@@ -162,12 +168,22 @@ def encode_current(current: StoredConsumerAssignment) -> bytes:
     return writer.value()
 
 
+def encode_expression(resolved: ResolvedExpression) -> bytes:
+    """Encode the topics of a regular expression."""
+    writer = FlexibleWriter(_VERSION)
+    writer.texts(sorted(resolved.topics))
+    writer.i64(resolved.version)
+    writer.i64(resolved.timestamp_ms)
+    writer.end()
+    return writer.value()
+
+
 def tombstone(kind: ConsumerRecord, group_id: str, member_id: str = "") -> Record:
     """Return the record that takes another one out of the log."""
     return encode_key(kind, group_id, member_id), None
 
 
-def tombstones(group_id: str, member_ids: Iterable[str]) -> list[Record]:
+def tombstones(group_id: str, member_ids: Iterable[str], expressions: Iterable[str] = ()) -> list[Record]:
     """Return the records that end a group and its members, in Kafka's order: the group itself last."""
     members = sorted(member_ids)
     return [
@@ -175,6 +191,7 @@ def tombstones(group_id: str, member_ids: Iterable[str]) -> list[Record]:
         *(tombstone(_R.TARGET_ASSIGNMENT_OF_MEMBER, group_id, each) for each in members),
         tombstone(_R.TARGET_ASSIGNMENT, group_id),
         *(tombstone(_R.MEMBER, group_id, each) for each in members),
+        *(tombstone(_R.REGULAR_EXPRESSION, group_id, each) for each in sorted(expressions)),
         tombstone(_R.GROUP, group_id),
     ]
 
@@ -248,6 +265,12 @@ def _assigned(reader: RecordReader, epoch: int) -> AssignedPartitions:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{len(epochs)} epochs for {len(numbers)} partitions")
         found[topic_id] = dict(zip(numbers, epochs, strict=True))
     return found
+
+
+def _expression(reader: RecordReader) -> ResolvedExpression:
+    resolved = ResolvedExpression(frozenset(reader.texts()), reader.i64(), reader.i64())
+    reader.skip_tags()
+    return resolved
 
 
 def _numbers(numbers: Collection[int]) -> bytes:

@@ -3,6 +3,7 @@
 from base64 import urlsafe_b64encode
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 
 from attrs import evolve
 
@@ -51,7 +52,7 @@ from ....ports.entropy import Entropy
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 from ....ports.report import info
-from ....ports.scheduler import Scheduler, Timer
+from ....ports.scheduler import Outcome, Scheduler, Timer
 from ....ports.types import TopicPartition
 from ...share.persister import Persister
 from ...traffic.steps import StepRunner, Steps
@@ -64,6 +65,7 @@ from .config import GroupCoordinatorConfig
 from .consumer_group import ConsumerGroup
 from .counters import GroupCounters
 from .entry import GroupEntry, GroupTable
+from .expressions import TopicExpressions
 from .group import Group, GroupType
 from .group_config import GroupConfigManager
 from .loading import Loading
@@ -76,7 +78,7 @@ from .share_groups import FindEnds, ShareGroups, forget_topics
 from .states import GroupState
 
 ASSIGNORS: Sequence[PartitionAssignor] = (UniformAssignor(), ServerRangeAssignor())
-_NO_REGEX = "This broker does not resolve regular expressions of subscriptions; name the topics."
+Describable = Callable[[Caller, Collection[str]], Collection[str]]
 _EXPIRE_AT_ONCE = 1000
 """The number of groups whose old positions expire in one step, before other work gets its turn."""
 _ID_PREFIX_MAX = 255
@@ -422,12 +424,15 @@ class GroupCoordinator:
         verify: Verify | None = None,
         persister: Persister | None = None,
         find_ends: FindEnds = lambda _, done: done({}),
+        describable: Describable = lambda _, names: names,
     ) -> None:
         """`topic_id_of` returns the topic id of an existing partition, `topics` are those of modern groups, `configs`
         the settings of single groups, `partition_count` is that of `__consumer_offsets`, and `leads` is true while this
         broker may still answer for one of them. Long answers run on `steps`, in turn with other work (None: a runner of
         its own). `verify`: see `TransactionalPositions`; None: nothing is verified. `persister` and `find_ends`: see
-        `ShareGroups`; without a persister there are none."""
+        `ShareGroups`; without a persister there are none. `describable` returns those of the topics that the caller may
+        describe: regular expressions of subscriptions stand for no others."""
+        steps = steps or StepRunner(scheduler, clock, lambda error: report(f"an answer failed: {error}"))
         self._shard = GroupShard(
             config=config,
             partition_count=partition_count,
@@ -435,7 +440,7 @@ class GroupCoordinator:
             scheduler=scheduler,
             append=append,
             leads=leads,
-            steps=steps or StepRunner(scheduler, clock, lambda error: report(f"an answer failed: {error}")),
+            steps=steps,
             report=report,
             counters=counters or GroupCounters(),
             context=GroupContext(
@@ -453,6 +458,9 @@ class GroupCoordinator:
         self._entropy = entropy
         self._positions = Positions(self._shard, topic_id_of)
         self._transactional = TransactionalPositions(self._shard, self._positions, verify)
+        self._steps = steps
+        self._expressions = TopicExpressions()
+        self._describable = describable
         self._pending_ids: deque[tuple[str, str]] = deque()
         self._pending_bytes = 0
         self._expiry: Timer | None = None
@@ -611,7 +619,7 @@ class GroupCoordinator:
             if error is not None:
                 raise error
             if request.subscribed_topic_regex:
-                raise ApiError(ErrorCode.INVALID_REGULAR_EXPRESSION, _NO_REGEX)
+                self._expressions.check(request.subscribed_topic_regex)
             entry, group = self._find_consumer_group(request)
             if request.member_id not in group.members and self._runtime.size_bytes >= self.config.members_max_bytes:
                 raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker has too many members")
@@ -620,8 +628,36 @@ class GroupCoordinator:
             return
         if not request.member_id:
             request = evolve(request, member_id=urlsafe_b64encode(self._entropy.token(16)).decode().rstrip("="))
+        if request.member_epoch >= JOIN_GROUP_MEMBER_EPOCH:
+            self._resolve_expressions(entry, group, request, caller)
         wall_ms = self._runtime.clock.now_ms()
         self._runtime.apply(entry, group.heartbeat(request, caller, reply, shard.now_ms, wall_ms))
+
+    def _resolve_expressions(
+        self, entry: GroupEntry, group: ConsumerGroup, request: ConsumerGroupHeartbeat, caller: Caller
+    ) -> None:
+        """Find the topics of the group's regular expressions if that is due: a short search is over before the
+        heartbeat is handled, a longer one takes turns with other work and the next heartbeats have its result."""
+        texts = group.expressions_to_resolve(request, self._shard.now_ms)
+        if not texts:
+            return
+        topics, is_before = self._shard.context.topics, True
+        version = topics.version
+
+        def done(outcome: Outcome[Mapping[str, frozenset[str]]]) -> None:
+            if outcome.value is None:
+                group.resolution_failed()
+                self._runtime.report(f"group {group.group_id}: topics could not be found: {outcome.error}")
+                return
+            times = self._shard.now_ms, self._runtime.clock.now_ms()
+            if is_before:
+                group.take_expressions(outcome.value, version, *times)
+            elif self._table.is_current(entry) and entry.group is group:
+                self._runtime.apply(entry, group.expressions_resolved(outcome.value, version, *times))
+
+        describable = partial(self._describable, caller)
+        self._steps.run(self._expressions.resolve(texts, topics.names(), describable), done)
+        is_before = False
 
     # --- positions
 

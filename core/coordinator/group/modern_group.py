@@ -57,6 +57,10 @@ class TopicsView(SubscribedTopicDescriber, Protocol):
         """Return the name of the topic with this id, or None."""
         ...
 
+    def names(self) -> AbstractSet[str]:
+        """Return the names of all topics that are not internal; the same object until `version` grows."""
+        ...
+
 
 @define(kw_only=True)
 class GroupContext:
@@ -89,10 +93,11 @@ class RecordKind(IntEnum):
     TARGET_EPOCH = 3
     CURRENT = 4
     OTHER = 5
+    EXPRESSION = 6
 
 
 RecordKey = tuple[int, str]
-"""The kind and, for records of one member, the member id."""
+"""The kind and, for records of one member or expression, the member id or the expression."""
 
 
 class Timeout(IntEnum):
@@ -316,7 +321,9 @@ class ModernGroup(ABC, Generic[MemberT]):
         """Compute the target assignment of the group epoch, unless the last one was computed a moment ago."""
         if self.target_epoch >= self.group_epoch or now_ms < self._assigned_ms + self._assignment_interval_ms:
             return
-        self._assigned_ms, self.target_timestamp_ms = now_ms, wall_ms
+        self.target_timestamp_ms = wall_ms
+        if self._subscribers:  # the first topics are assigned at once, also if an expression has to be resolved before
+            self._assigned_ms = now_ms
         topics, ids_of = self._context.topics, dict[AbstractSet[str], frozenset[bytes]]()
         specs = {}
         for member in self.members.values():
@@ -401,10 +408,15 @@ class ModernGroup(ABC, Generic[MemberT]):
 
 
 def metadata_hash(names: Iterable[str], topics: TopicsView) -> int:
-    """Return a hash of the topics with these names: it changes when one is created, deleted or gets partitions."""
+    """Return a hash of the topics with these names: it changes when one is created, deleted or gets partitions.
+
+    It is 0 if there are none.
+    """
     found = blake2b(digest_size=8)
-    for name in sorted(names):
-        topic_id = topics.topic_id(name)
+    known = [(name, topics.topic_id(name)) for name in sorted(names)]
+    if not any(topic_id for _, topic_id in known):
+        return 0
+    for name, topic_id in known:
         if topic_id is not None:
             found.update(name.encode() + b"\x00" + topic_id + pack(">i", topics.num_partitions(topic_id)))
     return int.from_bytes(found.digest(), "big", signed=True)

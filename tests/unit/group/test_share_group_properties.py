@@ -106,7 +106,7 @@ class ShareGroupMachine(RuleBasedStateMachine):
 
     @rule(name=_topics)
     def delete_topic(self, name: str) -> None:
-        if name in self.driver.topics.names:
+        if name in self.driver.topics.names():
             self.driver.apply(self.driver.group.forget_topics([self.driver.topics.delete(name)]))
 
     @rule()

@@ -10,7 +10,6 @@ from ...ports.errors import Malformed
 from ...ports.values import frozen
 from .schema import NEWEST, FieldCodec
 from .topic_ids import Resolved, TopicName
-from .versions import Ranges
 from .wire import CompactReader, CompactWriter, Reader, Writer
 
 
@@ -21,7 +20,6 @@ class Api:
     advertised_from: the lowest version named in ApiVersions, where it is lower than what we speak.
     least_version:   the lowest version that can express a request; a client refuses to send less.
     most_version:    the highest version that can express a request; a client does not send more.
-    version_limit:   the same limit where it depends on what else the broker offers.
     by_partition:    request and result have `partitions`, and a client gets its results in the order of the request.
     long_answers:    a small request can get a long answer, which is written in steps; nothing further is taken from
                      its connection meanwhile.
@@ -45,7 +43,6 @@ class Api:
     advertised_from: int | None = None
     least_version: Callable[[Any], int] | None = None
     most_version: Callable[[Any], int] | None = None
-    version_limit: Callable[[Any, Ranges], int] | None = None
     by_partition: bool = False
     is_own: bool = False
     long_answers: bool = False

@@ -277,8 +277,6 @@ class KafkaLink:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{type(request).__name__} is not part of the protocol")
         broker_low, broker_high = self._ranges.get(api.key, (0, -1))
         most = api.most_version(request) if api.most_version else api.versions[1]
-        if api.version_limit is not None:
-            most = min(most, api.version_limit(request, self._ranges))
         version = min(most, broker_high)
         least = max(api.versions[0], broker_low, api.least_version(request) if api.least_version else 0)
         if most < least:

@@ -16,7 +16,6 @@ from .grouping import by_topic, grouped
 from .leaders import end_with_nodes, leader_field, read_leader, read_nodes
 from .schema import ERROR, cut
 from .topic_ids import id_of, read_id, resolve_produce, write_id
-from .versions import Ranges
 from .wire import Reader, Writer
 
 FLEXIBLE = 9
@@ -41,10 +40,6 @@ _OPERATIONS = (
 )
 """By version."""
 _ADD_PARTITION = TransactionSupportedOperation.ADD_PARTITION
-_END_TXN = 26
-_VERSION_2 = 5
-"""The first version of EndTxn that belongs to version 2 of transactions."""
-_NOT_OFFERED = (0, -1)
 
 
 class ProduceRequest:
@@ -181,22 +176,17 @@ def _id_of(part: ProducePartition) -> bytes:
     return id_of(part.topic) if part.topic_id == NO_TOPIC_ID else part.topic_id
 
 
-def _most(request: Produce) -> int:
-    for part in request.partitions:
-        if part.topic_id == NO_TOPIC_ID:
-            return BY_NAME
-    return WITH_IDS
-
-
 def _least(request: Produce) -> int:
     return ADDS_PARTITIONS if request.supported_operation is _ADD_PARTITION else 0
 
 
-def _version_limit(request: Produce, ranges: Ranges) -> int:
-    """A broker that has version 2 of transactions takes Produce 12 and later for a part of that (KIP-890)."""
-    if request.transactional_id is None or request.supported_operation is _ADD_PARTITION:
-        return WITH_IDS
-    return ADDS_PARTITIONS - 1 if ranges.get(_END_TXN, _NOT_OFFERED)[1] >= _VERSION_2 else WITH_IDS
+def _most(request: Produce) -> int:
+    if request.transactional_id is not None and request.supported_operation is not _ADD_PARTITION:
+        return ADDS_PARTITIONS - 1
+    for part in request.partitions:
+        if part.topic_id == NO_TOPIC_ID:
+            return BY_NAME
+    return WITH_IDS
 
 
 def _answer_to(request: Produce, version: int) -> ProduceResponse:
@@ -219,7 +209,6 @@ APIS = (
         by_partition=True,
         least_version=_least,
         most_version=_most,
-        version_limit=_version_limit,
         result_of=_answer_to,
         ids_since=WITH_IDS,
         resolved=resolve_produce,

@@ -2,6 +2,7 @@
 
 import tracemalloc
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,8 @@ from support.mutilated import mutilated
 from barnabas.adapters.wire_kafka import versions
 from barnabas.adapters.wire_kafka.table import BY_KEY, BY_REQUEST
 from barnabas.adapters.wire_kafka.wire import DECODE_ERRORS
-from barnabas.ports.errors import Malformed
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import ApiError, Malformed
 
 _api_versions = st.sampled_from(
     [(api.key, version) for api in BY_KEY.values() for version in range(api.versions[0], api.versions[1] + 1)]
@@ -23,7 +25,14 @@ _api_versions = st.sampled_from(
 
 def _check(frame: bytes) -> None:
     version = int.from_bytes(frame[2:4], "big", signed=True)
-    end = ServerEnd(lambda request: SAMPLES[BY_REQUEST[type(request)].key].at(version).result)
+
+    def answer(request: Any) -> Any:
+        api = BY_REQUEST[type(request)]
+        if version >= api.ids_since and api.resolved is not None:
+            return request.failed(ApiError(ErrorCode.NOT_COORDINATOR, "about the topics of the request alone"))
+        return SAMPLES[api.key].at(version).result
+
+    end = ServerEnd(answer)
     end.send(frame)
     if end.connection.is_closed:
         assert len(end.reports) == 1

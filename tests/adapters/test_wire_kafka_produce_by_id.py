@@ -14,17 +14,16 @@ from barnabas.ports.errors import ApiError
 
 ID_A, ID_B, GONE, NO_ID = b"a" * 16, b"b" * 16, b"g" * 16, bytes(16)
 NAMES = {ID_A: "a", ID_B: "b"}
-PRODUCE, END_TXN = 0, 26
+PRODUCE = 0
 
 
 class Capped(KafkaServer):
-    """A server that offers Produce and EndTxn up to some versions."""
+    """A server that offers Produce up to some version."""
 
     most = 13
-    most_end_txn = 4
 
     def api_versions(self, version: int, *, to_own_client: bool = False) -> bytes:
-        return versions.response_body(3, [(PRODUCE, 0, self.most), (END_TXN, 0, self.most_end_txn)])
+        return versions.response_body(3, [(PRODUCE, 0, self.most)])
 
 
 def part(topic: str, partition: int, topic_id: bytes, records: bytes = b"records") -> ProducePartition:
@@ -32,11 +31,11 @@ def part(topic: str, partition: int, topic_id: bytes, records: bytes = b"records
 
 
 def produce(
-    *partitions: ProducePartition, most: int = 13, most_end_txn: int = 4, transactional_id: str | None = None
+    *partitions: ProducePartition, most: int = 13, transactional_id: str | None = None
 ) -> tuple[list[tuple[str, int, bytes]], list[tuple[str, int, ErrorCode, int]]]:
     """Which topics the broker gets, by which ids, and the outcomes."""
     asked = Produce(partitions=partitions, transactional_id=transactional_id)
-    (request,), (result,) = served(asked, most=most, most_end_txn=most_end_txn)
+    (request,), (result,) = served(asked, most=most)
     return (
         [(p.topic, p.partition, p.topic_id) for p in request.partitions],
         [(p.topic, p.partition, p.error, p.base_offset) for p in result.partitions],
@@ -46,18 +45,17 @@ def produce(
 def operations(
     *partitions: ProducePartition,
     most: int = 13,
-    most_end_txn: int = 4,
     operation: TransactionSupportedOperation = TransactionSupportedOperation.DEFAULT_ERROR,
 ) -> list[TransactionSupportedOperation]:
     """What a broker is to do with partitions that are not in the transaction."""
     asked = Produce(partitions=partitions, transactional_id="x", supported_operation=operation)
-    requests, (result,) = served(asked, most=most, most_end_txn=most_end_txn)
+    requests, (result,) = served(asked, most=most)
     if isinstance(result, ApiError):
         raise result
     return [each.supported_operation for each in requests]
 
 
-def served(asked: Produce, *, most: int, most_end_txn: int) -> tuple[list[Any], list[Any]]:
+def served(asked: Produce, *, most: int) -> tuple[list[Any], list[Any]]:
     """The requests that the broker gets, and the answers."""
 
     def told(request: Produce) -> ProduceResult:
@@ -67,7 +65,7 @@ def served(asked: Produce, *, most: int, most_end_txn: int) -> tuple[list[Any], 
     broker = ScriptedBroker(told)
     reports: list[str] = []
     server = Capped(broker, listener="PAIR", report=reports.append, topic_name=lambda each: NAMES.get(each, ""))
-    server.most, server.most_end_txn = most, most_end_txn
+    server.most = most
     transport, link = linked(server)
     replies: list[Any] = []
     link.submit(asked, Caller(), replies.append)
@@ -108,20 +106,15 @@ def test_request_with_a_topic_whose_id_is_not_known_goes_by_name() -> None:
     assert asked == [("a", 3, NO_ID), ("b", 0, NO_ID)]
 
 
-@pytest.mark.parametrize(("most_end_txn", "topic_id"), [(3, ID_A), (4, ID_A), (5, NO_ID)])
-def test_transaction_goes_by_name_where_produce_13_belongs_to_version_2_of_transactions(
-    most_end_txn: int, topic_id: bytes
-) -> None:
-    asked, _ = produce(part("a", 3, ID_A), most_end_txn=most_end_txn, transactional_id="x")
-    assert asked == [("a", 3, topic_id)]
-    asked, _ = produce(part("a", 3, ID_A), most_end_txn=most_end_txn)
-    assert asked == [("a", 3, ID_A)]
+def test_transaction_of_version_1_goes_by_name() -> None:
+    asked, _ = produce(part("a", 3, ID_A), transactional_id="x")
+    assert asked == [("a", 3, NO_ID)]
 
 
-@pytest.mark.parametrize(("topic_id", "most_end_txn"), [(ID_A, 5), (NO_ID, 5), (ID_A, 4)])
-def test_produce_of_version_2_says_that_the_leader_is_to_add_the_partitions(topic_id: bytes, most_end_txn: int) -> None:
+@pytest.mark.parametrize("topic_id", [ID_A, NO_ID])
+def test_produce_of_version_2_says_that_the_leader_is_to_add_the_partitions(topic_id: bytes) -> None:
     operation = TransactionSupportedOperation.ADD_PARTITION
-    asked = operations(part("a", 3, topic_id), most_end_txn=most_end_txn, operation=operation)
+    asked = operations(part("a", 3, topic_id), operation=operation)
     assert asked == [operation]
 
 
@@ -136,7 +129,7 @@ def test_produce_of_version_2_says_that_the_leader_is_to_add_the_partitions(topi
 def test_produce_of_version_1_gets_the_error_that_its_version_knows(
     most: int, operation: TransactionSupportedOperation
 ) -> None:
-    assert operations(part("a", 3, ID_A), most=most, most_end_txn=5) == [operation]
+    assert operations(part("a", 3, ID_A), most=most) == [operation]
 
 
 def test_produce_of_version_2_is_not_sent_to_a_broker_without_it() -> None:

@@ -201,7 +201,7 @@ def test_a_leader_asks_a_coordinator_that_is_another_broker(
     coordinator = sender.coordinator()
     other = next(each for each in cluster.broker_ids if each != coordinator)
     cluster.move_leader(topic, 0, other)
-    assert sender.produce(topic, b"1") is E.INVALID_TXN_STATE, "it was never added"
+    assert sender.produce(topic, b"1") is E.TRANSACTION_ABORTABLE, "it was never added"
     assert sender.add((topic, 0)) == [E.NONE]
     assert sender.produce(topic, b"2") is E.NONE
     zombie = RawTransactions(cluster.bootstrap, NAME)

@@ -8,6 +8,7 @@ from support.waiting import wait_for
 
 from barnabas import AbortNeeded, CommitFailed, Message, Producer, ProducerFenced
 from barnabas.core.message.batch_writer import encode_batch
+from barnabas.ports.broker_api.features import UpgradeType
 from barnabas.ports.broker_api.produce import Produce, ProducePartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.types import TopicPartition
@@ -29,11 +30,23 @@ def producer(broker: TestBroker) -> Iterator[Producer]:
         yield producer
 
 
+def in_version_1(broker: TestBroker) -> None:
+    """From now on the cluster has version 1 of transactions."""
+    with broker.admin() as admin:
+        admin.update_features({"transaction.version": 1}, UpgradeType.SAFE_DOWNGRADE)
+
+
 @pytest.mark.parametrize(
-    "api", ["InitProducerId", "AddPartitionsToTxn", "Produce", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn"]
+    ("version", "api"),
+    [
+        *((2, api) for api in ("InitProducerId", "Produce", "TxnOffsetCommit", "EndTxn")),
+        *((1, api) for api in ("AddPartitionsToTxn", "Produce", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")),
+    ],
 )
 @pytest.mark.parametrize("after", [False, True])
-def test_connections_that_break(broker: TestBroker, producer: Producer, api: str, after: bool) -> None:
+def test_connections_that_break(broker: TestBroker, producer: Producer, version: int, api: str, after: bool) -> None:
+    if version == 1:
+        in_version_1(broker)
     with broker.faults.drop(api, after=after, times=1) as fault, producer.transaction():
         producer.send("orders", b"one")
         producer.send_offsets({("orders", 0): 7}, "g")
@@ -44,16 +57,22 @@ def test_connections_that_break(broker: TestBroker, producer: Producer, api: str
 
 
 @pytest.mark.parametrize(
-    ("api", "code"),
+    ("version", "api", "code"),
     [
-        ("AddPartitionsToTxn", "CONCURRENT_TRANSACTIONS"),
-        ("AddPartitionsToTxn", "NOT_COORDINATOR"),
-        ("AddOffsetsToTxn", "COORDINATOR_LOAD_IN_PROGRESS"),
-        ("TxnOffsetCommit", "NOT_COORDINATOR"),
-        ("EndTxn", "COORDINATOR_NOT_AVAILABLE"),
+        (1, "AddPartitionsToTxn", "CONCURRENT_TRANSACTIONS"),
+        (1, "AddPartitionsToTxn", "NOT_COORDINATOR"),
+        (1, "AddOffsetsToTxn", "COORDINATOR_LOAD_IN_PROGRESS"),
+        (1, "TxnOffsetCommit", "NOT_COORDINATOR"),
+        (1, "EndTxn", "COORDINATOR_NOT_AVAILABLE"),
+        (2, "Produce", "CONCURRENT_TRANSACTIONS"),
+        (2, "TxnOffsetCommit", "COORDINATOR_LOAD_IN_PROGRESS"),
+        (2, "EndTxn", "CONCURRENT_TRANSACTIONS"),
+        (2, "EndTxn", "NOT_COORDINATOR"),
     ],
 )
-def test_errors_that_pass(broker: TestBroker, producer: Producer, api: str, code: str) -> None:
+def test_errors_that_pass(broker: TestBroker, producer: Producer, version: int, api: str, code: str) -> None:
+    if version == 1:
+        in_version_1(broker)
     with broker.faults.error(api, code, times=2) as fault, producer.transaction():
         producer.send("orders", b"one")
         producer.send_offsets({("orders", 0): 7}, "g")
@@ -76,16 +95,26 @@ def test_committed_reads_show_committed_messages_only(broker: TestBroker, produc
     broker.assert_produced("orders", ["open"], committed=True)
 
 
-def test_a_transaction_that_takes_too_long(broker: TestBroker) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_transaction_that_takes_too_long(broker: TestBroker, version: int) -> None:
+    if version == 1:
+        in_version_1(broker)
     with broker.producer(transactional_id="slow", transaction_timeout_ms=1000) as slow:
         slow.begin_transaction()
         slow.send("orders", b"late").result(WAIT_S)
         broker.jump(minutes=5)
         with broker.admin() as admin:
             wait_for(lambda: admin.describe_transactions(["slow"])[0].state == "CompleteAbort", WAIT_S)
-        with pytest.raises(ProducerFenced, match=r"longer than transaction\.timeout\.ms"):
-            slow.commit_transaction()
-    assert broker.produced("orders", committed=True) == []
+        if version == 1:
+            with pytest.raises(ProducerFenced, match=r"longer than transaction\.timeout\.ms"):
+                slow.commit_transaction()
+        else:
+            with pytest.raises(AbortNeeded):
+                slow.commit_transaction()
+            slow.abort_transaction()
+            with slow.transaction():
+                slow.send("orders", b"again")
+    assert len(broker.produced("orders", committed=True)) == version - 1
 
 
 def test_a_broker_that_restarts_within_a_transaction(broker: TestBroker, producer: Producer) -> None:

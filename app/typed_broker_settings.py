@@ -66,6 +66,8 @@ class BrokerKeywords(TypedDict, total=False):
     delete_records_purgatory_purge_interval_requests: str | None
     delete_topic_enable: bool | str | None
     early_start_listeners: str | None
+    errors_deadletterqueue_auto_create_topics_enable: bool | str | None
+    errors_deadletterqueue_topic_name_prefix: str | None
     etcd_cacert: str | None
     etcd_cert: str | None
     etcd_insecure_transport: bool | str | None

@@ -64,6 +64,7 @@ from .handlers.producer_id_manager import ProducerIds
 from .handlers.replicas import ReplicaService
 from .handlers.security import AclService, ScramService, TokenService
 from .handlers.share_fetch import ShareFetchService
+from .handlers.share_group_dlq_manager import ShareGroupDLQManager
 from .handlers.share_state import ShareCoordinatorService
 from .handlers.topics import TopicService
 from .handlers.transactions import MarkerService, ProducerService, TransactionService
@@ -130,6 +131,7 @@ class BrokerService:
             self.group_configs,
             authorization,
             lambda: sessions_max,
+            ShareGroupDLQManager(state, topics, self.group_configs).send,
         )
         acls = AclService(state, has_acls=authorization is not None and authorization.has_acls)
         self._handlers: dict[type[Request[Any]], Handler] = {

@@ -366,7 +366,7 @@ class TransactionKeys:
 
 @frozen(kw_only=True)
 class ShareCoordinatorKeys:
-    """The keys of the share coordinator."""
+    """The keys of the share coordinator, and of dead letters."""
 
     share_coordinator_state_topic_num_partitions: int = int_key(
         "share.coordinator.state.topic.num.partitions", 50, 1, doc="Partitions of __share_group_state when it is made."
@@ -415,6 +415,16 @@ class ShareCoordinatorKeys:
         5000,
         1,
         doc="How long a write of the share coordinator may take to reach all in-sync replicas.",
+    )
+
+    # Dead letters (KIP-1191).
+    errors_deadletterqueue_auto_create_topics_enable: bool = flag_key(
+        "errors.deadletterqueue.auto.create.topics.enable",
+        False,
+        doc="Whether the topic that a share group names for its dead letters is made at its first use.",
+    )
+    errors_deadletterqueue_topic_name_prefix: str = text_key(
+        "errors.deadletterqueue.topic.name.prefix", "dlq.", doc="How the names of topics for dead letters begin."
     )
 
 

@@ -140,13 +140,20 @@ THROTTLED_REPLICAS = (
     ),
 )
 
+DEAD_LETTERS_ENABLE = ConfigKey(
+    name="errors.deadletterqueue.group.enable",
+    type=ConfigType.BOOLEAN,
+    default=False,
+    doc="Whether share groups may write dead letters to the topic.",
+)
+
 
 _TABLE: Mapping[str, TopicKey] = {
     topic_key.key.name: topic_key
     for topic_key in (
         *(TopicKey(key, None, None) for key in IGNORED_TOPIC_KEYS.values()),
         *(_topic_key(name, twin) for name, twin in IGNORED_TOPIC_DEFAULTS.items()),
-        *(TopicKey(key, None, key.attribute) for key in THROTTLED_REPLICAS),
+        *(TopicKey(key, None, key.attribute) for key in (*THROTTLED_REPLICAS, DEAD_LETTERS_ENABLE)),
         _topic_key("cleanup.policy", "log.cleanup.policy"),
         _topic_key("compression.type", "compression.type"),
         _topic_key("delete.retention.ms", "log.cleaner.delete.retention.ms"),

@@ -40,7 +40,7 @@ TRANSACTION_VERSION = "transaction.version"
 
 SUPPORTED: dict[str, SupportedVersionRange] = {
     GROUP_VERSION: SupportedVersionRange(0, 1),
-    SHARE_VERSION: SupportedVersionRange(0, 1),
+    SHARE_VERSION: SupportedVersionRange(0, 2),
     TRANSACTION_VERSION: SupportedVersionRange(0, 2),
 }
 """The levels that this version supports. A new cluster begins with the largest ones."""

@@ -51,6 +51,8 @@ class LogConfig:
     """`PARTITION:BROKER`: replicas that limit their fetches; `*`: all of them."""
     message_format: str = field(default="v2", validator=in_(("v2", "classic")))
     """Format of a new log; an existing log retains the format of its files."""
+    errors_deadletterqueue_group_enable: bool = False
+    """Whether share groups may write dead letters here (KIP-1191)."""
     record_validation: bool = False
     """Open every record on append, not only on compacted topics."""
 

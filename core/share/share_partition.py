@@ -28,12 +28,12 @@ class RecordState(IntEnum):
     ACQUIRED = 1
     ACKNOWLEDGED = 2
     ARCHIVING = 3
-    """A dead letter is under way (KIP-1191). This broker writes none: it loads such a record as ARCHIVED."""
+    """A dead letter of the record is to be written (KIP-1191); then the record is archived."""
     ARCHIVED = 4
 
 
 _AVAILABLE, _ACQUIRED, _ACKNOWLEDGED = RecordState.AVAILABLE, RecordState.ACQUIRED, RecordState.ACKNOWLEDGED
-_ARCHIVED = RecordState.ARCHIVED
+_ARCHIVING, _ARCHIVED = RecordState.ARCHIVING, RecordState.ARCHIVED
 _COMPLETE = (_ACKNOWLEDGED, _ARCHIVED)
 
 
@@ -44,6 +44,8 @@ class SharePartitionSettings:
     lock_duration_ms: int = 30_000
     delivery_count_limit: int = 5
     max_in_flight_records: int = 2_000
+    has_dead_letters: bool = False
+    """Whether records that are given up are written to a topic of the group, before they are archived."""
 
 
 class LogBatch(NamedTuple):
@@ -65,6 +67,14 @@ class Acquired(NamedTuple):
     record_count: int
 
 
+class DeadLetters(NamedTuple):
+    """Records that a group has given up, and that were delivered equally often."""
+
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+
+
 @frozen(kw_only=True)
 class StateWrite:
     """A change to store. `number` counts the writes of the share partition."""
@@ -79,12 +89,14 @@ class InFlightBatch:
     """The records from `first_offset` to `last_offset`, which have the same state. Not frozen: it is the state itself.
 
     `write` is the number of the write after which the state becomes `target`; 0: no change waits for a write.
+    `is_letter_sent`: dead letters of the records, which are ARCHIVING, are being written.
     """
 
     __slots__ = (
         "deadline_ms",
         "delivery_count",
         "first_offset",
+        "is_letter_sent",
         "last_offset",
         "member_id",
         "state",
@@ -111,6 +123,7 @@ class InFlightBatch:
         self.deadline_ms = deadline_ms
         self.write = write
         self.target = target
+        self.is_letter_sent = False
 
     @property
     def size(self) -> int:
@@ -126,6 +139,7 @@ class InFlightBatch:
             and before.deadline_ms == self.deadline_ms
             and before.write == self.write
             and before.target is self.target
+            and before.is_letter_sent == self.is_letter_sent
         )
 
 
@@ -172,8 +186,6 @@ class SharePartition:
             if each.first_offset > self.end_offset + 1:
                 self._append(InFlightBatch(self.end_offset + 1, each.first_offset - 1, _AVAILABLE))
             state = RecordState(each.delivery_state)
-            if state is RecordState.ARCHIVING:
-                state = _ARCHIVED
             self._append(InFlightBatch(each.first_offset, each.last_offset, state, each.delivery_count))
         self._drop_prefix()
 
@@ -357,12 +369,17 @@ class SharePartition:
             return _ACKNOWLEDGED
         if kind is AcknowledgeType.GAP:
             return _ARCHIVED
-        return self._failed_state(batch) if kind is AcknowledgeType.RELEASE else _ARCHIVED
+        return self._failed_state(batch) if kind is AcknowledgeType.RELEASE else self._given_up
+
+    @property
+    def _given_up(self) -> RecordState:
+        """The state of a record that is not delivered again."""
+        return _ARCHIVING if self.settings.has_dead_letters else _ARCHIVED
 
     def _failed_state(self, batch: InFlightBatch) -> RecordState:
         """Return the state after a delivery that failed."""
         is_last = batch.delivery_count >= self.settings.delivery_count_limit
-        return _ARCHIVED if is_last else _AVAILABLE
+        return self._given_up if is_last else _AVAILABLE
 
     # --- releasing
 
@@ -401,6 +418,28 @@ class SharePartition:
         self._unsaved.append(StateBatch(batch.first_offset, batch.last_offset, int(batch.state), batch.delivery_count))
         if len(self._unsaved) > _UNSAVED_MAX:
             self._unsaved = list(combine_state_batches((), self._unsaved, self.start_offset))
+
+    # --- dead letters
+
+    def take_dead_letters(self) -> list[DeadLetters]:
+        """Return the records whose dead letters are to be written now, each once; call `archive` for them then."""
+        letters = []
+        for each in self._batches:
+            if each.state is _ARCHIVING and not each.is_letter_sent:
+                each.is_letter_sent = True
+                letters.append(DeadLetters(each.first_offset, each.last_offset, each.delivery_count))
+        return letters
+
+    def archive(self, letters: DeadLetters) -> None:
+        """Archive records whose dead letters are written, or cannot be written."""
+        first = max(letters.first_offset, self.start_offset)
+        if first > min(letters.last_offset, self.end_offset):
+            return
+        for part in self._split(first, letters.last_offset):
+            if part.state is _ARCHIVING:
+                part.state, part.is_letter_sent = _ARCHIVED, False
+                self._save_later(part)
+        self._tidy()
 
     # --- retention
 
@@ -518,6 +557,7 @@ class SharePartition:
             batch.write,
             batch.target,
         )
+        rest.is_letter_sent = batch.is_letter_sent
         batch.last_offset = offset - 1
         self._batches.insert(index + 1, rest)
 

@@ -28,7 +28,7 @@ from ..replica.partition.fetch_isolation import FetchIsolation
 from ..replica.partition.partition import Partition
 from ..replica.purgatory import Purgatory
 from .persister import Persister, SharePartitionKey
-from .share_partition import NO_DEADLINE, LogBatch, SharePartition, SharePartitionSettings
+from .share_partition import NO_DEADLINE, DeadLetters, LogBatch, SharePartition, SharePartitionSettings
 
 _READS_MAX = 16
 """A fetch that finds only records that no member gets reads on, at most so often."""
@@ -56,6 +56,9 @@ FindOffset = Callable[[Partition, int, FetchIsolation, Callable[[int | ApiError]
 """Calls back with the offset of the first record that is not older than a timestamp, or of EARLIEST or LATEST; -1:
 there is none."""
 
+SendLetters = Callable[["LedSharePartition", DeadLetters, Callable[[], None]], None]
+"""Writes the dead letters of records, and calls back once, at once or later, when they are written, or cannot be."""
+
 
 class ShareGroupConfig(Protocol):
     """A part of `GroupConfig`, which belongs to the coordinators."""
@@ -77,6 +80,8 @@ class ShareGroupConfig(Protocol):
 
     @property
     def reads_committed(self) -> bool: ...
+    @property
+    def errors_deadletterqueue_topic_name(self) -> str: ...
 
 
 class LedSharePartition:
@@ -106,6 +111,7 @@ class SharePartitionManager:
                  the state was read.
     config_of:   returns the settings of a group.
     find_offset: finds the first offset of a group that begins.
+    send_letters: writes dead letters (KIP-1191), if the group has a topic for them; None: no group has.
     """
 
     def __init__(
@@ -119,8 +125,10 @@ class SharePartitionManager:
         find_offset: FindOffset,
         metrics: Metrics,
         report: Callable[[str], None],
+        send_letters: Callable[[], SendLetters | None] = lambda: None,
     ) -> None:
         self._persister = persister
+        self._send_letters = send_letters
         self._purgatory = purgatory
         self._scheduler = scheduler
         self._clock = clock
@@ -265,6 +273,7 @@ class SharePartitionManager:
             lock_duration_ms=config.share_record_lock_duration_ms,
             delivery_count_limit=config.share_delivery_count_limit,
             max_in_flight_records=config.share_partition_max_record_locks,
+            has_dead_letters=bool(config.errors_deadletterqueue_topic_name) and self._send_letters() is not None,
         )
 
     # --- acquiring
@@ -373,8 +382,24 @@ class SharePartitionManager:
             self._write(led)
             self._purgatory.check(led.key)
 
+    def _write_letters(self, led: LedSharePartition, share: SharePartition) -> None:
+        """Write the dead letters of records that are given up, and archive them then."""
+        send = self._send_letters()
+        for letters in share.take_dead_letters():
+
+            def written(letters: DeadLetters = letters) -> None:
+                share.archive(letters)
+                self._write(led)
+
+            if send is None:
+                share.archive(letters)
+            else:
+                send(led, letters, written)
+
     def _write(self, led: LedSharePartition) -> None:
         share = led.share
+        if share is not None and not led.is_dropped:
+            self._write_letters(led, share)
         write = None if share is None or led.is_dropped else share.take_write()
         if share is None or write is None:
             return

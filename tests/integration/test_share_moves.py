@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from support.raw_shares import RawShareMember, offsets
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 
 from barnabas.core.coordinator.table import partition_of
 from barnabas.ports.error_codes import ErrorCode as E
@@ -123,3 +123,18 @@ def test_deposed_leader_cannot_store_what_a_later_leader_has_delivered(
     assert other.acknowledge((0, 9, RELEASE)) is E.NONE
     assert other.state() == (0, [(0, 9, 0, 1)])
     other.leave()
+
+
+def test_dead_letters_reach_leaders_that_are_other_brokers(cluster: TestCluster, member: RawShareMember) -> None:
+    member.configure("errors.deadletterqueue.topic.name", "dlq.t")
+    with cluster.admin() as admin:
+        admin.create_topic("dlq.t", replication_factor=3, configs={"errors.deadletterqueue.group.enable": "true"})
+    acquire_all(member)
+    if cluster.leader("dlq.t", 0) == member.leader:
+        cluster.move_leader("dlq.t", 0, next(each for each in cluster.running if each != member.leader))
+    assert member.acknowledge((0, 3, REJECT), (4, 9, ACCEPT)) is E.NONE
+    wait_for(lambda: member.state() == (10, []))
+    with cluster.consumer(auto_offset_reset="earliest") as reader:
+        reader.assign([("dlq.t", 0)])
+        letters = [message for message in (reader.poll(PATIENCE_S) for _ in range(4)) if message is not None]
+    assert [dict(each.headers)["__dlq.errors.offset"] for each in letters] == [b"0", b"1", b"2", b"3"]

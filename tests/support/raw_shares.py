@@ -8,6 +8,7 @@ from support.api_connection import ApiConnection
 from support.waiting import PATIENCE_S
 
 from barnabas.core.share.persister import SharePartitionKey
+from barnabas.ports.broker_api.configs import ConfigAlteration, ConfigResource, IncrementalAlterConfigs, ResourceKind
 from barnabas.ports.broker_api.groups import SHARE_COORDINATOR, FindCoordinator
 from barnabas.ports.broker_api.metadata import Metadata
 from barnabas.ports.broker_api.share_groups import (
@@ -69,6 +70,13 @@ class RawShareMember:
         entry = InitializePartition(self.topic_id, self.partition, 1, start)
         outcome = self._ask_coordinator(InitializeShareGroupState(group_id=self.group, partitions=[entry]))
         assert outcome.error is E.NONE, outcome
+
+    def configure(self, name: str, value: str) -> None:
+        """Set a setting of the group."""
+        resource = ConfigResource(kind=ResourceKind.GROUP, name=self.group)
+        change = ConfigAlteration(resource=resource, name=name, value=value)
+        result = self._any(IncrementalAlterConfigs(resources=[resource], alterations=[change]))
+        assert result.resources[0].error is E.NONE, result
 
     def state(self) -> tuple[int, list[tuple[int, int, int, int]]]:
         """The start offset and the batches, as they are stored."""

@@ -12,7 +12,7 @@ from ....core.replica.partition.partition import Partition
 from ....core.replica.purgatory import DelayedOperation
 from ....core.share.persister import Persister, SharePartitionKey
 from ....core.share.share_partition import NO_DEADLINE, RecordState, SharePartition
-from ....core.share.share_partition_manager import LedSharePartition, SharePartitionManager
+from ....core.share.share_partition_manager import LedSharePartition, SendLetters, SharePartitionManager
 from ....core.share.share_session import SessionPartition, ShareSession, ShareSessionCache
 from ....core.traffic.steps import Steps
 from ....ports.broker_api.acls import ResourceType
@@ -51,6 +51,9 @@ from ..state.broker_state import BrokerState
 from .leader_hints import Leaders
 from .log_offsets import look_up
 
+_DEAD_LETTERS = 2
+"""The level of share.version with dead letters (KIP-1191)."""
+
 Acknowledgements = dict[SessionPartition, ApiError | None]
 """The outcome of the acknowledgements for each partition that had some; None: they are stored."""
 
@@ -68,6 +71,7 @@ class ShareFetchService:
         configs: GroupConfigManager,
         authorization: Authorization | None,
         max_sessions: Callable[[], int],
+        send_letters: SendLetters,
     ) -> None:
         self._state = state
         self._configs = configs
@@ -85,6 +89,7 @@ class ShareFetchService:
             find_offset=self._find_offset,
             metrics=state.metrics,
             report=state.report,
+            send_letters=lambda: send_letters if state.image.features.level(SHARE_VERSION) >= _DEAD_LETTERS else None,
         )
         state.replicas.add_leadership_listener(lambda _partition: None, self.share_partitions.on_leadership_ended)
         state.add_disconnection_listener(self._disconnected)

@@ -7,6 +7,7 @@ import pytest
 from support.memory_persister import MemoryPersister
 
 from barnabas.app.broker.handlers.share_fetch import ShareFetchService
+from barnabas.app.broker.handlers.share_group_dlq_manager import ShareGroupDLQManager
 from barnabas.core.coordinator.group.group_config import GroupConfig, GroupConfigManager
 from barnabas.core.log.append_origin import AppendOrigin
 from barnabas.core.share.persister import SharePartitionKey
@@ -54,7 +55,8 @@ class Shares:
         self.epochs: dict[str, int] = {}
 
     def serve(self) -> ShareFetchService:
-        return ShareFetchService(self.broker.node.state, self.persister, self.configs, None, lambda: 2)
+        send = ShareGroupDLQManager(self.broker.node.state, self.broker.node.api.topics, self.configs).send
+        return ShareFetchService(self.broker.node.state, self.persister, self.configs, None, lambda: 2, send)
 
     def submit(self, handle: Callable[..., None], request: Any, connection: int) -> list[Any]:
         answers: list[Any] = []
@@ -370,7 +372,9 @@ class Readers:
 def test_right_to_read_is_asked_for_in_each_fetch_of_a_session(shares: Shares) -> None:
     shares.broker.produce("t", b"x", b"y")
     readers: Any = Readers()
-    shares.service = ShareFetchService(shares.broker.node.state, shares.persister, shares.configs, readers, lambda: 9)
+    shares.service = ShareFetchService(
+        shares.broker.node.state, shares.persister, shares.configs, readers, lambda: 9, lambda *_: None
+    )
     assert shares.ranges(max_records=1, share_acquire_mode=ShareAcquireMode.RECORD_LIMIT) == [(0, 0, 1)]
     readers.topics.clear()
     (answer,) = shares.fetch("m", (0, 0, ACCEPT))

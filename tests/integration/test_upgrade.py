@@ -16,6 +16,9 @@ from support.wheels import Installed, build_wheel, copy_tree, export_commit
 from support.zookeeper_server import ZookeeperServer
 
 from barnabas import Admin
+from barnabas.ports.broker_api.features import UpgradeType
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import ApiError
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
@@ -115,9 +118,9 @@ class Cluster:
     def __init__(self, folder: Path, coordination: str) -> None:
         self.folder = folder
         self._coordination = coordination
-        self._ports = free_ports(3)
+        self.ports = free_ports(3)
         self._running: dict[int, BrokerProcess] = {}
-        self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self._ports)
+        self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self.ports)
 
     def start(self, number: int, release: Installed) -> None:
         settings = {
@@ -133,17 +136,21 @@ class Cluster:
         self._running[number] = BrokerProcess(
             self.folder / f"data-{number}",
             *(f"{key}={value}" for key, value in settings.items()),
-            listen=(f"kafka://127.0.0.1:{self._ports[number - 1]}",),
+            listen=(f"kafka://127.0.0.1:{self.ports[number - 1]}",),
             executable=release.command,
         )
 
+    def restart(self, number: int, release: Installed) -> None:
+        """Stop a broker in order, and start it by a release."""
+        broker = self._running.pop(number)
+        assert broker.stop() == 0
+        assert "Traceback" not in broker.log()
+        self.start(number, release)
+
     def roll(self, release: Installed, load: Load) -> None:
-        """Stop each broker in order and start it by a release, as docs/operations.md says; the load continues."""
+        """Start each broker by a release, as docs/operations.md says; the load continues."""
         for number in (1, 2, 3):
-            broker = self._running.pop(number)
-            assert broker.stop() == 0
-            assert "Traceback" not in broker.log()
-            self.start(number, release)
+            self.restart(number, release)
             wait_in_sync(self.bootstrap, {}, "orders", "__consumer_offsets")
             load.wait_for_more()
 
@@ -177,6 +184,46 @@ def test_rolling_upgrade_over_etcd_keeps_every_acknowledged_message_once(
     installed: Make, etcd_server: EtcdServer, tmp_path: Path
 ) -> None:
     rolled(Cluster(tmp_path, f"etcd://127.0.0.1:{etcd_server.port}/upgrade-{tmp_path.name}"), installed)
+
+
+@pytest.mark.xdist_group("etcd")
+def test_levels_of_features_wait_for_the_last_broker_and_then_keep_the_release_before_out(
+    installed: Make, etcd_server: EtcdServer, tmp_path: Path
+) -> None:
+    old, new = installed(LAST), installed("new")
+    cluster = Cluster(tmp_path, f"etcd://127.0.0.1:{etcd_server.port}/features-{tmp_path.name}")
+    try:
+        for number in (1, 2, 3):
+            cluster.start(number, old)
+        for number in (1, 2):
+            cluster.restart(number, new)
+        with Admin(f"127.0.0.1:{cluster.ports[0]}") as admin:
+            wait_for(lambda: len(admin.describe_cluster().brokers) == 3, PATIENCE_S)
+            assert admin.describe_features(broker=1).finalized == {}
+            levels = {name: each.max_version for name, each in admin.describe_features(broker=1).supported.items()}
+            assert "group.version" in levels
+            with pytest.raises(ApiError, match="Broker 3 does not support this feature") as caught:
+                admin.update_features(levels)
+            assert caught.value.code is ErrorCode.INVALID_UPDATE_VERSION
+            cluster.restart(3, new)
+            wait_for(lambda: len(admin.describe_cluster().brokers) == 3, PATIENCE_S)
+            assert {broker: admin.describe_features(broker).finalized for broker in (1, 2, 3)} == {1: {}, 2: {}, 3: {}}
+            admin.update_features(levels)
+
+            def are_known() -> bool:
+                known = [admin.describe_features(broker) for broker in (1, 2, 3)]
+                return all(each.level(name) == level for each in known for name, level in levels.items())
+
+            wait_for(are_known, PATIENCE_S)
+            with pytest.raises(RuntimeError, match="its format version is 2, not 1"):
+                cluster.restart(2, old)
+            cluster.start(2, new)
+            wait_for(lambda: len(admin.describe_cluster().brokers) == 3, PATIENCE_S)
+            admin.update_features(dict.fromkeys(levels, 0), UpgradeType.SAFE_DOWNGRADE)
+            cluster.restart(2, old)  # the way back
+            wait_for(lambda: len(admin.describe_cluster().brokers) == 3, PATIENCE_S)
+    finally:
+        cluster.stop()
 
 
 @pytest.mark.xdist_group("zookeeper")

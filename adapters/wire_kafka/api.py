@@ -30,6 +30,7 @@ class Api:
                      becomes its result.
     named:           the request with the names of the topics that it identifies by id only.
     is_own:          Kafka does not have this API; only our own clients find it in ApiVersions.
+    is_unlisted:     ApiVersions does not name it; a client that asks all the same gets an answer.
     completed:       the result as a client gets it, for (request, result as read): what is not in the answer because
                      the request said it. May raise `Malformed`.
     """
@@ -45,6 +46,7 @@ class Api:
     most_version: Callable[[Any], int] | None = None
     by_partition: bool = False
     is_own: bool = False
+    is_unlisted: bool = False
     long_answers: bool = False
     result_of: Callable[[Any, int], FieldCodec[Any]] | None = None
     ids_since: int = NEWEST + 1

@@ -1,6 +1,6 @@
 """The cluster, its replicas and data folders: OffsetForLeaderEpoch (23), DescribeLogDirs (35), ElectLeaders (43),
 AlterPartitionReassignments (45), ListPartitionReassignments (46), DescribeQuorum (55), DescribeCluster (60),
-UnregisterBroker (64), and our own DescribeConnections (30000).
+UnregisterBroker (64), metrics of clients (71 and 72, KIP-714), and our own DescribeConnections (30000).
 """
 
 from ...ports.broker_api.cluster import (
@@ -42,9 +42,16 @@ from ...ports.broker_api.replicas import (
     PartitionChange,
     Reassignment,
 )
+from ...ports.broker_api.telemetry import (
+    GetTelemetrySubscriptions,
+    GetTelemetrySubscriptionsResult,
+    PushTelemetry,
+    PushTelemetryResult,
+)
 from .api import Api
 from .schema import (
     BOOL,
+    DATA,
     ERROR,
     ERROR_TEXT,
     I8,
@@ -350,6 +357,44 @@ LIST_PARTITION_REASSIGNMENTS = Api(
 )
 
 
+GET_TELEMETRY_SUBSCRIPTIONS = Api(
+    key=71,
+    versions=(0, 0),
+    flexible_from=0,
+    request_type=GetTelemetrySubscriptions,
+    request=Struct(GetTelemetrySubscriptions, Field("client_instance_id", UUID)),
+    result=Struct(
+        GetTelemetrySubscriptionsResult,
+        Field("throttle_ms", I32),
+        Field("error", ERROR),
+        Field("client_instance_id", UUID),
+        Field("subscription_id", I32),
+        Field("accepted_compression_types", Array(I8)),
+        Field("push_interval_ms", I32),
+        Field("telemetry_max_bytes", I32),
+        Field("delta_temporality", BOOL),
+        Field("requested_metrics", Array(TEXT)),
+    ),
+    is_unlisted=True,
+)
+
+PUSH_TELEMETRY = Api(
+    key=72,
+    versions=(0, 0),
+    flexible_from=0,
+    request_type=PushTelemetry,
+    request=Struct(
+        PushTelemetry,
+        Field("client_instance_id", UUID),
+        Field("subscription_id", I32),
+        Field("terminating", BOOL),
+        Field("compression_type", I8),
+        Field("metrics", DATA),
+    ),
+    result=Struct(PushTelemetryResult, Field("throttle_ms", I32), Field("error", ERROR)),
+    is_unlisted=True,
+)
+
 APIS = (
     DESCRIBE_CLUSTER,
     DESCRIBE_QUORUM,
@@ -360,4 +405,6 @@ APIS = (
     ALTER_PARTITION_REASSIGNMENTS,
     LIST_PARTITION_REASSIGNMENTS,
     UNREGISTER_BROKER,
+    GET_TELEMETRY_SUBSCRIPTIONS,
+    PUSH_TELEMETRY,
 )

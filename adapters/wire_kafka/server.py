@@ -163,7 +163,8 @@ def _api_versions(version: int, to_own_client: bool, features: FeatureMetadata =
     low, high = versions.VERSIONS
     if not low <= version <= high:
         return versions.unknown_version_body()
-    ranges = [(api.key, *api.advertised) for api in BY_KEY.values() if to_own_client or not api.is_own]
+    listed = [api for api in BY_KEY.values() if not api.is_unlisted and (to_own_client or not api.is_own)]
+    ranges = [(api.key, *api.advertised) for api in listed]
     ranges += [(api.key, *api.versions) for api in SASL_BY_KEY.values()]
     return versions.response_body(version, [*ranges, (versions.KEY, *versions.VERSIONS)], features)
 

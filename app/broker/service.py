@@ -31,6 +31,7 @@ from ...ports.broker_api.replicas import AlterPartitionReassignments, ElectLeade
 from ...ports.broker_api.scram import AlterUserScramCredentials, DescribeUserScramCredentials
 from ...ports.broker_api.share_groups import ShareAcknowledge, ShareFetch
 from ...ports.broker_api.share_partitions import DescribeSharePartitions
+from ...ports.broker_api.telemetry import GetTelemetrySubscriptions, PushTelemetry
 from ...ports.broker_api.tokens import (
     CreateDelegationToken,
     DescribeDelegationToken,
@@ -66,6 +67,7 @@ from .handlers.security import AclService, ScramService, TokenService
 from .handlers.share_fetch import ShareFetchService
 from .handlers.share_group_dlq_manager import ShareGroupDLQManager
 from .handlers.share_state import ShareCoordinatorService
+from .handlers.telemetry import TelemetryService
 from .handlers.topics import TopicService
 from .handlers.transactions import MarkerService, ProducerService, TransactionService
 from .state.authorization import Authorization
@@ -107,6 +109,7 @@ class BrokerService:
         replicas = ReplicaService(state, topics)
         self.connections = ConnectionService(state)
         features = FeatureService(state)
+        telemetry = TelemetryService(state)
         metadata = MetadataService(state, topics)
         self.transactions = TransactionService(state, internal, producer_ids, state.replicas.markers.write)
         verify = self.transactions.verifier.verify
@@ -151,6 +154,8 @@ class BrokerService:
             DescribeCluster: ClusterService(state).describe,
             DescribeLogDirs: LogDirService(state).describe,
             DescribeQuorum: QuorumService(state).describe,
+            GetTelemetrySubscriptions: telemetry.subscriptions,
+            PushTelemetry: telemetry.push,
             DescribeFeatures: features.describe,
             UpdateFeatures: features.update,
             UnregisterBroker: UnregisterService(state, topics).unregister,

@@ -5,7 +5,6 @@ The levels are one node of the coordination tree. A new cluster begins with the 
 version has made has no such node, and every feature at the level 0, until UpdateFeatures changes it.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ...ports.broker_api.features import (
@@ -104,16 +103,12 @@ def updated_levels(
 ) -> dict[str, int]:
     """Return the levels after these updates, by the rules of Kafka's `FeatureControlManager`.
 
-    Raises `ApiError`: INVALID_UPDATE_VERSION for a level that this broker or one of `brokers` does not support, and for
-    a downgrade that is not asked for as one; INVALID_REQUEST for a feature that is named twice.
+    Raises `ApiError(INVALID_UPDATE_VERSION)` for a level that this broker or one of `brokers` does not support, and for
+    a downgrade that is not asked for as one.
     """
-    named = Counter(update.feature for update in updates)
-    for name, count in named.items():
-        if count > 1:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"feature {name} is named {count} times")
     others = sorted(brokers, key=lambda each: each.broker_id)
     after = dict(levels)
-    for update in updates:
+    for update in {each.feature: each for each in updates}.values():  # of a feature that is named twice the last one
         reason = _why_refused(levels.get(update.feature, 0), update, others)
         if reason is not None:
             text = f"Invalid update version {update.max_version_level} for feature {update.feature}. {reason}"

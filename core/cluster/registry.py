@@ -386,8 +386,8 @@ class ClusterRegistry:
             self._apply_features(features)
 
     async def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool) -> None:
-        """Change the finalized levels of features, or only check that it is possible. Raises `ApiError`:
-        INVALID_UPDATE_VERSION, INVALID_REQUEST; `CoordinationError`."""
+        """Change the finalized levels of features, or only check that it is possible. Raises
+        `ApiError(INVALID_UPDATE_VERSION)`, `CoordinationError`."""
         brokers = partial(live_brokers, self._coordination, self._report)
         features = await elsewhere(
             partial(update_features, self._coordination, updates, brokers, validate_only=validate_only)

@@ -5,7 +5,7 @@ from support.kafka_frames import ServerEnd
 
 from barnabas.adapters.wire_kafka.table import BY_KEY
 
-OF_KAFKA = {key for key, api in BY_KEY.items() if not api.is_own}
+OF_KAFKA = {key for key, api in BY_KEY.items() if not (api.is_own or api.is_unlisted)}
 APIS = len(OF_KAFKA) + 3
 """And ApiVersions, SaslHandshake and SaslAuthenticate, which the connection answers itself."""
 

@@ -106,7 +106,7 @@ def test_api_versions_lists_supported_ranges() -> None:
         (header(0, 2, 1) + produce(0), "version 2 of Produce"),  # it waits for no answer
         (header(0, 14, 1) + produce(1), "version 14 of Produce"),
         (header(1, 0, 1) + i32(-1, 9), "version 0 of Fetch"),
-        (header(71, 0, 1), "GetTelemetrySubscriptions (API key 71), which is not offered"),
+        (header(88, 0, 1), "StreamsGroupHeartbeat (API key 88), which is not offered"),
         (header(68, 2, 1), "version 2 of ConsumerGroupHeartbeat, which is not supported; 0 to 1 are"),
         (header(999, 0, 1), "API key 999, which is not known"),
     ],

@@ -15,6 +15,7 @@ from barnabas.ports.broker_api.cluster import DescribeConnections, DescribeLogDi
 from barnabas.ports.broker_api.groups import ListGroups, OffsetFetch
 from barnabas.ports.broker_api.replicas import ListPartitionReassignments
 from barnabas.ports.broker_api.share_partitions import DescribeSharePartitions
+from barnabas.ports.broker_api.telemetry import GetTelemetrySubscriptions
 from barnabas.ports.broker_api.transactions import ListTransactions
 from barnabas.ports.error_codes import ErrorCode
 
@@ -22,6 +23,7 @@ WITHOUT_ERRORS = {
     DescribeConnections,
     DescribeLogDirs,
     DescribeSharePartitions,
+    GetTelemetrySubscriptions,
     ListGroups,
     ListPartitionReassignments,
     ListTransactions,

@@ -76,6 +76,7 @@ from barnabas.ports.broker_api.share_state import (
     WritePartition,
     WriteShareGroupState,
 )
+from barnabas.ports.broker_api.telemetry import PushTelemetry
 from barnabas.ports.broker_api.tokens import (
     CreateDelegationToken,
     DescribeDelegationToken,
@@ -224,6 +225,12 @@ def features(name: str, level: int, times: int = 1) -> UpdateFeatures:
     return UpdateFeatures(updates=[FeatureUpdate(feature=name, max_version_level=level)] * times)
 
 
+def telemetry(instance: bytes, subscription: int, metrics: bytes = b"", *, codec: int = 0) -> PushTelemetry:
+    return PushTelemetry(
+        client_instance_id=instance * 16, subscription_id=subscription, compression_type=codec, metrics=metrics
+    )
+
+
 def quorum(topic: str, partition: int) -> DescribeQuorum:
     return DescribeQuorum(partitions=[QuorumPartition(topic, partition)])
 
@@ -264,6 +271,11 @@ READING = [
         "producers: no such topic", lambda _: DescribeProducers(topics={"nowhere": [0]}), [E.UNKNOWN_TOPIC_OR_PARTITION]
     ),
     Wrong("cluster: no such broker", lambda _: UnregisterBroker(broker_id=99), [E.BROKER_ID_NOT_REGISTERED]),
+    Wrong("telemetry: of no client", lambda _: telemetry(b"\0", 1), [E.INVALID_REQUEST]),
+    Wrong("telemetry: not subscribed", lambda _: telemetry(b"i", 7), [E.UNKNOWN_SUBSCRIPTION_ID]),
+    Wrong("telemetry: no such codec", lambda _: telemetry(b"i", 1, codec=9), [E.UNSUPPORTED_COMPRESSION_TYPE]),
+    Wrong("telemetry: too much", lambda _: telemetry(b"i", 1, b"m" * 1_048_577), [E.TELEMETRY_TOO_LARGE]),
+    Wrong("telemetry: dropped", lambda _: telemetry(b"i", 1, b"m"), []),
     Wrong("quorum: of a topic", lambda _: quorum("t", 0), [E.UNKNOWN_TOPIC_OR_PARTITION]),
     Wrong("quorum: of another partition", lambda _: quorum("__cluster_metadata", 1), [E.UNKNOWN_TOPIC_OR_PARTITION]),
     Wrong("resources: of no kind", lambda _: ListConfigResources(kinds=[3]), [E.UNSUPPORTED_VERSION]),
@@ -274,7 +286,7 @@ READING = [
     Wrong("partitions: beyond the last", lambda _: partitions("t", cursor=("t", 99)), []),
     Wrong("features: an unknown one", lambda _: features("fruit.version", 1), [E.INVALID_UPDATE_VERSION]),
     Wrong("features: less than none", lambda _: features("group.version", -1), [E.INVALID_UPDATE_VERSION]),
-    Wrong("features: twice", lambda _: features("a", 1, times=2), [E.INVALID_REQUEST]),
+    Wrong("features: twice", lambda _: features("a", 1, times=2), [E.INVALID_UPDATE_VERSION]),
     Wrong("cluster: its controllers", lambda _: DescribeCluster(endpoint_type=2), [E.UNSUPPORTED_VERSION], since=1),
 ]
 

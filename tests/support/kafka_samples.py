@@ -71,6 +71,7 @@ from support.kafka_samples_share_state import (
     READ_SHARE_GROUP_STATE_SUMMARY,
     WRITE_SHARE_GROUP_STATE,
 )
+from support.kafka_samples_telemetry import GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
 from support.kafka_samples_transactions import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
@@ -148,6 +149,8 @@ SAMPLES: dict[int, Sample] = {
     87: READ_SHARE_GROUP_STATE_SUMMARY,
     60: DESCRIBE_CLUSTER,
     64: UNREGISTER_BROKER,
+    71: GET_TELEMETRY_SUBSCRIPTIONS,
+    72: PUSH_TELEMETRY,
     74: LIST_CONFIG_RESOURCES,
     75: DESCRIBE_TOPIC_PARTITIONS,
     61: DESCRIBE_PRODUCERS,

@@ -88,6 +88,7 @@ from ....ports.broker_api.share_state import (
     ReadShareGroupStateSummary,
     WriteShareGroupState,
 )
+from ....ports.broker_api.telemetry import GetTelemetrySubscriptions, PushTelemetry
 from ....ports.broker_api.tokens import (
     CreateDelegationToken,
     DelegationToken,
@@ -864,6 +865,8 @@ STEPS: Mapping[type[Request[Any]], Sequence[Step]] = {
     DescribeQuorum: (_cluster(DESCRIBE),),
     ListConfigResources: (_cluster(DESCRIBE_CONFIGS),),
     DescribeFeatures: (),
+    GetTelemetrySubscriptions: (),
+    PushTelemetry: (),
     UpdateFeatures: (_cluster(ALTER),),
     DescribeConnections: (_cluster(DESCRIBE),),
     DescribeSharePartitions: (_group(DESCRIBE),),

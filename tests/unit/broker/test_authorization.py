@@ -110,7 +110,7 @@ MISSING = [
     for right in case.rights
 ]
 WITHOUT_RULES = {"RenewDelegationToken", "ExpireDelegationToken", "CreateDelegationToken", "DescribeDelegationToken"}
-WITHOUT_RULES |= {"DescribeFeatures"}
+WITHOUT_RULES |= {"DescribeFeatures", "GetTelemetrySubscriptions", "PushTelemetry"}
 FILTERED = {"ListGroups", "ListTransactions", "DescribeCluster", "DescribeTopicPartitions"}
 
 

@@ -11,6 +11,7 @@ from support.kafka_samples import SAMPLES
 from barnabas.adapters.wire_kafka import KafkaServer
 from barnabas.ports.broker_api.classic import ClassicFetch, ClassicOffsets, ClassicProduce
 from barnabas.ports.broker_api.envelope import ANONYMOUS, Caller, Origin, Principal, Request
+from barnabas.ports.broker_api.features import DescribeFeatures
 from barnabas.ports.broker_api.metadata import Metadata
 from barnabas.ports.errors import ApiError
 from barnabas.testing.manual_broker import ManualBroker
@@ -20,7 +21,7 @@ CLASSIC: list[Request[Any]] = [
     ClassicFetch(partitions=()),
     ClassicOffsets(topic="t", partition=0, time_ms=-1, max_offsets=1),
 ]
-REQUESTS = [*(sample.request for sample in SAMPLES.values()), *CLASSIC]
+REQUESTS = [*(sample.request for sample in SAMPLES.values()), DescribeFeatures(), *CLASSIC]
 ALICE = Caller(client_id="app", host="127.0.0.1", connection=1, principal=Principal("User", "alice"))
 
 

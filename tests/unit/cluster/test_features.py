@@ -78,10 +78,8 @@ def test_a_broker_that_does_not_support_a_level_prevents_it() -> None:
     assert updated_levels({}, [to(2)], [NEW, OLD]) == {FRUIT: 2}
 
 
-def test_a_feature_that_is_named_twice_is_an_invalid_request() -> None:
-    with pytest.raises(ApiError) as caught:
-        updated_levels({}, [to(1), to(2)], [NEW])
-    assert caught.value.code is ErrorCode.INVALID_REQUEST
+def test_the_last_update_of_a_feature_counts() -> None:
+    assert updated_levels({}, [to(1), to(9), to(2)], [NEW]) == {FRUIT: 2}
 
 
 def test_a_broker_knows_whether_it_may_take_part() -> None:

@@ -59,7 +59,7 @@ CALLED_FROM_OUTSIDE = {
 
 NOT_CALLED_YET = {
     **dict.fromkeys(
-        ("allows_upgrade", "allows_downgrade", "add_config_listener"),
+        ("allows_upgrade", "allows_downgrade"),
         "consumer groups by KIP-848 at the broker",
     ),
     "describe_offsets": "share groups at the broker",

@@ -1,7 +1,7 @@
 """The settings of single groups (resource type GROUP): Kafka's `GroupConfig` and `GroupConfigManager`."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from attrs import evolve
@@ -82,9 +82,6 @@ def duration_ms(text: str) -> int:
     return ((days * 24 + hours) * 60 + minutes) * 60_000 + int(float(match[4] or 0) * 1000)
 
 
-GroupConfigListener = Callable[[str], None]
-
-
 class GroupConfigManager:
     """The settings of every group: the broker's values, and over them what was set for the group. Owner thread only.
 
@@ -95,31 +92,14 @@ class GroupConfigManager:
     def __init__(self, defaults: GroupConfig = GroupConfig()) -> None:  # noqa: B008  # immutable
         self.defaults = defaults
         self._configs: dict[str, GroupConfig] = {}
-        self._listeners: list[GroupConfigListener] = []
 
     def get(self, group_id: str) -> GroupConfig:
         """Return the settings of a group, which need not exist. Quick: ask again rather than keep the value."""
         return self._configs.get(group_id, self.defaults)
 
     def update_group_config(self, group_id: str, overrides: Mapping[str, Any]) -> None:
-        """Replace what is set for a group: values by the names of `GroupConfig`'s fields; empty: nothing is set.
-
-        The listeners are called if the settings of the group change.
-        """
-        before = self.get(group_id)
+        """Replace what is set for a group: values by the names of `GroupConfig`'s fields; empty: nothing is set."""
         if overrides:
             self._configs[group_id] = evolve(self.defaults, **overrides)
         else:
             self._configs.pop(group_id, None)
-        if self.get(group_id) != before:
-            for listener in tuple(self._listeners):
-                listener(group_id)
-
-    def add_config_listener(self, listener: GroupConfigListener) -> None:
-        """Call `listener` with the group id after each change of a group's settings."""
-        self._listeners.append(listener)
-
-    @property
-    def configured(self) -> frozenset[str]:
-        """The ids of the groups with settings of their own."""
-        return frozenset(self._configs)

@@ -81,7 +81,6 @@ def test_change_of_a_group_counts_at_once_and_after_a_restart() -> None:
     assert settings(broker, "another") == GroupConfig()
     assert alter(broker, dict.fromkeys(changes), op=ConfigOp.DELETE).error is ErrorCode.NONE
     assert settings(broker) == GroupConfig()
-    assert broker.node.api.group_configs.configured == frozenset()
 
 
 def test_replacing_configs_of_a_group_resets_the_others() -> None:

@@ -36,7 +36,6 @@ def test_reset_by_duration_gives_its_age_others_none() -> None:
 def test_group_without_configs_of_its_own_has_those_of_the_broker() -> None:
     manager = GroupConfigManager(GroupConfig(consumer_session_timeout_ms=50_000))
     assert manager.get("any").consumer_session_timeout_ms == 50_000
-    assert manager.configured == frozenset()
 
 
 def test_update_of_a_group_replaces_what_was_set_for_it_alone() -> None:
@@ -47,15 +46,4 @@ def test_update_of_a_group_replaces_what_was_set_for_it_alone() -> None:
     assert manager.get("a").reads_committed
     assert manager.get("b") == GroupConfig()
     manager.update_group_config("a", {})
-    assert (manager.get("a"), manager.configured) == (GroupConfig(), frozenset())
-
-
-def test_listener_hears_of_a_group_whose_settings_change() -> None:
-    manager = GroupConfigManager()
-    heard: list[str] = []
-    manager.add_config_listener(heard.append)
-    manager.update_group_config("a", {"consumer_heartbeat_interval_ms": 6_000})
-    manager.update_group_config("a", {"consumer_heartbeat_interval_ms": 6_000})
-    manager.update_group_config("b", {"consumer_heartbeat_interval_ms": 5_000})
-    manager.update_group_config("a", {})
-    assert heard == ["a", "a"]
+    assert manager.get("a") == GroupConfig()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
+from ....core.cluster.features import offered
 from ....core.cluster.topics import NO_LEADER
 from ....core.replica.partition.partition import Partition
 from ....ports.metrics import Metrics
@@ -45,6 +46,12 @@ def show_replicas(state: BrokerState) -> None:
     count("offlinereplicacount", "Partitions here whose leader is unknown.", _has_no_leader)
     if state.is_alone:
         show_controller(state.metrics, lambda: True, lambda: _count(partitions.values(), _has_no_leader))
+    state.metrics.gauges(
+        "kafka_server_metadataloader_finalizedlevel",
+        "Finalized levels of features (KIP-1180).",
+        ("featureName",),
+        lambda: [((name,), float(state.image.features.level(name))) for name in sorted(offered())],
+    )
     state.metrics.gauge(
         "kafka_server_replicafetchermanager_maxlag",
         "The most messages that a follower is behind a leader here.",

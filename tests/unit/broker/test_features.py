@@ -24,6 +24,13 @@ def test_a_new_cluster_has_the_newest_levels_and_its_broker_says_what_it_support
     assert broker.node.state.image.features.level(FRUIT) == 2
 
 
+def test_the_levels_are_metrics() -> None:
+    broker = ManualBroker()
+    value = broker.metrics.value("kafka_server_metadataloader_finalizedlevel", featureName=FRUIT)
+    assert value == 2
+    broker.stop()
+
+
 def test_a_cluster_of_an_earlier_version_keeps_its_levels() -> None:
     broker = ManualBroker()
     session = broker.tree.session()

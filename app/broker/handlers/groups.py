@@ -452,7 +452,7 @@ def _counters(metrics: Metrics) -> GroupCounters:
             f"{prefix}_group_completed_rebalance_total", "Generations that all members have joined."
         ),
         consumer_group_rebalances=metrics.counter(
-            f"{prefix}_consumer_group_rebalance_total", "Changes of groups by KIP-848 that need another assignment."
+            f"{prefix}_consumer_group_rebalance_total", "Target assignments of groups by KIP-848."
         ),
     )
 

@@ -24,6 +24,6 @@ class GroupCounters:
     rebalances: Counter = field(factory=_Uncounted)
     """Generations that all members have joined."""
     consumer_group_rebalances: Counter = field(factory=_Uncounted)
-    """Changes of consumer groups (KIP-848) that needed another target assignment."""
+    """Target assignments of consumer groups (KIP-848)."""
     share_group_rebalances: Counter = field(factory=_Uncounted)
     """Assignments of share groups (KIP-932)."""

@@ -278,8 +278,11 @@ class GroupShard:
     def on_event(self, entry: GroupEntry) -> None:
         """Log rebalances, note the time of a new state, remove a group without state, and set the timer."""
         group = entry.group
-        if group.group_type is GroupType.SHARE and group.generation > entry.generation:
-            self.counters.share_group_rebalances.add()
+        if group.generation > entry.generation:
+            if group.group_type is GroupType.SHARE:
+                self.counters.share_group_rebalances.add()
+            elif group.group_type is GroupType.CONSUMER:
+                self.counters.consumer_group_rebalances.add()
         if group.generation != entry.generation or group.state is not entry.state:
             self._log_rebalance(entry)
         if group.state is not entry.state:
@@ -287,8 +290,6 @@ class GroupShard:
             entry.state_since_ms = self.runtime.clock.now_ms()
             if group.state is GroupState.COMPLETING_REBALANCE:
                 self.counters.rebalances.add()
-            elif group.state is GroupState.ASSIGNING and group.group_type is GroupType.CONSUMER:
-                self.counters.consumer_group_rebalances.add()
         if entry.is_void:
             self.table.remove(entry)
         self._set_timer(entry)

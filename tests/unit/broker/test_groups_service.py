@@ -20,6 +20,7 @@ from support.group_requests import (
 )
 
 from barnabas.core.message.message_set import MessageSet
+from barnabas.ports.broker_api.consumer_groups import ConsumerGroupDescribe, ConsumerGroupHeartbeat
 from barnabas.ports.broker_api.envelope import Caller
 from barnabas.ports.broker_api.groups import (
     DeleteGroups,
@@ -30,6 +31,7 @@ from barnabas.ports.broker_api.groups import (
     OffsetDelete,
 )
 from barnabas.ports.broker_api.metadata import Metadata
+from barnabas.ports.broker_api.topics import CreatePartitions, NewPartitions
 from barnabas.ports.coordination import Coordination
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.types import TopicPartition
@@ -265,3 +267,50 @@ def test_group_metrics_count_groups_and_rebalances(broker: ManualBroker) -> None
     assert value(f"{COUNTERS}_offset_expiration_total") == 1
     assert (value(f"{GAUGES}_numgroups"), value(f"{GAUGES}_numoffsets")) == (0, 0)
     assert not broker.ask(ListGroups()).groups
+
+
+def joining_by_consumer_protocol(group: str, member: str, epoch: int = 0) -> ConsumerGroupHeartbeat:
+    return ConsumerGroupHeartbeat(
+        group_id=group,
+        member_id=member,
+        member_epoch=epoch,
+        rebalance_timeout_ms=60_000 if epoch == 0 else -1,
+        subscribed_topic_names=["t"] if epoch == 0 else None,
+        topic_partitions=[] if epoch == 0 else None,
+    )
+
+
+def test_group_metrics_count_groups_by_protocol_and_consumer_groups_by_state(broker: ManualBroker) -> None:
+    find(broker)
+    stable(broker)
+    for group in ("one", "two"):
+        answers = broker.submit(joining_by_consumer_protocol(group, "m"))
+        broker.scheduler.run_pending()
+        assert answers[0].member_epoch == 2
+    assert broker.ask(joining_by_consumer_protocol("two", "m", -1)).member_epoch == -1
+
+    def count(name: str, **labels: str) -> float | None:
+        return broker.metrics.value(f"{COUNTERS}_{name}", **labels)
+
+    assert [count("group_count", protocol=each) for each in ("classic", "consumer", "share")] == [1, 2, 0]
+    found = {each: count("consumer_group_count", state=each) for each in ("stable", "empty", "reconciling")}
+    assert found == {"stable": 1, "empty": 1, "reconciling": 0}
+    assert count("consumer_group_rebalance_total") == 2
+
+
+def test_topic_that_grows_gives_its_members_more_partitions(broker: ManualBroker) -> None:
+    find(broker)
+    broker.ask(joining_by_consumer_protocol("one", "m"))
+    broker.ask(CreatePartitions(topics=[NewPartitions(topic="t", count=3)]))
+    broker.scheduler.advance(1_000)
+    result = broker.ask(joining_by_consumer_protocol("one", "m", 2))
+    assert result.assignment is not None
+    assert [list(each.partitions) for each in result.assignment] == [[0, 1, 2]]
+
+
+def test_broker_without_the_consumer_protocol_refuses_its_requests() -> None:
+    with running(group_coordinator_rebalance_protocols="classic") as broker:
+        find(broker)
+        assert broker.ask(joining_by_consumer_protocol("one", "m")).error is ErrorCode.UNSUPPORTED_VERSION
+        (described,) = broker.ask(ConsumerGroupDescribe(group_ids=["one"])).groups
+        assert described.error is ErrorCode.UNSUPPORTED_VERSION

@@ -13,7 +13,7 @@ from ....ports.errors import ApiError, ConfigError
 from ....ports.types import TopicPartition
 from ..options import AsJson, Bootstrap, Execute, Yes, confirm, open_admin, print_json, print_table
 from ..times import age_text, parse_duration_ms, parse_time_ms
-from .trend import age_trend_text, done_in_ms, done_in_text, trend_of, trend_text
+from .trend import age_trend_text, deliveries_text, done_in_ms, done_in_text, trend_of, trend_text
 
 if TYPE_CHECKING:
     from ....ports.broker_api.groups import Coordinator
@@ -425,7 +425,10 @@ def show_offsets(admin: "Admin", details: "GroupDetails", trend: float | None, *
     columns += (*_IN_FLIGHT, "members") if is_share else ("member", "client_id", "host")
     shown = [_shown(row) for row in rows]
     if is_share:
-        shown = [{**row, "members": len(row["members"]), "deliveries": _deliveries(row)} for row in shown]
+        shown = [
+            {**row, "members": len(row["members"]), "deliveries": deliveries_text(row.get("deliveries", {}))}
+            for row in shown
+        ]
     print_table(columns, ([_cell(row.get(column)) for column in columns] for row in shown))
 
 
@@ -452,14 +455,6 @@ def _in_flight(admin: "Admin", name: str) -> "dict[TopicPartition, dict[str, Any
         }
         for place, each in found.items()
     }
-
-
-def _deliveries(row: dict[str, Any]) -> str:
-    """Return `12 once, 3 twice, 1 5 times`: how often the messages in flight were delivered."""
-    words = {"1": "once", "2": "twice"}
-    return ", ".join(
-        f"{messages} {words.get(count, f'{count} times')}" for count, messages in row.get("deliveries", {}).items()
-    )
 
 
 def _dead_letters(admin: "Admin", name: str) -> dict[str, Any] | None:

@@ -1,6 +1,8 @@
-"""The trend of a group's lag between two looks: whether it catches up, and when it will have."""
+"""The trend of a group's lag between two looks: whether it catches up, and when it will have. Texts of both."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from ....ports.values import frozen
 from ..times import age_text
@@ -52,3 +54,9 @@ def age_trend_text(ms_per_second: float | None) -> str:
 def done_in_text(milliseconds: int | None) -> str:
     """Format the time until a group has caught up; a dash for None."""
     return "-" if milliseconds is None else age_text(milliseconds).replace(" ", "")
+
+
+def deliveries_text(counts: Mapping[str, int]) -> str:
+    """Return `12 once, 3 twice, 1 5 times`: how often the messages in flight were delivered."""
+    words = {"1": "once", "2": "twice"}
+    return ", ".join(f"{messages} {words.get(count, f'{count} times')}" for count, messages in counts.items())

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Literal
 
 import attrs
 
-from ....ports.errors import BarnabasError
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError, BarnabasError
 from ....ports.types import TopicPartition
 from ....ports.values import frozen
 from ..cluster.status import NO_NODE, ClusterAnswers, ClusterStatus, ask_cluster
 
 if TYPE_CHECKING:
     from ....ports.broker_api.cluster import ConnectionDescription
+    from ....ports.broker_api.share_partitions import SharePartitionDescription
     from ...clients.admin.admin import Admin
     from ...clients.admin.consumer_lag import GroupSummary
     from ...clients.admin.group_details import GroupLag, MemberDetails
@@ -66,12 +68,14 @@ class GroupFigures:
 
 @frozen(kw_only=True)
 class GroupDetail:
-    """An open group: its members, and its lag in each partition."""
+    """An open group: its members, its lag in each partition, and what a share group has in flight, if it is known."""
 
     name: str
     exists: bool
+    type: str = "classic"
     members: Sequence[MemberDetails] = ()
     partitions: Mapping[TopicPartition, GroupLag] = attrs.field(factory=dict)
+    in_flight: Mapping[TopicPartition, SharePartitionDescription] = attrs.field(factory=dict)
 
 
 @frozen(kw_only=True)
@@ -150,7 +154,16 @@ class Looker:
         if not group.exists:
             return GroupDetail(name=name, exists=False)
         lags = self._admin.group_lag(name, times=True)
-        return GroupDetail(name=name, exists=True, members=group.members, partitions=lags)
+        in_flight: Mapping[TopicPartition, SharePartitionDescription] = {}
+        if group.type == "share":
+            try:
+                in_flight = self._admin.describe_share_partitions(name)
+            except ApiError as error:
+                if error.code is not ErrorCode.UNSUPPORTED_VERSION:  # the answer of Kafka's brokers
+                    raise
+        return GroupDetail(
+            name=name, exists=True, type=group.type, members=group.members, partitions=lags, in_flight=in_flight
+        )
 
     def _broker_detail(self, name: str) -> BrokerDetail:
         connections = self._admin.describe_connections([int(name)], limit=CONNECTIONS_MAX)[int(name)]

@@ -9,7 +9,7 @@ from typing import TypeVar
 from ....ports.report import counted
 from ....ports.values import frozen
 from ..cluster.status import DOWN, NO_NODE
-from ..groups.trend import Trend, done_in_ms, done_in_text, trend_text
+from ..groups.trend import Trend, deliveries_text, done_in_ms, done_in_text, trend_text
 from ..tables import clean, list_text, size_text
 from ..times import age_text
 from .look import BrokerDetail, GroupDetail, PartitionFigures, TopicFigures
@@ -41,7 +41,11 @@ _PANE_COLUMNS = {
     "messages": ("partition", "offset", "time", "key", "value"),
     "topics": ("partition", "leader", "messages/s", "bytes/s", "end", "size", "replicas", "isr"),
     "groups": ("topic", "partition", "committed", "end", "lag", "lag_time", "client_id", "host"),
-    "members": ("client_id", "host", "instance", "partitions", "member", "assignment"),
+    "share groups": (
+        *("topic", "partition", "start_offset", "end", "lag", "lag_time"),
+        *("acquired", "available", "given_up", "deliveries", "members"),
+    ),
+    "members": ("client_id", "host", "instance", "epoch", "partitions", "member", "assignment"),
     "connections": ("client_id", "software", "address", "principal", "age", "requests", "in", "out", "listener"),
 }
 """The columns of what is open, by its pane, or by its tab for its partitions."""
@@ -115,7 +119,10 @@ def _tabs(state: TopState) -> list[tuple[str, bool]]:
 
 def _pane(state: TopState) -> str:
     """Return the key of the open pane's columns."""
-    return state.tab if state.pane == "partitions" else state.pane
+    if state.pane != "partitions":
+        return state.pane
+    is_share = isinstance(state.detail, GroupDetail) and state.detail.type == "share"
+    return "share groups" if state.tab == "groups" and is_share else state.tab
 
 
 def _head(state: TopState) -> str:
@@ -271,6 +278,7 @@ def _pane_rows(state: TopState) -> list[ShownRow]:
     rows = {
         "topics": _partition_rows,
         "groups": _lag_rows,
+        "share groups": _share_rows,
         "members": _member_rows,
         "connections": _connection_rows,
     }[_pane(state)](state)
@@ -306,6 +314,22 @@ def _lag_rows(state: TopState) -> list[ShownRow]:
     return rows
 
 
+def _share_rows(state: TopState) -> list[ShownRow]:
+    if not isinstance(state.detail, GroupDetail):
+        return []
+    rows = []
+    for place, lag in _sorted(list(state.detail.partitions.items()), state.sort, lag=lambda item: item[1].lag):
+        since = "0s" if lag.lag == 0 else _age(state, lag.unread_since_ms)
+        found = state.detail.in_flight.get(place)
+        flight: tuple[object, ...] = (None, None, None, None)
+        if found is not None:
+            counts = {str(each.delivery_count): each.records for each in found.deliveries}
+            flight = (found.acquired, found.available, found.archived, deliveries_text(counts) or None)
+        figures = (place.topic, place.partition, lag.committed, lag.end, lag.lag, since)
+        rows.append(_row(str(place), *figures, *flight, len(lag.members)))
+    return rows
+
+
 def _member_rows(state: TopState) -> list[ShownRow]:
     members = state.detail.members if isinstance(state.detail, GroupDetail) else ()
     return [
@@ -314,6 +338,7 @@ def _member_rows(state: TopState) -> list[ShownRow]:
             member.client_id,
             member.client_host.lstrip("/"),
             member.group_instance_id,
+            member.member_epoch,
             len(member.assignment),
             member.member_id,
             list_text(sorted(map(str, member.assignment))),

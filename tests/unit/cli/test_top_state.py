@@ -36,7 +36,9 @@ from barnabas.ports.broker_api.cluster import (
 )
 from barnabas.ports.broker_api.metadata import PartitionMetadata, TopicMetadata
 from barnabas.ports.broker_api.replicas import OngoingReassignment
-from barnabas.ports.errors import BarnabasError
+from barnabas.ports.broker_api.share_partitions import DeliveredRecords, SharePartitionDescription
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import ApiError, BarnabasError
 from barnabas.ports.types import TopicPartition
 
 NODES = [BrokerNode(node_id=1, host="h", port=9092)]
@@ -289,11 +291,23 @@ CONNECTIONS = [
 ]
 
 
+_IN_FLIGHT = SharePartitionDescription(
+    topic="t",
+    partition=0,
+    start_offset=3,
+    acquired=4,
+    available=1,
+    acknowledged=0,
+    archived=2,
+    deliveries=[DeliveredRecords(1, 3), DeliveredRecords(2, 2)],
+)
+
+
 class _Admin:
     """A cluster of a broker, of which some things cannot be asked."""
 
     def __init__(self, groups: int = 0, *, broken: bool = False) -> None:
-        self.state = "Stable"
+        self.state, self.type = "Stable", "classic"
         self._groups, self._broken = groups, broken
 
     def describe_cluster(self) -> DescribeClusterResult:
@@ -321,7 +335,13 @@ class _Admin:
         return [GroupSummary(group_id=name, state="Stable", protocol_type="consumer", coordinator=1) for name in names]
 
     def describe_groups(self, groups: Sequence[str]) -> list[GroupDetails]:
-        return [GroupDetails(group_id=groups[0], state=self.state, protocol_type="", protocol="", members=[MEMBER])]
+        group = GroupDetails(group_id=groups[0], state=self.state, protocol_type="", protocol="", members=[MEMBER])
+        return [attrs.evolve(group, type=self.type)]
+
+    def describe_share_partitions(self, _group: str) -> dict[TopicPartition, SharePartitionDescription]:
+        if self._broken:
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "only Barnabas knows it")
+        return {TopicPartition("t", 0): _IN_FLIGHT}
 
     def group_lag(self, group: str, *, times: bool) -> dict[TopicPartition, GroupLag]:
         assert times
@@ -348,7 +368,7 @@ def test_an_open_group_shows_lag_in_each_partition_and_its_members() -> None:
     assert [cells[1] for cells in _cells(_keys(state, "/", *"10.0"))] == ["0"]
     members = _keys(state, "tab")
     assert members.pane == "members"
-    assert _cells(members) == [["app", "10.0.0.1", "one", "1", "app-1", "t-0"]]
+    assert _cells(members) == [["app", "10.0.0.1", "one", "-", "1", "app-1", "t-0"]]
     assert ("members", True) in view_of(members).tabs
     assert _keys(members, "tab").pane == "partitions"
     assert looked(state, attrs.evolve(look, detail=GroupDetail(name="other", exists=True))).detail == state.detail
@@ -357,6 +377,21 @@ def test_an_open_group_shows_lag_in_each_partition_and_its_members() -> None:
     gone = looked(state, Looker(cast(Admin, dead), internal=False).take_snapshot(["groups"], "g000"))
     assert view_of(gone).notice == "group g000 does not exist; esc goes back"
     assert _keys(gone, "esc").opened is None
+
+
+def test_open_share_group_shows_what_is_in_flight() -> None:
+    admin = _Admin(groups=1)
+    admin.type = "share"
+    looker = Looker(cast(Admin, admin), internal=False)
+    state = _keys(looked(TopState(tab="groups"), looker.take_snapshot(["groups"])), "enter")
+    state = looked(state, attrs.evolve(looker.take_snapshot(["groups"], "g000"), at_ms=100_000))
+    assert view_of(state).columns[2] == "start_offset"
+    assert _cells(state) == [
+        ["t", "0", "3", "10", "7", "95s", "4", "1", "2", "3 once, 2 twice", "0"],
+        ["t", "1", "-", "10", "-", "-", "-", "-", "-", "-", "0"],
+        ["t", "2", "1", "99", "98", "-", "-", "-", "-", "-", "0"],
+    ]
+    assert "members" in view_of(_keys(state, "tab")).tabs[-1]
 
 
 def test_an_open_broker_shows_its_connections() -> None:

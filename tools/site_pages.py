@@ -125,7 +125,7 @@ FORMER_ANCHORS: Mapping[str, Mapping[str, str]] = {
         "consume-committed-messages": "read",
         "consume-process-produce": "read-work-write",
         "errors": "when-it-goes-wrong",
-        "limits-of-transaction-version-1": "what-version-1-leaves-open",
+        "versions-1-and-2": "what-version-1-leaves-open",
         "inspect-and-abort-transactions": "look-and-mend",
     },
     "troubleshooting.md": {

@@ -6,6 +6,7 @@ from typing import Any
 from simulation.billing_actors import BALANCES, BILLS, GROUP, ORDERS, Clerk, Ledger, Reader, Seller
 from simulation.cluster_checker import Broken
 from simulation.cluster_story import SETTINGS
+from simulation.transaction_actors import set_version
 
 from barnabas import Admin, Consumer
 from barnabas.ports.errors import BarnabasError
@@ -68,6 +69,8 @@ class BillingStory:
         world = self.world
         with Admin(world.client("founder")) as admin:
             admin.create_topic(ORDERS, partitions=1)
+            if self.seed % 5 == 4:
+                set_version(admin, 1)
             admin.create_topic(BILLS, partitions=2)
             admin.create_topic(BALANCES, partitions=1, configs={"cleanup.policy": "compact", "segment.bytes": "900"})
         world.program("seller", self.seller.run, restart_after=0.5)

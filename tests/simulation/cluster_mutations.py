@@ -426,8 +426,10 @@ def counts_offsets_of_aborted_transactions(patch: pytest.MonkeyPatch) -> None:
 def takes_markers_of_deposed_coordinators(patch: pytest.MonkeyPatch) -> None:
     check = ProducerStates.check_marker
 
-    def checked(self: ProducerStates, producer_id: int, producer_epoch: int, _coordinator_epoch: int) -> None:
-        check(self, producer_id, producer_epoch, LATEST)
+    def checked(
+        self: ProducerStates, producer_id: int, producer_epoch: int, _coordinator_epoch: int, **others: bool
+    ) -> None:
+        check(self, producer_id, producer_epoch, LATEST, **others)
 
     patch.setattr(ProducerStates, "check_marker", checked)
 
@@ -558,13 +560,13 @@ MUTATIONS = (
         takes_markers_of_deposed_coordinators,
         TRANSACTIONS,
         ("kill_program",),
-        settings={"late_markers": True, "every": 2.0},
+        settings={"late_markers": True, "every": 2.0, "version": 1},
         story=TransactionStory,
         first=1,
         step=2,
     ),
     Mutation(verifies_with_its_own_coordinator_only, TRANSACTIONS, story=TransactionStory, first=1, step=2),
-    Mutation(verifies_whatever_the_partition, TRANSACTIONS, story=TransactionStory),
+    Mutation(verifies_whatever_the_partition, TRANSACTIONS, story=TransactionStory, settings={"version": 1}),
     Mutation(counts_offsets_of_aborted_transactions, TRANSACTIONS, story=TransactionStory),
     Mutation(shows_open_transactions, TRANSACTIONS, story=TransactionStory),
     Mutation(forgets_aborted_transactions, TRANSACTIONS, story=TransactionStory),

@@ -11,12 +11,26 @@ from pathlib import Path
 
 import pytest
 from simulation.cluster_checker import Broken
+from simulation.cluster_mutations import Mutation, by_cost
 from simulation.transaction_actors import Commitments, SeenItems
+from simulation.transaction_mutations import MUTATIONS
 from simulation.transaction_story import TransactionStory, check_items
+from support.long_tests import first_is_quick
 
 
 def test_transaction_story_holds_under_seeded_disasters(seed: int) -> None:
     TransactionStory(seed).play()
+
+
+@pytest.mark.parametrize("version", first_is_quick([2, 1]))
+def test_transactions_of_one_version_hold_under_seeded_disasters(seed: int, version: int) -> None:
+    """With version 2 requests and markers arrive in the producer's next transaction, too."""
+    TransactionStory(seed, version=version, late_requests=version == 2).play()
+
+
+@pytest.mark.parametrize("mutation", by_cost(MUTATIONS), ids=lambda mutation: mutation.name)
+def test_the_story_finds_bugs_of_version_2(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutation.find(monkeypatch)
 
 
 def trace(seed: int) -> str:

@@ -9,7 +9,9 @@ from simulation.cluster_checker import Broken
 
 from barnabas import Admin, Consumer, Producer
 from barnabas.core.client.errors import AbortNeeded, ClientTimeout
+from barnabas.core.cluster.features import TRANSACTION_VERSION
 from barnabas.core.message.batch_writer import encode_columns
+from barnabas.ports.broker_api.features import UpgradeType
 from barnabas.ports.broker_api.produce import Produce, ProducePartition, ProduceResult
 from barnabas.ports.broker_api.producers import InitProducerId, InitProducerIdResult
 from barnabas.ports.error_codes import ErrorCode
@@ -159,6 +161,29 @@ class Remover:
                 program.sleep(0.5 * chance.fraction())
 
 
+class VersionChanger:
+    """Finalizes one version of transactions after the other, up and down, under producers that run."""
+
+    def __init__(self) -> None:
+        self.changes = 0
+
+    def run(self, program: Program) -> None:
+        chance = program.world.entropy.child(f"{program.name} {program.lives}")
+        with Admin(program, request_timeout_ms=1500, default_api_timeout_ms=4000) as admin:
+            while True:
+                set_version(admin, (1, 2, 2, 0)[chance.below(4)])
+                self.changes += 1
+                program.sleep(0.3 + 2 * chance.fraction())
+
+
+def set_version(admin: Admin, level: int) -> None:
+    """Raises `BarnabasError`."""
+    before = admin.describe_features().level(TRANSACTION_VERSION)
+    if level != before:
+        kind = UpgradeType.UPGRADE if level > before else UpgradeType.SAFE_DOWNGRADE
+        admin.update_features({TRANSACTION_VERSION: level}, kind)
+
+
 @define
 class SeenItems:
     """What one reader has been given, by partition: offset and value."""
@@ -265,5 +290,5 @@ class Stray(Actor):
         self.ask(request, self._answered)
 
     def _answered(self, result: ProduceResult) -> None:
-        self.refused += result.partitions[0].error is ErrorCode.INVALID_TXN_STATE
+        self.refused += result.partitions[0].error is ErrorCode.TRANSACTION_ABORTABLE
         self.later(200 + self.entropy.below(500))

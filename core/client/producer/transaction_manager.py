@@ -119,7 +119,7 @@ _BUSY_BACKOFF_MS = 2.0
 """The first back-off after CONCURRENT_TRANSACTIONS: the markers of the last transaction are written soon."""
 _ENDED = (TxnState.READY, TxnState.ABORT_NEEDED, TxnState.FATAL)
 _FEATURES_AGE_MS = 10_000.0
-"""Features that were asked for longer ago are asked for again, before the next transaction."""
+"""The greatest age of features, beyond which they are asked for again before the next transaction."""
 _VERSION_2 = 2
 """The level of the feature transaction.version from which on the producer uses version 2."""
 
@@ -132,6 +132,7 @@ class TransactionSettings:
     timeout_ms: int = 60_000
     retry_backoff_ms: float = 100
     retry_backoff_max_ms: float = 1000
+    metadata_max_age_ms: float = 300_000
 
 
 @frozen(kw_only=True)
@@ -182,6 +183,7 @@ class TransactionManager:
         self._unsettled = unsettled
         self._changed = changed
         self._backoff = (settings.retry_backoff_ms, settings.retry_backoff_max_ms)
+        self._features_age_ms = min(_FEATURES_AGE_MS, settings.metadata_max_age_ms)
         self._finder = CoordinatorFinder(
             view, entropy, settings.transactional_id, self._backoff, key_type=TRANSACTION_COORDINATOR
         )
@@ -457,7 +459,7 @@ class TransactionManager:
         if self.state not in (TxnState.IN_TRANSACTION, TxnState.COMMITTING, TxnState.PREPARING):
             return None
         if not self._knows_version and (self._wanted or self._positions):
-            if self._now_ms - self._level_ms >= _FEATURES_AGE_MS:
+            if self._now_ms - self._level_ms >= self._features_age_ms:
                 return self._ask_features()
             self._choose_version()
         if self._wanted:

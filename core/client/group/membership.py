@@ -99,6 +99,8 @@ class OwnedPartitions:
         self.events: deque[GroupEvent] = deque()
         self._open: Revoke | None = None
         self._taken = False
+        self._is_overtaken = False
+        """True while the user is giving up partitions that the member has lost meanwhile."""
 
     @property
     def revoking(self) -> bool:
@@ -107,8 +109,8 @@ class OwnedPartitions:
 
     @property
     def has_lost(self) -> bool:
-        """True while the user has not taken the event of a loss."""
-        return any(isinstance(event, Lost) for event in self.events)
+        """True while the user has not taken the event of a loss, or is giving up partitions that are lost already."""
+        return self._is_overtaken or any(isinstance(event, Lost) for event in self.events)
 
     def add_assignment(self, positions: Mapping[TopicPartition, CommittedOffset | None], generation_id: int) -> None:
         """Give the user these partitions, if they are the member's and new to the user."""
@@ -138,6 +140,7 @@ class OwnedPartitions:
 
     def revoked_done(self) -> None:
         """Note that the user has given up the partitions of the open `Revoke`; does nothing if it has taken none."""
+        self._is_overtaken = False
         if self._open is not None and self._taken:
             self._drop(self._open.partitions)
             self._open = None
@@ -150,6 +153,7 @@ class OwnedPartitions:
         if self._open is not None:
             if self._taken:
                 self._drop(self._open.partitions)
+                self._is_overtaken = True
             else:
                 self.events.remove(self._open)
             self._open = None
@@ -164,6 +168,7 @@ class OwnedPartitions:
         self.user_partitions.clear()
         self.events.clear()
         self._open = None
+        self._is_overtaken = False
 
     def _drop(self, partitions: Iterable[TopicPartition]) -> None:
         self.user_partitions.difference_update(partitions)

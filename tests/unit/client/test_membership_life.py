@@ -9,6 +9,7 @@ from support.group_world import HEARTBEAT_MS, POLL_INTERVAL_MS, SESSION_MS, Cons
 from barnabas.core.client.group.consumer_coordinator import ClassicMembershipManager
 from barnabas.core.client.group.consumer_protocol import Subscription, decode_subscription
 from barnabas.core.client.group.events import Assigned, Failed, Lost, Revoke
+from barnabas.core.client.group.membership import OwnedPartitions
 from barnabas.ports.broker_api.groups import (
     Coordinator,
     FindCoordinator,
@@ -458,3 +459,19 @@ def test_failing_assignor_is_reported_with_cause() -> None:
     world.until(lambda: bool(a.errors))
     assert str(a.errors[0]) == "assignor range failed for group g: LookupError('no idea')"
     assert isinstance(a.errors[0].__cause__, LookupError)
+
+
+def test_partitions_lost_during_their_revocation_stay_lost_until_the_user_has_given_them_up() -> None:
+    """The member may have joined again by then; a commit for them must not count as one of the new membership."""
+    tp = TopicPartition("t", 0)
+    owned = OwnedPartitions()
+    owned.assigned.add(tp)
+    owned.add_assignment({tp: None}, 1)
+    owned.take_event()
+    owned.revoke([tp], "the group is being rebalanced")
+    owned.take_event()
+    owned.lose_partitions("the member was removed")
+    assert owned.has_lost
+    assert owned.take_event() is None
+    owned.revoked_done()
+    assert not owned.has_lost

@@ -43,6 +43,7 @@ STORIES = [
     "security",
     "durable",
     "group",
+    "consumer-group",
     "classic",
 ]
 CHUNK = 5
@@ -63,13 +64,14 @@ def stories() -> dict[str, Story]:
     sys.path.insert(0, str(TESTS))
     from simulation.billing_story import BillingStory
     from simulation.cluster_story import ClusterStory
+    from simulation.consumer_group_story import ConsumerGroupStory
+    from simulation.group_story import GroupStory
     from simulation.partitions_story import PartitionsStory
     from simulation.recreate_story import RecreateStory
     from simulation.restore_story import RestoreStory
     from simulation.security_story import SecurityStory
     from simulation.test_broker_story import DurableStory
     from simulation.test_classic_story import ClassicStory
-    from simulation.test_group_story import GroupStory
     from simulation.transaction_story import TransactionStory
 
     def of_cluster(make: Callable[[int], ClusterStory]) -> Story:
@@ -97,6 +99,7 @@ def stories() -> dict[str, Story]:
         "security": of_cluster(SecurityStory),
         "durable": of_others(lambda seed: DurableStory(seed, log_flush_interval_messages=1)),
         "group": of_others(GroupStory),
+        "consumer-group": of_others(ConsumerGroupStory),
         "classic": of_others(ClassicStory),
     }
 

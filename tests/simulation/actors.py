@@ -18,7 +18,14 @@ from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.broker_api.envelope import Caller, Request, ResultT
 from barnabas.ports.broker_api.fetch import Fetch, FetchPartition, FetchResult
 from barnabas.ports.broker_api.offsets import EARLIEST
-from barnabas.ports.broker_api.topics import CreateTopics, CreateTopicsResult, NewTopic
+from barnabas.ports.broker_api.topics import (
+    CreatePartitions,
+    CreateTopics,
+    CreateTopicsResult,
+    NewPartitions,
+    NewTopic,
+    TopicOutcomes,
+)
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import BarnabasError
 from barnabas.ports.transport import TransportError
@@ -134,6 +141,23 @@ class Creator(Actor):
 
     def _answered(self, result: CreateTopicsResult) -> None:
         if result.topics[0].error in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            self.active = False
+        else:
+            self.later()
+
+
+class PartitionCreator(Actor):
+    """Adds partitions to the topic until it has `count`, and is done."""
+
+    def __init__(self, world: World, name: str, count: int) -> None:
+        self.count = count
+        super().__init__(world, name)
+
+    def act(self) -> None:
+        self.ask(CreatePartitions(topics=[NewPartitions(topic=TOPIC, count=self.count)]), self._answered)
+
+    def _answered(self, result: TopicOutcomes) -> None:
+        if result.topics[0].error in (ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS):  # it has them already
             self.active = False
         else:
             self.later()

@@ -1,5 +1,7 @@
 """Members of a group in the simulation, and the book of what they were told."""
 
+from typing import Any
+
 from attrs import define, field
 from simulation.actors import Actor
 from simulation.client import TOPIC, Client
@@ -35,12 +37,30 @@ class GroupBook:
     acknowledged: dict[int, int] = field(factory=dict)
     seen: dict[int, int] = field(factory=dict)
     submitted: dict[int, int] = field(factory=dict)
+    holders: dict[int, tuple[str, float]] = field(factory=dict)
+    """The member that got each partition last, and when."""
     generation: int = 0
 
     def own(self, generation: int, partition: int, member: str) -> None:
         self.generation = max(self.generation, generation)
         owner = self.owners.setdefault((generation, partition), member)
-        assert owner == member, f"partition {partition} is both {owner}'s and {member}'s in generation {generation}"
+        assert owner == member, (
+            f"two: partition {partition} has the owners {owner} and {member} in generation {generation}"
+        )
+
+    def hold(self, partition: int, member: str, now_ms: float) -> None:
+        self.holders[partition] = member, now_ms
+
+    def lose(self, partition: int, member: str) -> None:
+        if self.holders.get(partition, ("", 0.0))[0] == member:
+            del self.holders[partition]
+
+    def check_holder(self, partition: int, member: str, submitted_ms: float) -> None:
+        """Check a commit that was acknowledged: at `submitted_ms`, no other member had got the partition."""
+        holder, since_ms = self.holders.get(partition, (member, 0.0))
+        assert holder == member or since_ms >= submitted_ms, (
+            f"two: {member} commits for partition {partition}, which {holder} has got"
+        )
 
     def next_number(self, partition: int) -> int:
         self.submitted[partition] = self.submitted.get(partition, 0) + 1
@@ -60,12 +80,17 @@ class GroupBook:
 class GroupMember(Client):
     """Is in the group as a consumer is, reads nothing, and commits for what it owns."""
 
-    def __init__(self, world: World, name: str, book: GroupBook, assignor: str) -> None:
+    def __init__(self, world: World, name: str, book: GroupBook, assignor: str, **own: Any) -> None:
+        """`own`: settings of `GroupSettings`."""
         super().__init__(world, name)
         self.book = book
         self.owned: set[int] = set()
         self.left = False
+        self.instance_id: str | None = own.get("group_instance_id")
         self._committing = False
+        self._revoking: Revoke | None = None
+        """The event that the member is handling; until `_revoked_ms` it works with the partitions as before."""
+        self._revoked_ms = 0.0
         settings = GroupSettings(
             group_id=GROUP,
             session_timeout_ms=SESSION_MS,
@@ -73,6 +98,7 @@ class GroupMember(Client):
             heartbeat_interval_ms=200,
             retry_backoff_ms=50,
             retry_backoff_max_ms=200,
+            **own,
         )
         self.membership = ConsumerCoordinator(self.view, self.entropy, settings, [builtin_assignor(assignor)])
         self.membership.subscribe([TOPIC], world.clock.monotonic_ms())
@@ -89,15 +115,19 @@ class GroupMember(Client):
         self.membership.leave(self.world.clock.monotonic_ms(), self.vanish)
 
     def act(self) -> float:
+        now_ms = self.world.clock.monotonic_ms()
         if not self.left:
-            self.membership.polled(self.world.clock.monotonic_ms())
-            while (event := self.membership.take_event()) is not None:
+            self.membership.polled(now_ms)
+            if self._revoking is not None and now_ms >= self._revoked_ms:
+                self._finish_revocation(self._revoking)
+            while self._revoking is None and (event := self.membership.take_event()) is not None:
                 self._carry_out(event)
-            if self.membership.settled:
+            if self.membership.settled and self._revoking is None:
                 for partition in self.owned:
-                    self.book.own(self.membership.generation_id, partition, self.name)
-                if self.owned and not self._committing and self.entropy.below(4) == 0:
-                    self._commit()
+                    self.book.own(self.membership.generation_id, partition, self.instance_id or self.name)
+            reads = self.owned and (self.membership.settled or self._revoking is not None)
+            if reads and not self._committing and self.entropy.below(4) == 0:
+                self._commit()
         return 10 + self.entropy.below(50)
 
     def _carry_out(self, event: GroupEvent) -> None:
@@ -106,22 +136,37 @@ class GroupMember(Client):
                 promised = self.book.acknowledged.get(partition, 0)
                 number, text = (committed.offset, committed.metadata) if committed is not None else (0, "")
                 self.book.observe(partition, number, promised, text)
+                self.book.hold(partition, self.name, self.world.clock.monotonic_ms())
                 self.owned.add(partition)
         elif isinstance(event, Failed):
             assert not event.final, event.error
+        elif isinstance(event, Revoke):
+            self._revoking = event
+            self._revoked_ms = self.world.clock.monotonic_ms()
+            if self.entropy.below(3) == 0:  # the user's program is in the middle of something
+                self._revoked_ms += self.entropy.below(REBALANCE_MS * 3 // 2)
+            else:
+                self._finish_revocation(event)
         else:
             self.owned -= {partition for _, partition in event.partitions}
-            if isinstance(event, Revoke):
-                self.membership.revoked_done()
+            for _, partition in event.partitions:
+                self.book.lose(partition, self.name)
+
+    def _finish_revocation(self, event: Revoke) -> None:
+        self._revoking = None
+        self.owned -= {partition for _, partition in event.partitions}
+        self.membership.revoked_done()
 
     def _commit(self) -> None:
         numbers = {partition: self.book.next_number(partition) for partition in sorted(self.owned)}
         self._committing = True
+        submitted_ms = self.world.clock.monotonic_ms()
 
         def done(error: BarnabasError | None) -> None:
             self._committing = False
             if error is None:
                 for partition, number in numbers.items():
+                    self.book.check_holder(partition, self.name, submitted_ms)
                     self.book.acknowledge(partition, number)
 
         self.membership.commit(

@@ -1,0 +1,146 @@
+"""A group under seeded disasters: one seed, played, by the classic protocol."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from simulation.actors import Creator
+from simulation.client import PARTITIONS
+from simulation.cluster_checker import Broken
+from simulation.group_actors import REBALANCE_MS, SESSION_MS, GroupBook, GroupMember, Onlooker
+
+from barnabas.simulation import NetworkFaults, World
+
+SECONDS = 10
+MEMBERS = 3
+AGREED_WITHIN_MS = 4 * (SESSION_MS + REBALANCE_MS)
+
+
+class GroupStory:
+    """One seed, played. Every answer waits for a flush, so that not even a power cut undoes it."""
+
+    SETTINGS: Mapping[str, Any] = {}
+    """Of the broker."""
+    partitions = PARTITIONS
+
+    def __init__(self, seed: int, *, kinds: Sequence[str] = ()) -> None:
+        """`kinds`: the names of the methods that are fates; none: all."""
+        self.kinds = kinds
+        self.world = World(
+            seed,
+            brokers=1,
+            log_flush_interval_messages=1,
+            log_segment_bytes=5_000,
+            offsets_topic_segment_bytes=4_000,
+            offsets_topic_num_partitions=3,
+            offsets_load_buffer_size=1_000,
+            group_initial_rebalance_delay_ms=100,
+            group_min_session_timeout_ms=100,
+            **self.SETTINGS,
+        )
+        self.broker = self.world.brokers[1]
+        self.entropy = self.world.entropy.child("fate")
+        self.book = GroupBook()
+        creator = Creator(self.world, "creator")
+        self.world.scheduler.run_until(lambda: not creator.active)
+        self.assignor = ("range", "cooperative-sticky")[seed % 2]
+        self.members: list[GroupMember] = []
+        self.named = 0
+        for _ in range(MEMBERS):
+            self.hire()
+        self.onlooker = Onlooker(self.world, "onlooker", self.book)
+
+    def hire(self) -> None:
+        self.named += 1
+        own = self.settings_of_member()
+        self.members.append(GroupMember(self.world, f"member-{self.named}", self.book, self.assignor, **own))
+
+    def settings_of_member(self) -> dict[str, Any]:
+        """Return the settings of the next member."""
+        return {}
+
+    def fates(self) -> list[Callable[[], None]]:
+        """Return what may happen."""
+        return [
+            self.cut_power,
+            self.restart,
+            self.lose_connections,
+            self.delay_requests,
+            self.bad_network,
+            self.bad_disk,
+            self.vanish,
+            self.leave,
+        ]
+
+    def play(self) -> None:
+        fates = [fate for fate in self.fates() if not self.kinds or fate.__name__ in self.kinds]
+        end = self.world.clock.monotonic_ms() + SECONDS * 1000
+        while self.world.clock.monotonic_ms() < end:
+            self.world.scheduler.advance(100 + self.entropy.below(2000))
+            fates[self.entropy.below(len(fates))]()
+        self.settle()
+
+    def cut_power(self) -> None:
+        self.broker.power_cut()
+        self.world.scheduler.advance(self.entropy.below(1500))
+        self.broker.start()
+
+    def restart(self) -> None:
+        self.broker.stop()
+        self.world.run_until(lambda: self.broker.node is None)
+        self.world.scheduler.advance(self.entropy.below(1000))
+        self.broker.start()
+
+    def lose_connections(self) -> None:
+        self.world.network.lose_connections(self.broker.name)
+
+    def delay_requests(self) -> None:
+        """Let the requests of a member arrive late: commits of the time before its session ended, perhaps."""
+        ends = [end for name, end in self.world.network.connections_to(1) if name.startswith("member-")]
+        if ends:
+            resume = self.world.network.delay_requests(ends[self.entropy.below(len(ends))])
+            self.world.scheduler.call_later(SESSION_MS + self.entropy.below(SESSION_MS), resume)
+
+    def bad_network(self) -> None:
+        self.world.network.faults = NetworkFaults(latency_ms_max=60, drop_chance=0.05, refuse_chance=0.3)
+        self.world.scheduler.advance(500 + self.entropy.below(1500))
+        self.world.network.faults = NetworkFaults(latency_ms_max=3)
+
+    def bad_disk(self) -> None:
+        self.broker.disk.errors_per_million = 100_000
+        self.world.scheduler.advance(300 + self.entropy.below(700))
+        self.broker.disk.errors_per_million = 0
+
+    def vanish(self) -> None:
+        self.members.pop(self.entropy.below(len(self.members))).vanish()
+        self.hire()
+
+    def leave(self) -> None:
+        self.members.pop(self.entropy.below(len(self.members))).leave()
+        self.hire()
+
+    def agreed(self) -> bool:
+        """All members are in the newest generation, and share what there is."""
+        owned = sorted(number for member in self.members for number in member.owned)
+        return all(member.agreed for member in self.members) and owned == list(range(self.partitions))
+
+    def await_condition(self, name: str, condition: Callable[[], bool]) -> None:
+        try:
+            self.world.scheduler.run_until(condition, AGREED_WITHIN_MS)
+        except TimeoutError as error:
+            raise Broken(f"liveness: {name}: not within {AGREED_WITHIN_MS} ms") from error
+
+    def settle(self) -> None:
+        """Everything works again."""
+        self.await_condition("the group has agreed", self.agreed)
+        before = dict(self.book.acknowledged)
+        self.await_condition(
+            "commits of every partition",
+            lambda: all(self.book.acknowledged.get(p, 0) > before.get(p, 0) for p in range(self.partitions)),
+        )
+        for member in self.members:
+            member.vanish()
+        self.restart()
+        rounds = self.onlooker.rounds
+        self.world.scheduler.run_until(lambda: self.onlooker.rounds > rounds + 1)
+        assert not self.world.failures, self.world.failures
+        assert self.book.seen.keys() == set(range(self.partitions))

@@ -90,6 +90,7 @@ def test_exception_in_block_releases_messages_that_were_handed_out() -> None:
 
 def test_slow_user_finishes_messages_before_it_asks_for_more() -> None:
     world = World()
+    world.group.interval_ms = 3_600_000  # no heartbeat drives the client meanwhile
     world.group.fill(T0, 3)
     with world.consumer() as consumer:
         iterator = iter(consumer)

@@ -42,12 +42,15 @@ class ShareGroupScript:
         self.partitions: dict[TopicPartition, SharePartition] = {}
         self.sessions: dict[int, ShareSessionCache] = {}
         self.epochs: dict[str, int] = {}
+        self.interval_ms = INTERVAL_MS
         self.errors: list[ErrorCode] = []
         """The errors of the next heartbeats."""
         self.acknowledge_errors: list[ErrorCode] = []
         """The errors of the next partitions with acknowledgements."""
         self.fetch_errors: dict[TopicPartition, ErrorCode] = {}
         self._now_ms = now_ms
+        self._waiting: dict[int, tuple[ShareFetch, ShareSession]] = {}
+        """The sessions of fetches: `Play` asks again for one that found nothing."""
         cluster.script(self._answer)
 
     # --- for tests
@@ -116,7 +119,7 @@ class ShareGroupScript:
         return ShareGroupHeartbeatResult(
             member_id=request.member_id,
             member_epoch=2,
-            heartbeat_interval_ms=INTERVAL_MS,
+            heartbeat_interval_ms=self.interval_ms,
             assignment=[TopicIdPartitions(id_of(name), list(range(count))) for name, count in topics.items()]
             if request.member_epoch
             else [],
@@ -127,9 +130,16 @@ class ShareGroupScript:
 
     def _fetch(self, broker: int, request: ShareFetch) -> ShareFetchResult:
         acknowledged = [each for each in request.partitions if each.acknowledgement_batches]
-        session = self._sessions_of(broker).session_for_fetch(
-            request.group_id, request.member_id, request.share_session_epoch, 0, has_acknowledgements=bool(acknowledged)
-        )
+        _, session = self._waiting.get(id(request), (None, None))
+        if session is not None and session.is_closed:
+            raise ApiError(ErrorCode.SHARE_SESSION_NOT_FOUND, "it was closed while the fetch waited")
+        if session is None:
+            epoch, first = request.share_session_epoch, bool(acknowledged)
+            sessions = self._sessions_of(broker)
+            session = sessions.session_for_fetch(
+                request.group_id, request.member_id, epoch, 0, has_acknowledgements=first
+            )
+            self._waiting[id(request)] = request, session
         named = [attrs.evolve(each, topic=self._name(each.topic_id)) for each in request.partitions]
         session.update(named, request.forgotten)
         outcomes = {

@@ -115,6 +115,7 @@ class ShareFetchBuffer:
         """Make the next batch the current one; return False if there is none. Lock held."""
         if self._current is None:
             self._current = self._manager.next_batch(self._shell.now_ms())
+            self._shell.wake()  # from now on, what the user has finished with is acknowledged in time
         return self._current is not None
 
     def select_next(self) -> bool:

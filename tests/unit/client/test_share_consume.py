@@ -3,21 +3,16 @@
 from typing import Any
 
 import pytest
-from support.plain_cluster import PlainCluster, Play
-from support.share_group_script import INTERVAL_MS, ShareGroupScript
+from support.plain_cluster import PlainCluster
+from support.share_group_script import INTERVAL_MS
+from support.share_member import LOCK_MS, Member
 
-from barnabas.core.client.cluster_view import ClusterView, ViewSettings
 from barnabas.core.client.group.events import GroupSettings
 from barnabas.core.client.share.acknowledgements import PartitionAcknowledgements
 from barnabas.core.client.share.share_consume_request_manager import (
     ACKNOWLEDGE_WITHIN_MS,
-    CommitResults,
-    ShareConsumeRequestManager,
 )
 from barnabas.core.client.share.share_in_flight_batch import ShareInFlightBatch
-from barnabas.core.client.share.share_membership import ShareMembershipManager, new_member_id
-from barnabas.core.client.share.share_session_handler import ShareFetchSettings
-from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.message.corrupt_record import CorruptRecord
 from barnabas.ports.broker_api.share_groups import (
     AcknowledgementBatch,
@@ -32,70 +27,6 @@ from barnabas.ports.transport import TransportError
 from barnabas.ports.types import TopicPartition
 
 T0, T1 = (TopicPartition("t", number) for number in range(2))
-LOCK_MS = 30_000
-
-
-class Member(Play):
-    """A member without threads; the test is its user."""
-
-    def __init__(self, cluster: PlainCluster, group: ShareGroupScript | None = None, **settings: Any) -> None:
-        super().__init__(cluster)
-        self.group = group or ShareGroupScript(cluster, lambda: self.now, lock_ms=LOCK_MS)
-        self.view = ClusterView([("bootstrap", 1)], self.entropy, ViewSettings())
-        member_id = new_member_id(self.entropy)
-        self.notes = 0
-        self.manager = ShareConsumeRequestManager(
-            self.view,
-            self.entropy,
-            ShareFetchSettings(group_id="g", **settings),
-            NO_CODECS,
-            member_id,
-            self._note,
-        )
-        self.membership = ShareMembershipManager(
-            self.view, self.entropy, GroupSettings(group_id="g"), member_id, self.manager.assign, self._note
-        )
-        self.parts = [self.membership, self.manager, self.view]
-
-    def _note(self) -> None:
-        self.notes += 1
-
-    def join(self, *topics: str) -> "Member":
-        self.membership.subscribe(topics or ("t",), self.now)
-        self.run(lambda: self.membership.settled)
-        return self
-
-    def batch(self) -> ShareInFlightBatch:
-        """The next batch, decoded."""
-        self.manager.wants = True
-        self.run(lambda: bool(self.manager.ready) or bool(self.manager.failures))
-        self.manager.wants = False
-        batch = self.manager.next_batch(self.now)
-        assert batch is not None, self.manager.failures
-        while batch.decode_more():
-            pass
-        return batch
-
-    def process(self, batch: ShareInFlightBatch) -> list[bytes | None]:
-        """Do what a user does in implicit mode: take all messages, and ask for more."""
-        batch.handed_out = batch.processed = len(batch.messages)
-        self.manager.finish_batch(batch, self.now)
-        return [message.value for message in batch.messages]
-
-    def commit(self) -> CommitResults:
-        answers: list[CommitResults] = []
-        self.manager.commit(answers.append, self.now)
-        self.run(lambda: bool(answers))
-        return answers[0]
-
-    def acknowledge(self, batch: ShareInFlightBatch, kinds: dict[int, AcknowledgeType]) -> None:
-        for offset, kind in kinds.items():
-            self.manager.acknowledge(batch, (offset,), kind, self.now)
-
-    def finish(self) -> None:
-        done: list[object] = []
-        self.manager.finish(lambda: done.append(1), self.now)
-        self.run(lambda: bool(done))
 
 
 def counts(batch: ShareInFlightBatch) -> list[tuple[int, int]]:

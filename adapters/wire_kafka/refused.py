@@ -169,6 +169,14 @@ _DESCRIBE_CONFIGS = Refused(
     _request(_THROTTLE, _items(_ERROR, _NO_TEXT, _KIND, _NAME, Filler(Array(TEXT), ()))),
 )
 _EMPTY_LISTS = (Filler(Array(TEXT), ()),) * 2
+_SHARE_HEARTBEAT = Refused(
+    "ShareGroupHeartbeat",
+    (0, 0),
+    None,
+    _request(_THROTTLE, _ERROR, _NO_TEXT, _NO_TEXT, *(_ANY_NUMBER,) * 2, Filler(I8, -1)),
+    True,
+)
+_SHARE_DESCRIBE = Refused("ShareGroupDescribe", (0, 0), None, _request(_THROTTLE, Filler(Array(TEXT), ())), True)
 _SHARE_FETCH = Refused("ShareFetch", (0, 0), None, _request(_THROTTLE, _ERROR, _NO_TEXT, *_EMPTY_LISTS), True)
 _SHARE_ACKNOWLEDGE = Refused(
     "ShareAcknowledge", (0, 0), None, _request(_THROTTLE, _ERROR, _NO_TEXT, *_EMPTY_LISTS), True
@@ -222,6 +230,8 @@ REFUSED: dict[int, Refused] = {
     39: _RENEW_TOKEN,
     40: _EXPIRE_TOKEN,
     41: _DESCRIBE_TOKEN,
+    76: _SHARE_HEARTBEAT,
+    77: _SHARE_DESCRIBE,
     78: _SHARE_FETCH,
     79: _SHARE_ACKNOWLEDGE,
 }
@@ -233,8 +243,6 @@ _NAMES = {
     6: "UpdateMetadata",
     7: "ControlledShutdown",
     34: "AlterReplicaLogDirs",
-    76: "ShareGroupHeartbeat",
-    77: "ShareGroupDescribe",
     88: "StreamsGroupHeartbeat",
     89: "StreamsGroupDescribe",
 }

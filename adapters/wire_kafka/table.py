@@ -33,11 +33,12 @@ _FAMILIES: tuple[Iterable[Api], ...] = (
     consumer_groups.APIS,
     transactions.APIS,
     scram.APIS,
-    share_groups.FETCH_APIS,
+    share_groups.APIS,
+    share_group_offsets.APIS,
     share_state.APIS,
 )
 
-_CLIENT_FAMILIES: tuple[Iterable[Api], ...] = (share_groups.APIS, share_group_offsets.APIS)
+_CLIENT_FAMILIES: tuple[Iterable[Api], ...] = ()
 """Families that our clients speak with other brokers; this broker does not offer them."""
 
 BY_KEY: dict[int, Api] = {api.key: api for family in _FAMILIES for api in family}

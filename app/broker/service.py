@@ -66,6 +66,7 @@ from .handlers.replicas import ReplicaService
 from .handlers.security import AclService, ScramService, TokenService
 from .handlers.share_fetch import ShareFetchService
 from .handlers.share_group_dlq_manager import ShareGroupDLQManager
+from .handlers.share_groups import share_group_handlers
 from .handlers.share_state import ShareCoordinatorService
 from .handlers.telemetry import TelemetryService
 from .handlers.topics import TopicService
@@ -114,8 +115,10 @@ class BrokerService:
         self.transactions = TransactionService(state, internal, producer_ids, state.replicas.markers.write)
         verify = self.transactions.verifier.verify
         self.verified_appends = state.replicas.verified_appends(verify)
-        self.groups = GroupService(state, verify, self.group_configs, authorization)
         self.share_coordinator = ShareCoordinatorService(state, internal)
+        if persister is None:
+            persister = self.share_coordinator.persister
+        self.groups = GroupService(state, verify, self.group_configs, authorization, persister)
         scram = ScramService(state)
         self._tokens = TokenService(
             state,
@@ -130,7 +133,7 @@ class BrokerService:
         sessions_max = state.settings.static.group_share_max_share_sessions
         shares = ShareFetchService(
             state,
-            persister or self.share_coordinator.persister,
+            persister,
             self.group_configs,
             authorization,
             lambda: sessions_max,
@@ -187,6 +190,7 @@ class BrokerService:
             **self.share_coordinator.handlers,
             ShareFetch: shares.fetch,
             ShareAcknowledge: shares.acknowledge,
+            **share_group_handlers(state, self.groups.coordinator),
             DescribeSharePartitions: shares.describe,
         }
         self._counters = {

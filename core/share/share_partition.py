@@ -459,6 +459,11 @@ class SharePartition:
 
     # --- storing
 
+    @property
+    def is_writing(self) -> bool:
+        """True while a write has not ended."""
+        return self._writing is not None
+
     def take_write(self) -> StateWrite | None:
         """Return what to store now; None if there is nothing, or a write is under way."""
         if self._writing is not None:

@@ -183,6 +183,13 @@ class SharePartitionManager:
             return None
         return led
 
+    def read_again(self, group_id: str) -> None:
+        """Read the states of a group without sessions once more: its offsets may have been altered or deleted, which is
+        possible only in a group without members."""
+        for led in list(self._led.values()):
+            if led.key.group_id == group_id and led.share is not None and not led.share.is_writing:
+                self._drop(led)
+
     def on_leadership_ended(self, partition: Partition) -> None:
         """Drop the share partitions of a partition. Its next leader reads their state."""
         for led in list(self._by_partition.get(partition.topic_partition, {}).values()):

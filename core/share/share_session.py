@@ -65,6 +65,10 @@ class ShareSessionCache:
         """The number of partitions in all sessions."""
         return sum(len(each.partitions) for each in self._sessions.values())
 
+    def has_group(self, group_id: str) -> bool:
+        """Return whether a member of the group has a session."""
+        return any(each.group_id == group_id for each in self._sessions.values())
+
     def session_for_fetch(
         self, group_id: str, member_id: str, epoch: int, connection: Hashable, *, has_acknowledgements: bool
     ) -> ShareSession:

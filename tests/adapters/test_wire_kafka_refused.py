@@ -67,6 +67,8 @@ CASES = [
     (39, 0, i32(1) + b"h" + i64(-1), CODE + i64(-1) + i32(0)),
     (40, 0, i32(1) + b"h" + i64(-1), CODE + i64(-1) + i32(0)),
     (41, 0, i32(-1), CODE + i32(0) + i32(0)),
+    (76, 0, b"\x00", b"\x00" + NOTHING + CODE + b"\x00\x00" + NOTHING * 2 + b"\xff\x00"),
+    (77, 0, b"\x00", b"\x00" + NOTHING + b"\x01\x00"),
     (78, 0, b"\x00", b"\x00" + NOTHING + CODE + b"\x00\x01\x01\x00"),
     (79, 0, b"\x00", b"\x00" + NOTHING + CODE + b"\x00\x01\x01\x00"),
 ]

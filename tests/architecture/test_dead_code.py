@@ -62,7 +62,6 @@ NOT_CALLED_YET = {
         ("allows_upgrade", "allows_downgrade"),
         "consumer groups by KIP-848 at the broker",
     ),
-    "describe_offsets": "share groups at the broker",
     "write_to": "a message set on its way to a sink, as the design has it",
 }
 """What stands before its caller, with tests of its own. A line goes when the caller comes."""

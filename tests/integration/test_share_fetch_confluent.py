@@ -1,11 +1,11 @@
-"""librdkafka's share consumer at a broker on a socket, whose coordinator of share groups is scripted."""
+"""librdkafka's share consumer at a broker on a socket."""
 
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from support.scripted_share_groups import ScriptedShareGroups, scripted_share_groups
+from support.share_groups import read_from_the_beginning, start_offsets
 from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Admin, Producer, TopicPartition
@@ -21,14 +21,10 @@ COUNT = 200
 
 
 @pytest.fixture(scope="module")
-def groups() -> Iterator[ScriptedShareGroups]:
-    with scripted_share_groups(share_auto_offset_reset="earliest", share_delivery_count_limit=2) as scripted:
-        yield scripted
-
-
-@pytest.fixture(scope="module")
-def broker(groups: ScriptedShareGroups, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     with Broker(tmp_path_factory.mktemp("shares"), log_retention_ms=-1) as running:
+        settings = {"share.delivery.count.limit": "2"}
+        read_from_the_beginning(running.bootstrap, "implicit", "explicit", "closed", "flight", settings=settings)
         yield running
 
 
@@ -58,11 +54,7 @@ def poll_until(consumer: Any, is_done: Callable[[list[Any]], bool], each: Callab
     return found
 
 
-def start_offsets(groups: ScriptedShareGroups, group: str) -> dict[int, int]:
-    return {key.partition: each.start_offset for key, each in groups.persister.offsets.items() if key.group_id == group}
-
-
-def test_implicitly_acknowledged_messages_are_delivered_once(groups: ScriptedShareGroups, broker: Broker) -> None:
+def test_implicitly_acknowledged_messages_are_delivered_once(broker: Broker) -> None:
     fill(broker, "implicit")
     consumers = [share_consumer(broker, "implicit", "implicit") for _ in range(2)]
     found: list[Any] = []
@@ -74,10 +66,10 @@ def test_implicitly_acknowledged_messages_are_delivered_once(groups: ScriptedSha
     for consumer in consumers:
         assert set(consumer.commit_sync(PATIENCE_S).values()) <= {None}
         consumer.close()
-    assert sum(start_offsets(groups, "implicit").values()) == COUNT
+    assert sum(start_offsets(broker.bootstrap, "implicit").values()) == COUNT
 
 
-def test_released_messages_come_again_and_rejected_ones_do_not(groups: ScriptedShareGroups, broker: Broker) -> None:
+def test_released_messages_come_again_and_rejected_ones_do_not(broker: Broker) -> None:
     fill(broker, "explicit", 1)
     kinds = confluent.AcknowledgeType
     consumer = share_consumer(broker, "explicit", "explicit", **{"share.acknowledgement.mode": "explicit"})
@@ -93,10 +85,10 @@ def test_released_messages_come_again_and_rejected_ones_do_not(groups: ScriptedS
     poll_until(consumer, lambda _: seen == wanted, decide)
     assert set(consumer.commit_sync(PATIENCE_S).values()) <= {None}
     consumer.close()
-    assert start_offsets(groups, "explicit") == {0: COUNT}
+    assert start_offsets(broker.bootstrap, "explicit") == {0: COUNT}
 
 
-def test_messages_of_a_closed_consumer_go_to_another_one(groups: ScriptedShareGroups, broker: Broker) -> None:
+def test_messages_of_a_closed_consumer_go_to_another_one(broker: Broker) -> None:
     fill(broker, "closed", 1)
     settings = {"share.acknowledgement.mode": "explicit"}
     first = share_consumer(broker, "closed", "closed", **settings)
@@ -108,10 +100,10 @@ def test_messages_of_a_closed_consumer_go_to_another_one(groups: ScriptedShareGr
     assert held[0].offset() not in {each.offset() for each in rest}
     second.commit_sync(PATIENCE_S)
     second.close()
-    assert start_offsets(groups, "closed") == {0: COUNT}
+    assert start_offsets(broker.bootstrap, "closed") == {0: COUNT}
 
 
-def test_messages_in_flight_are_described(groups: ScriptedShareGroups, broker: Broker) -> None:
+def test_messages_in_flight_are_described(broker: Broker) -> None:
     fill(broker, "flight", partitions=1)
     settings = {"share.acknowledgement.mode": "explicit", "client.id": "holder"}
     consumer = share_consumer(broker, "flight", "flight", **settings)

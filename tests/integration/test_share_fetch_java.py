@@ -1,4 +1,4 @@
-"""Apache Kafka's share consumers at a broker on a socket, whose coordinator of share groups is scripted."""
+"""Apache Kafka's share consumers at a broker on a socket."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.compat.java_client import broker_classpath
 from support.compat.model import Unavailable
-from support.scripted_share_groups import ScriptedShareGroups, scripted_share_groups
+from support.share_groups import read_from_the_beginning, start_offsets
 from support.waiting import PATIENCE_S
 
 from barnabas import Admin, Producer
@@ -20,14 +20,10 @@ COUNT = 300
 
 
 @pytest.fixture(scope="module")
-def groups() -> Iterator[ScriptedShareGroups]:
-    with scripted_share_groups(share_auto_offset_reset="earliest") as scripted:
-        yield scripted
-
-
-@pytest.fixture(scope="module")
-def broker(groups: ScriptedShareGroups, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     with Broker(tmp_path_factory.mktemp("shares"), log_retention_ms=-1) as running:
+        groups = ("console", *(f"verifiable-{mode}" for mode in ("auto", "sync", "async")))
+        read_from_the_beginning(running.bootstrap, *groups)
         with Admin(running.bootstrap) as admin:
             admin.create_topic("t", partitions=2)
         with Producer(running.bootstrap) as producer:
@@ -47,23 +43,15 @@ def run_tool(folder: Path, tool: str, *options: str) -> str:
     return done.stdout
 
 
-def start_offsets(groups: ScriptedShareGroups, group: str) -> list[int]:
-    return [each.start_offset for key, each in groups.persister.offsets.items() if key.group_id == group]
-
-
-def test_console_share_consumer_gets_each_message_once(
-    groups: ScriptedShareGroups, broker: Broker, tmp_path: Path
-) -> None:
+def test_console_share_consumer_gets_each_message_once(broker: Broker, tmp_path: Path) -> None:
     options = ["--bootstrap-server", broker.bootstrap, "--topic", "t", "--group", "console"]
     shown = run_tool(tmp_path, "consumer.ConsoleShareConsumer", *options, "--max-messages", str(COUNT))
     assert sorted(map(int, shown.split())) == list(range(COUNT))
-    assert sum(start_offsets(groups, "console")) == COUNT
+    assert sum(start_offsets(broker.bootstrap, "console").values()) == COUNT
 
 
 @pytest.mark.parametrize("mode", ["auto", "sync", "async"])
-def test_verifiable_share_consumer_acknowledges_each_message(
-    groups: ScriptedShareGroups, broker: Broker, tmp_path: Path, mode: str
-) -> None:
+def test_verifiable_share_consumer_acknowledges_each_message(broker: Broker, tmp_path: Path, mode: str) -> None:
     options = ["--bootstrap-server", broker.bootstrap, "--topic", "t", "--group-id", f"verifiable-{mode}"]
     shown = run_tool(
         tmp_path,
@@ -77,4 +65,4 @@ def test_verifiable_share_consumer_acknowledges_each_message(
     events = [json.loads(line) for line in shown.splitlines() if line.startswith("{")]
     acknowledged = [each for each in events if each["name"] == "offsets_acknowledged"]
     assert all(each["success"] for each in acknowledged)
-    assert sum(start_offsets(groups, f"verifiable-{mode}")) == COUNT
+    assert sum(start_offsets(broker.bootstrap, f"verifiable-{mode}").values()) == COUNT

@@ -73,7 +73,20 @@ from barnabas.ports.broker_api.replicas import (
     Reassignment,
 )
 from barnabas.ports.broker_api.scram import AlterUserScramCredentials, DescribeUserScramCredentials, ScramDeletion
-from barnabas.ports.broker_api.share_groups import ShareAcknowledge, ShareFetch
+from barnabas.ports.broker_api.share_group_offsets import (
+    AlterShareGroupOffsets,
+    DeleteShareGroupOffsets,
+    DescribeShareGroupOffsets,
+    ShareGroupOffsetsQuery,
+    ShareGroupTopic,
+    SharePartitionStart,
+)
+from barnabas.ports.broker_api.share_groups import (
+    ShareAcknowledge,
+    ShareFetch,
+    ShareGroupDescribe,
+    ShareGroupHeartbeat,
+)
 from barnabas.ports.broker_api.share_partitions import DescribeSharePartitions
 from barnabas.ports.broker_api.share_state import (
     DeleteShareGroupState,
@@ -291,6 +304,18 @@ def _cases() -> Iterator[Case]:
             batch_size=10,
         ),
         {group(Op.READ): GROUP_30},
+    )
+    sharing = ShareGroupHeartbeat(group_id="g", member_id="m", member_epoch=0, subscribed_topic_names=["t"])
+    yield case(sharing, {group(Op.READ): GROUP_30, topic(Op.DESCRIBE): TOPIC_29})
+    yield case(ShareGroupDescribe(group_ids=["g"]), {group(Op.DESCRIBE): GROUP_30})
+    asked = ShareGroupOffsetsQuery(group_id="g", topics=[ShareGroupTopic("t", [0])])
+    yield case(DescribeShareGroupOffsets(groups=[asked]), {group(Op.DESCRIBE): GROUP_30, topic(Op.DESCRIBE): TOPIC_29})
+    starts = [SharePartitionStart("t", 0, 0)]
+    yield case(
+        AlterShareGroupOffsets(group_id="g", partitions=starts), {group(Op.READ): GROUP_30, topic(Op.READ): TOPIC_29}
+    )
+    yield case(
+        DeleteShareGroupOffsets(group_id="g", topics=["t"]), {group(Op.DELETE): GROUP_30, topic(Op.READ): TOPIC_29}
     )
     acknowledged = ShareAcknowledge(group_id="g", member_id="m", share_session_epoch=1, partitions=[])
     yield case(acknowledged, {group(Op.READ): GROUP_30})

@@ -64,7 +64,19 @@ from barnabas.ports.broker_api.quotas import (
 )
 from barnabas.ports.broker_api.replicas import AlterPartitionReassignments, ElectLeaders, Reassignment
 from barnabas.ports.broker_api.scram import AlterUserScramCredentials, DescribeUserScramCredentials, ScramDeletion
-from barnabas.ports.broker_api.share_groups import ShareAcknowledge, ShareFetch
+from barnabas.ports.broker_api.share_group_offsets import (
+    AlterShareGroupOffsets,
+    DeleteShareGroupOffsets,
+    DescribeShareGroupOffsets,
+    ShareGroupOffsetsQuery,
+    SharePartitionStart,
+)
+from barnabas.ports.broker_api.share_groups import (
+    ShareAcknowledge,
+    ShareFetch,
+    ShareGroupDescribe,
+    ShareGroupHeartbeat,
+)
 from barnabas.ports.broker_api.share_state import (
     DeleteShareGroupState,
     InitializePartition,
@@ -635,6 +647,10 @@ def share_fetch(**more: Any) -> Callable[[str], Request[Any]]:
     return lambda _: ShareFetch(**{"max_bytes": 10, "max_records": 10, "batch_size": 10, **given})
 
 
+def share_heartbeat(group: str, epoch: int) -> Callable[[str], Request[Any]]:
+    return lambda _: ShareGroupHeartbeat(group_id=group, member_id="m", member_epoch=epoch)
+
+
 def share_acknowledge(epoch: int) -> Callable[[str], Request[Any]]:
     return lambda _: ShareAcknowledge(group_id="s", member_id="m", share_session_epoch=epoch, partitions=[])
 
@@ -643,6 +659,26 @@ _PLACE = (bytes(16), 0)
 SHARE_GROUPS = [
     Wrong("share fetch: a renewal that fetches", share_fetch(is_renew_ack=True), [E.INVALID_REQUEST], since=2),
     Wrong("share fetch: no session", share_fetch(share_session_epoch=3), [E.SHARE_SESSION_NOT_FOUND]),
+    Wrong("share heartbeat: no such group", share_heartbeat("nowhere", 1), [E.GROUP_ID_NOT_FOUND]),
+    Wrong("share heartbeat: a classic group", share_heartbeat("taken", 1), [E.GROUP_ID_NOT_FOUND]),
+    Wrong("share heartbeat: an impossible epoch", share_heartbeat("idle", -3), [E.INVALID_REQUEST]),
+    Wrong("share heartbeat: without topics", share_heartbeat("idle", 0), [E.INVALID_REQUEST]),
+    Wrong("share describe: a classic group", lambda _: ShareGroupDescribe(group_ids=["taken"]), [E.GROUP_ID_NOT_FOUND]),
+    Wrong(
+        "share offsets: a classic group",
+        lambda _: DescribeShareGroupOffsets(groups=[ShareGroupOffsetsQuery(group_id="taken")]),
+        [E.GROUP_ID_NOT_FOUND],
+    ),
+    Wrong(
+        "share offsets: set those of no group",
+        lambda _: AlterShareGroupOffsets(group_id="nowhere", partitions=[SharePartitionStart("t", 0, 1)]),
+        [E.GROUP_ID_NOT_FOUND],
+    ),
+    Wrong(
+        "share offsets: delete those of no group",
+        lambda _: DeleteShareGroupOffsets(group_id="nowhere", topics=["t"]),
+        [E.GROUP_ID_NOT_FOUND],
+    ),
     Wrong("share acknowledge: no session", share_acknowledge(3), [E.SHARE_SESSION_NOT_FOUND]),
     Wrong("share acknowledge: too early", share_acknowledge(0), [E.INVALID_SHARE_SESSION_EPOCH]),
     Wrong(

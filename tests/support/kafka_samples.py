@@ -82,13 +82,7 @@ from support.kafka_samples_transactions import (
 
 __all__ = ["CLIENT_SAMPLES", "SAMPLES", "Sample"]
 
-CLIENT_SAMPLES: dict[int, Sample] = {
-    76: SHARE_GROUP_HEARTBEAT,
-    77: SHARE_GROUP_DESCRIBE,
-    90: DESCRIBE_SHARE_GROUP_OFFSETS,
-    91: ALTER_SHARE_GROUP_OFFSETS,
-    92: DELETE_SHARE_GROUP_OFFSETS,
-}
+CLIENT_SAMPLES: dict[int, Sample] = {}
 """Those of APIs that our clients speak and our broker does not offer (`table.CLIENT_ONLY`)."""
 
 SAMPLES: dict[int, Sample] = {
@@ -156,6 +150,11 @@ SAMPLES: dict[int, Sample] = {
     61: DESCRIBE_PRODUCERS,
     65: DESCRIBE_TRANSACTIONS,
     66: LIST_TRANSACTIONS,
+    76: SHARE_GROUP_HEARTBEAT,
+    77: SHARE_GROUP_DESCRIBE,
+    90: DESCRIBE_SHARE_GROUP_OFFSETS,
+    91: ALTER_SHARE_GROUP_OFFSETS,
+    92: DELETE_SHARE_GROUP_OFFSETS,
     68: CONSUMER_GROUP_HEARTBEAT,
     69: CONSUMER_GROUP_DESCRIBE,
 }

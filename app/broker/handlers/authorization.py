@@ -79,7 +79,25 @@ from ....ports.broker_api.producers import DescribeProducers, InitProducerId
 from ....ports.broker_api.quotas import AlterClientQuotas, DescribeClientQuotas
 from ....ports.broker_api.replicas import AlterPartitionReassignments, ElectLeaders, ListPartitionReassignments
 from ....ports.broker_api.scram import AlterUserScramCredentials, DescribeUserScramCredentials
-from ....ports.broker_api.share_groups import ShareAcknowledge, ShareFetch
+from ....ports.broker_api.share_group_offsets import (
+    AlteredShareTopic,
+    AlterShareGroupOffsets,
+    DeletedShareTopic,
+    DeleteShareGroupOffsets,
+    DescribeShareGroupOffsets,
+    DescribeShareGroupOffsetsResult,
+    SharePartitionOffset,
+    ShareStartOutcome,
+    ShareTopicOffsets,
+)
+from ....ports.broker_api.share_groups import (
+    ShareAcknowledge,
+    ShareFetch,
+    ShareGroupDescribe,
+    ShareGroupDescribeResult,
+    ShareGroupDescription,
+    ShareGroupHeartbeat,
+)
 from ....ports.broker_api.share_partitions import DescribeSharePartitions
 from ....ports.broker_api.share_state import (
     DeleteShareGroupState,
@@ -534,7 +552,9 @@ def _find_coordinator(check: AccessCheck, request: FindCoordinator) -> DeniedAns
     return Items(operation, resource_type, "keys", "coordinators", lambda key: key)(check, request)
 
 
-def _subscribed_topics(check: AccessCheck, request: ConsumerGroupHeartbeat) -> DeniedAnswer | None:
+def _subscribed_topics(
+    check: AccessCheck, request: ConsumerGroupHeartbeat | ShareGroupHeartbeat
+) -> DeniedAnswer | None:
     """A member must be allowed to describe every topic that it names."""
     names = request.subscribed_topic_names or ()
     if all(check.allows(DESCRIBE, TOPIC, name) for name in names):
@@ -544,12 +564,7 @@ def _subscribed_topics(check: AccessCheck, request: ConsumerGroupHeartbeat) -> D
 
 def _described_topics(check: AccessCheck, request: ConsumerGroupDescribe) -> AllowedPart:
     """Hide the members of a group that has partitions of a topic that the caller may not describe."""
-    seen: dict[str, bool] = {}
-
-    def is_seen(name: str) -> bool:
-        if name not in seen:
-            seen[name] = check.allows(DESCRIBE, TOPIC, name, log=False)
-        return seen[name]
+    is_seen = _SeenTopics(check)
 
     def shown(group: ConsumerGroupDescription) -> ConsumerGroupDescription:
         assignments = (part for member in group.members for part in (member.assignment, member.target_assignment))
@@ -567,7 +582,9 @@ def _described_topics(check: AccessCheck, request: ConsumerGroupDescribe) -> All
 _HIDDEN_TOPIC = "The described group uses topics that the client is not authorized to describe."
 
 
-def _describe_groups(check: AccessCheck, request: DescribeGroups | ConsumerGroupDescribe) -> AllowedPart | None:
+def _describe_groups(
+    check: AccessCheck, request: DescribeGroups | ConsumerGroupDescribe | ShareGroupDescribe
+) -> AllowedPart | None:
     """Set the authorized operations of groups."""
     if not request.include_authorized_operations:
         return None
@@ -582,6 +599,107 @@ def _describe_groups(check: AccessCheck, request: DescribeGroups | ConsumerGroup
         return evolve(result, groups=groups)
 
     return AllowedPart(request, complete)
+
+
+def _described_share_topics(check: AccessCheck, request: ShareGroupDescribe) -> AllowedPart:
+    """Hide the members of a share group that has partitions of a topic that the caller may not describe."""
+    is_seen = _SeenTopics(check)
+
+    def shown(group: ShareGroupDescription) -> ShareGroupDescription:
+        if all(is_seen(each.topic_name) for member in group.members for each in member.assignment):
+            return group
+        error = denied(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return ShareGroupDescription(group_id=group.group_id, error=error.code, error_message=_HIDDEN_TOPIC)
+
+    def complete(result: ShareGroupDescribeResult) -> ShareGroupDescribeResult:
+        return evolve(result, groups=[shown(each) for each in result.groups])
+
+    return AllowedPart(request, complete)
+
+
+def _share_group_offsets(check: AccessCheck, request: DescribeShareGroupOffsets) -> AllowedPart:
+    """Deny topics that are named, and leave others out where all are asked for."""
+    error = denied(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    is_seen = _SeenTopics(check)
+    refused: dict[str, list[ShareTopicOffsets]] = {}
+    groups = []
+    for group in request.groups:
+        topics = group.topics
+        if topics is not None:
+            refused[group.group_id] = [
+                ShareTopicOffsets(
+                    topic=each.topic,
+                    partitions=[
+                        SharePartitionOffset(number, error=error.code, error_message=error.message)
+                        for number in each.partitions
+                    ],
+                )
+                for each in topics
+                if not is_seen(each.topic)
+            ]
+            topics = [each for each in topics if is_seen(each.topic)]
+        groups.append(evolve(group, topics=topics))
+
+    def complete(result: DescribeShareGroupOffsetsResult) -> DescribeShareGroupOffsetsResult:
+        shown = [
+            group
+            if group.error is not ErrorCode.NONE
+            else evolve(
+                group,
+                topics=[*(each for each in group.topics if is_seen(each.topic)), *refused.get(group.group_id, ())],
+            )
+            for group in result.groups
+        ]
+        return evolve(result, groups=shown)
+
+    return AllowedPart(evolve(request, groups=groups), complete)
+
+
+class _SeenTopics:
+    """Decides once for each topic whether the caller may describe it."""
+
+    def __init__(self, check: AccessCheck) -> None:
+        self._check = check
+        self._decided: dict[str, bool] = {}
+
+    def __call__(self, topic: str) -> bool:
+        if topic not in self._decided:
+            self._decided[topic] = self._check.allows(DESCRIBE, TOPIC, topic, log=False)
+        return self._decided[topic]
+
+
+def _alter_share_offsets(check: AccessCheck, request: AlterShareGroupOffsets) -> AllowedPart | None:
+    """Deny topics that the caller may not read."""
+    allowed = {name: check.allows(READ, TOPIC, name) for name in {each.topic for each in request.partitions}}
+    if all(allowed.values()):
+        return None
+    error = denied(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    refused: dict[str, list[ShareStartOutcome]] = {}
+    for each in request.partitions:
+        if not allowed[each.topic]:
+            refused.setdefault(each.topic, []).append(ShareStartOutcome(each.partition, error.code, error.message))
+    topics = [AlteredShareTopic(topic=name, partitions=outcomes) for name, outcomes in refused.items()]
+    return AllowedPart(
+        evolve(request, partitions=[each for each in request.partitions if allowed[each.topic]]),
+        lambda result: evolve(result, topics=[*result.topics, *topics]),
+    )
+
+
+def _delete_share_offsets(check: AccessCheck, request: DeleteShareGroupOffsets) -> AllowedPart | None:
+    """Deny topics that the caller may not read."""
+    allowed = {name: check.allows(READ, TOPIC, name) for name in request.topics}
+    if all(allowed.values()):
+        return None
+    error = denied(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    topics = [
+        DeletedShareTopic(topic=name, error=error.code, error_message=error.message)
+        for name, is_allowed in allowed.items()
+        if not is_allowed
+    ]
+    return AllowedPart(
+        evolve(request, topics=[name for name in request.topics if allowed[name]]),
+        lambda result: evolve(result, topics=[*result.topics, *topics]),
+    )
 
 
 def _list_groups(check: AccessCheck, request: ListGroups) -> AllowedPart | None:
@@ -891,6 +1009,18 @@ STEPS: Mapping[type[Request[Any]], Sequence[Step]] = {
         _describe_transactions,
     ),
     ListTransactions: (_list_transactions,),
+    ShareGroupHeartbeat: (_group(READ), _subscribed_topics),
+    ShareGroupDescribe: (
+        Items(DESCRIBE, GROUP, "group_ids", "groups", _item),
+        _described_share_topics,
+        _describe_groups,
+    ),
+    DescribeShareGroupOffsets: (
+        Items(DESCRIBE, GROUP, "groups", "groups", lambda group: group.group_id),
+        _share_group_offsets,
+    ),
+    AlterShareGroupOffsets: (_group(READ), _alter_share_offsets),
+    DeleteShareGroupOffsets: (_group(DELETE), _delete_share_offsets),
     ShareFetch: (_group(READ),),  # `ShareFetchService` asks for READ of the topics, also of those in the session
     ShareAcknowledge: (_group(READ),),
     InitializeShareGroupState: (_cluster(CLUSTER_ACTION),),

@@ -22,6 +22,7 @@ from ....core.coordinator.group.states import CLASSIC_STATES, CONSUMER_STATES
 from ....core.coordinator.log import CoordinatorLog
 from ....core.coordinator.log_loader import LogLoader
 from ....core.replica.leader.verified_appends import Verify
+from ....core.share.persister import Persister
 from ....ports.broker_api.acls import ResourceType
 from ....ports.broker_api.consumer_groups import ConsumerGroupDescribe, ConsumerGroupHeartbeat
 from ....ports.broker_api.envelope import Caller, Reply, Request
@@ -52,6 +53,7 @@ from ..state.authorization import Authorization
 from ..state.broker_state import BrokerState
 from .internal_topics import OFFSETS_TOPIC
 from .led_partitions import follow_leaders
+from .share_groups import PartitionEnds
 
 MINUTE_MS = 60_000
 _RETRY_MS = 1000.0
@@ -169,7 +171,12 @@ class GroupService:
     """
 
     def __init__(
-        self, state: BrokerState, verify: Verify, configs: GroupConfigManager, authorization: Authorization | None
+        self,
+        state: BrokerState,
+        verify: Verify,
+        configs: GroupConfigManager,
+        authorization: Authorization | None,
+        persister: Persister,
     ) -> None:
         """`authorization` None: every caller may do everything."""
         static = state.settings.static
@@ -200,6 +207,8 @@ class GroupService:
             steps=state.steps,
             verify=self._verify,
             describable=partial(_describable, authorization),
+            persister=persister,
+            find_ends=PartitionEnds(state).find,
         )
         self._loader = LogLoader(
             state.replicas,
@@ -451,6 +460,7 @@ def _counters(metrics: Metrics) -> GroupCounters:
         rebalances=metrics.counter(
             f"{prefix}_group_completed_rebalance_total", "Generations that all members have joined."
         ),
+        share_group_rebalances=metrics.counter(f"{prefix}_share_group_rebalance_total", "Assignments of share groups."),
         consumer_group_rebalances=metrics.counter(
             f"{prefix}_consumer_group_rebalance_total", "Target assignments of groups by KIP-848."
         ),

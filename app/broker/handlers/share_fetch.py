@@ -22,6 +22,7 @@ from ....ports.broker_api.fetch import CurrentLeader
 from ....ports.broker_api.operations import Operation
 from ....ports.broker_api.share_groups import (
     FINAL_SHARE_SESSION_EPOCH,
+    INITIAL_SHARE_SESSION_EPOCH,
     AcknowledgementBatch,
     AcknowledgeType,
     ShareAcknowledge,
@@ -120,6 +121,8 @@ class ShareFetchService:
             reply(refused)
             return
         connection = caller.connection
+        if request.share_session_epoch == INITIAL_SHARE_SESSION_EPOCH and not self.sessions.has_group(request.group_id):
+            self.share_partitions.read_again(request.group_id)
         try:
             session = self.sessions.session_for_fetch(
                 request.group_id,

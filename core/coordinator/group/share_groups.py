@@ -29,7 +29,6 @@ from ....ports.broker_api.share_groups import (
     ShareGroupHeartbeatResult,
 )
 from ....ports.broker_api.share_state import (
-    NO_COUNT,
     NO_START_OFFSET,
     ReadPartition,
     ReadShareGroupStateSummary,
@@ -239,6 +238,6 @@ def _offsets(
 
 def _lag(summary: StateSummary, end: int | None) -> int:
     """Return the records above the start offset that are neither acknowledged nor archived; -1 = not known."""
-    if end is None or summary.start_offset == NO_START_OFFSET or summary.delivery_complete_count == NO_COUNT:
+    if end is None or summary.start_offset == NO_START_OFFSET:
         return UNKNOWN_LAG
-    return max(0, end - summary.start_offset - summary.delivery_complete_count)
+    return max(0, end - summary.start_offset - max(0, summary.delivery_complete_count))

@@ -1,7 +1,8 @@
 """Finalized levels of features: the rules of a change, the node in the tree, and who may take part."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from barnabas.core.cluster.layout import decode_broker, decode_features, encode_
 from barnabas.core.cluster.registry import ClusterRegistry
 from barnabas.core.cluster.topics import BrokerRegistration
 from barnabas.ports.broker_api.features import FeatureUpdate, SupportedVersionRange, UpgradeType
-from barnabas.ports.coordination import CoordinationError
+from barnabas.ports.coordination import CoordinationError, NodeChange
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 
@@ -213,3 +214,47 @@ def test_nodes_that_hold_no_levels(node: bytes) -> None:
 def test_a_registration_has_the_supported_levels() -> None:
     assert decode_broker("2", encode_broker(OLD)) == OLD
     assert decode_broker("2", encode_broker(BrokerRegistration(broker_id=2, endpoints=()))).features == {}
+
+
+class Overtaken:
+    """A session in which another broker's change comes before the next commit."""
+
+    def __init__(self, session: MemorySession, before: Callable[[], None]) -> None:
+        self._session = session
+        self._before: list[Callable[[], None]] = [before]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+    def commit(self, changes: Sequence[NodeChange], **more: Any) -> None:
+        if self._before:
+            self._before.pop()()
+        self._session.commit(changes, **more)
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["no node yet", "a node"])
+def test_two_brokers_that_change_levels_at_once_lose_neither_change(is_first: bool) -> None:
+    house = House()
+    if is_first:
+        house.session.delete(layout.FEATURES)
+    other = house.opened()
+    session: Any = Overtaken(
+        house.session,
+        lambda: complete(other.update_features([to(1, feature=STONE)], validate_only=False)),
+    )
+    registry = ClusterRegistry(session, house.lines.append)
+    complete(registry.load())
+    complete(registry.update_features([to(2)], validate_only=False))
+    assert registry.image.features.levels == {FRUIT: 2, STONE: 1}
+    assert house.cluster_node()["version"] == 2
+
+
+def test_upgrade_below_a_level_raised_by_another_broker_is_refused() -> None:
+    house = House()
+    other = house.opened()
+    session: Any = Overtaken(house.session, lambda: complete(other.update_features([to(3)], validate_only=False)))
+    registry = ClusterRegistry(session, house.lines.append)
+    complete(registry.load())
+    with pytest.raises(ApiError, match="Can't downgrade"):
+        complete(registry.update_features([to(2)], validate_only=False))
+    assert house.opened().image.features.level(FRUIT) == 3

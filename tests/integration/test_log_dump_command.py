@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from support.command import barnabas_here
+from support.raw_shares import RawShareMember
 
 from barnabas import Admin, Broker, Consumer, Producer
 
@@ -13,7 +14,12 @@ from barnabas import Admin, Broker, Consumer, Producer
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = tmp_path_factory.mktemp("dump") / "data"
-    with Broker(data, offsets_topic_num_partitions=1, transaction_state_log_num_partitions=1) as broker:
+    with Broker(
+        data,
+        offsets_topic_num_partitions=1,
+        transaction_state_log_num_partitions=1,
+        share_coordinator_state_topic_num_partitions=1,
+    ) as broker:
         with Admin(broker.bootstrap) as admin:
             admin.create_topic("t", partitions=1, configs={"segment.bytes": "3000"})
         with Producer(broker.bootstrap, transactional_id="dumped") as producer:
@@ -26,6 +32,11 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 raise RuntimeError
         with Producer(broker.bootstrap) as producer:
             producer.send_many("t", [b"%050d" % number for number in range(100)])
+        member = RawShareMember(broker.bootstrap, "t")
+        member.initialize()
+        member.fetch()
+        member.acknowledge((0, 0, b"\x01"))
+        member.leave()
         with Consumer(broker.bootstrap, group_id="readers", auto_offset_reset="earliest") as consumer:
             consumer.subscribe(["t"])
             assert next(iter(consumer)).value == b"kept"
@@ -74,3 +85,12 @@ def test_transactional_ids_are_decoded(data: Path) -> None:
     assert {"ONGOING", "PREPARE_COMMIT", "COMPLETE_ABORT"} <= {value["state"] for value in values}
     both = ("--offsets-decoder", "--transaction-log-decoder")
     assert b"give one of them" in barnabas_here("log", "dump", *both, folder, expect=2).stderr
+
+
+def test_states_of_share_partitions_are_decoded(data: Path) -> None:
+    batches = dumped("--share-group-state-decoder", data / "__share_group_state-0" / f"{0:020d}.log")
+    records = [record for batch in batches for record in batch.get("records", ())]
+    assert [record["key"]["type"] for record in records][:2] == ["snapshot", "update"]
+    assert {record["key"]["group"] for record in records} == {"g"}
+    assert records[0]["value"]["state_epoch"] == 1
+    assert records[-1]["value"]["start_offset"] == 2, "offset 1 is a marker"

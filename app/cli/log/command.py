@@ -609,10 +609,13 @@ def dump(
     transactions: Annotated[
         bool, typer.Option("--transaction-log-decoder", help="The messages of __transaction_state, decoded.")
     ] = False,
+    share_states: Annotated[
+        bool, typer.Option("--share-group-state-decoder", help="The messages of __share_group_state, decoded.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each entry.")] = False,
 ) -> None:
     """Print the content of segments (batches or classic messages), indexes, snapshots and checkpoints."""
-    decoder = _decoder(offsets=offsets, transactions=transactions)
+    decoder = _decoder(offsets=offsets, transactions=transactions, share_states=share_states)
     for path in _log_files(paths):
         with _mapped(path) as content:
             found = _LOG_FILE.fullmatch(path.name)
@@ -632,13 +635,19 @@ def dump(
                     typer.echo(f"  {line}")
 
 
-def _decoder(*, offsets: bool, transactions: bool) -> RecordDecoder | None:
-    if offsets and transactions:
-        raise ConfigError("--offsets-decoder and --transaction-log-decoder are for different topics; give one of them")
-    if not (offsets or transactions):
+def _decoder(*, offsets: bool, transactions: bool, share_states: bool) -> RecordDecoder | None:
+    chosen = offsets + transactions + share_states
+    if chosen > 1:
+        raise ConfigError(
+            "--offsets-decoder, --transaction-log-decoder and --share-group-state-decoder are for different topics; "
+            "give one of them"
+        )
+    if not chosen:
         return None
     from . import decoders
 
+    if share_states:
+        return decoders.share_states
     return decoders.offsets if offsets else decoders.transactions
 
 

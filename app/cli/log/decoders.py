@@ -19,6 +19,8 @@ from ....core.coordinator.group.share_group_records import (
     decode_share_value,
 )
 from ....core.coordinator.record_fields import UnknownVersion
+from ....core.coordinator.share.records import SNAPSHOT, decode_snapshot, decode_update
+from ....core.coordinator.share.records import decode_key as decode_share_state_key
 from ....core.coordinator.transaction.records import decode_key as decode_transactional_id
 from ....core.coordinator.transaction.records import decode_value
 from ....core.message.message import Message
@@ -137,4 +139,53 @@ def transactions(message: Message) -> Fields:
         "updated": stored.updated_ms,
         "started": stored.started_ms,
     }
+    return {"key": found, "value": value}
+
+
+def share_states(message: Message) -> Fields:
+    """Decode a record of `__share_group_state`: the state of a share partition, or changes of it."""
+    try:
+        record_type, key = decode_share_state_key(message.key or b"")
+        found: Fields = {
+            "type": "snapshot" if record_type == SNAPSHOT else "update",
+            "group": key.group_id,
+            "topic_id": encode_id(key.topic_id),
+            "partition": key.partition,
+        }
+        if message.value is None:
+            return {"key": found, "value": None}
+        value: Fields
+        if record_type == SNAPSHOT:
+            snapshot = decode_snapshot(message.value)
+            offset = snapshot.offset
+            value = {
+                "snapshot_epoch": snapshot.snapshot_epoch,
+                "state_epoch": offset.state_epoch,
+                "leader_epoch": offset.leader_epoch,
+                "start_offset": offset.start_offset,
+                "delivery_complete_count": offset.delivery_complete_count,
+                "create_timestamp": snapshot.created_ms,
+                "write_timestamp": snapshot.written_ms,
+            }
+            batches = offset.state_batches
+        else:
+            update = decode_update(message.value)
+            value = {
+                "snapshot_epoch": update.snapshot_epoch,
+                "leader_epoch": update.leader_epoch,
+                "start_offset": update.start_offset,
+                "delivery_complete_count": update.delivery_complete_count,
+            }
+            batches = tuple(update.state_batches)
+    except (ApiError, UnknownVersion) as error:
+        return {"undecoded": str(error)}
+    value["state_batches"] = [
+        {
+            "first_offset": each.first_offset,
+            "last_offset": each.last_offset,
+            "delivery_state": each.delivery_state,
+            "delivery_count": each.delivery_count,
+        }
+        for each in batches
+    ]
     return {"key": found, "value": value}

@@ -165,6 +165,15 @@ class RecordReader:
     def data(self) -> bytes:
         return self._take(self.i32())
 
+    def optional_data(self) -> bytes | None:
+        size = self.i32()
+        return None if size < 0 else self._take(size)
+
+    @property
+    def has_more(self) -> bool:
+        """True before the end."""
+        return self._position < len(self._data)
+
     def uuid(self) -> bytes:
         return self._take(_UUID_BYTES)
 

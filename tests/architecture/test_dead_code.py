@@ -58,10 +58,6 @@ CALLED_FROM_OUTSIDE = {
 }
 
 NOT_CALLED_YET = {
-    **dict.fromkeys(
-        ("allows_upgrade", "allows_downgrade"),
-        "consumer groups by KIP-848 at the broker",
-    ),
     "write_to": "a message set on its way to a sink, as the design has it",
 }
 """What stands before its caller, with tests of its own. A line goes when the caller comes."""

@@ -5,7 +5,7 @@ effects to carry out; `next_due_ms` returns when to call `tick`. The table in `s
 waiting request gets exactly one answer.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from enum import IntEnum
 
@@ -301,6 +301,35 @@ class ClassicGroup:
             group.roster.add(member)
             group._members.refresh(member, now_ms)
         return group
+
+    @classmethod
+    def of_members(
+        cls,
+        group_id: str,
+        config: GroupCoordinatorConfig,
+        members: Iterable[Member],
+        generation: int,
+        now_ms: float,
+    ) -> "tuple[ClassicGroup, Effects]":
+        """Return the group of members that were in a consumer group until now, with the effects: they join again."""
+        group = cls(group_id, config)
+        out: Effects = []
+        for member in members:
+            group.roster.add(member)
+            group._members.refresh(member, now_ms)
+        first = group.roster.first()
+        agreed = group._agreed
+        agreed.generation, agreed.protocol_type = generation, CONSUMER_PROTOCOL
+        agreed.protocol = group.roster.elected_protocol()
+        agreed.leader = None if first is None else first.member_id
+        group.state = _STABLE
+        group.causes.add("the last member with the consumer protocol has gone")
+        group._prepare(now_ms, out)
+        return group, out
+
+    def stored_now(self) -> StoredGroup:
+        """Return the group with the assignments as they are."""
+        return self._stored({each.member_id: each.assignment for each in self.roster})
 
     # --- what others may know
 

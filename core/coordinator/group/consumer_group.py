@@ -7,6 +7,7 @@ given up, belongs to it in `_owners`; a partition goes to another member only wh
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from math import inf
 from typing import NamedTuple
 
 from attrs import define, field
@@ -22,13 +23,26 @@ from ....ports.broker_api.consumer_groups import (
     DescribedTopicPartitions,
 )
 from ....ports.broker_api.envelope import Caller
-from ....ports.broker_api.groups import OffsetCommit, OffsetFetchGroup
+from ....ports.broker_api.groups import (
+    Heartbeat,
+    JoinGroup,
+    JoinGroupResult,
+    LeaveGroup,
+    LeaveGroupResult,
+    LeftMember,
+    OffsetCommit,
+    OffsetFetchGroup,
+    SyncGroup,
+    SyncGroupResult,
+)
 from ....ports.broker_api.transactions import TxnOffsetCommit
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 from ..log import Record
 from .assignors.assignor import PartitionAssignor, Partitions
+from .classic_group import ClassicGroup
 from .consumer_records import (
+    ClassicMemberMetadata,
     ConsumerRecord,
     StoredConsumerAssignment,
     StoredConsumerGroup,
@@ -44,6 +58,7 @@ from .consumer_records import (
 from .effects import Answer, Effects, OnWritten, To
 from .expressions import GroupExpressions
 from .group import CommitPartitionValidator, GroupType
+from .member import Member, protocols_by_name, rebalance_timeout_ms
 from .modern_group import (
     GroupContext,
     MemberState,
@@ -56,9 +71,16 @@ from .modern_group import (
     heartbeat_error,
     partitions_of,
 )
-from .subscription import CONSUMER_PROTOCOL
+from .subscription import (
+    CONSUMER_PROTOCOL,
+    EmbeddedSubscription,
+    NamedPartitions,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+)
 
-MEMBER_TYPE_CONSUMER = 1
+MEMBER_TYPE_CLASSIC, MEMBER_TYPE_CONSUMER = 0, 1
 _WAITING_INTERVAL_MS = 1000
 
 PartitionEpochs = dict[bytes, dict[int, int]]
@@ -73,6 +95,8 @@ class ConsumerMember(ModernMember):
     rebalance_timeout_ms: int = -1
     server_assignor: str | None = None
     subscribed_topic_regex: str | None = None
+    classic: ClassicMemberMetadata | None = None
+    """The protocols of a member with the classic protocol; None for others."""
     assigned: PartitionEpochs = field(factory=dict)
     revoking: PartitionEpochs = field(factory=dict)
     """Partitions that the member has not yet confirmed to have given up."""
@@ -119,6 +143,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         """The member that has each partition, or has yet to give it up."""
         self._assignor_votes: Counter[str] = Counter()
         self._expressions = GroupExpressions()
+        self._classic: set[str] = set()
+        """The members with the classic protocol."""
 
     @classmethod
     def restored(
@@ -134,6 +160,9 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
             member = _restored_member(each, stored.current.get(each.member_id, StoredConsumerAssignment()))
             group._own(member)
             group._add_member(member)
+            if member.group_instance_id is not None:
+                group._static[member.group_instance_id] = member.member_id
+            group._vote(member.server_assignor, 1)
             group._refresh_session(member.member_id, now_ms)
             if member.state is MemberState.UNREVOKED_PARTITIONS:
                 group._deadlines.set((Timeout.REBALANCE, member.member_id), now_ms + member.rebalance_timeout_ms)
@@ -167,7 +196,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
                 subscribed_topic_regex=each.subscribed_topic_regex,
                 assignment=self._described(each.assigned),
                 target_assignment=self._described(self._target_of(each.member_id)),
-                member_type=MEMBER_TYPE_CONSUMER,
+                member_type=MEMBER_TYPE_CONSUMER if each.classic is None else MEMBER_TYPE_CLASSIC,
             )
             for each in self.members.values()
         ]
@@ -214,6 +243,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         now_ms: float,
         wall_ms: int,
     ) -> Effects:
+        self._set_classic(member, None)
         is_new = member.member_id not in self.members
         if is_new:
             self._add_member(member)
@@ -287,7 +317,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
             return self._check_epoch(member, request)
         if member is None or member.member_id == request.member_id:
             return member or self.members.get(request.member_id)
-        if not member.has_left:
+        if not member.has_left and member.classic is None:
             raise ApiError(
                 ErrorCode.UNRELEASED_INSTANCE_ID,
                 f"Static member {request.member_id} with instance id {request.instance_id} cannot join the group "
@@ -349,6 +379,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
             subscribed_topic_regex=old.subscribed_topic_regex,
             rebalance_timeout_ms=old.rebalance_timeout_ms,
             server_assignor=old.server_assignor,
+            classic=old.classic,
             assigned=old.assigned,
         )
         self.target[member_id] = target
@@ -389,6 +420,262 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         if is_changed or is_other or request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
             self._write(RecordKind.MEMBER, member.member_id)
         return is_other
+
+    # --- members with the classic protocol
+
+    @property
+    def is_left_to_classic_members(self) -> bool:
+        """True if members are there, and all have the classic protocol."""
+        return bool(self.members) and len(self._classic) == len(self.members)
+
+    def upgrade(self, classic: ClassicGroup, now_ms: float) -> None:
+        """Take the members of a classic group with their partitions; the heartbeat that causes it must follow.
+
+        Raises `ApiError` GROUP_ID_NOT_FOUND if they cannot be read.
+        """
+        self.group_epoch = self.target_epoch = max(1, classic.generation)
+        for each in classic.roster:
+            subscription, partitions = read_member(each, classic.protocol)
+            member = ConsumerMember(
+                member_id=each.member_id,
+                group_instance_id=each.group_instance_id,
+                client_id=each.client_id,
+                client_host=each.client_host,
+                subscribed_topic_names=frozenset(subscription.topics),
+                rebalance_timeout_ms=each.rebalance_timeout_ms,
+                classic=ClassicMemberMetadata(each.session_timeout_ms, tuple(each.protocols.items())),
+                member_epoch=self.group_epoch,
+                assigned=self._unowned(partitions),
+            )
+            self.target[member.member_id] = {topic_id: frozenset(has) for topic_id, has in member.assigned.items()}
+            self._own(member)
+            if member.group_instance_id is not None:
+                self._static[member.group_instance_id] = member.member_id
+            self._add_member(member)
+            self._refresh_session(member.member_id, now_ms)
+            for kind in (RecordKind.MEMBER, RecordKind.TARGET, RecordKind.CURRENT):
+                self._write(kind, member.member_id)
+        self._update_metadata_hash()
+        self._write(RecordKind.EPOCH)
+        self._write(RecordKind.TARGET_EPOCH)
+        self.causes.add(f"it was a classic group with generation {classic.generation}")
+
+    def downgrade(self, now_ms: float) -> tuple[ClassicGroup, Effects]:
+        """Return the classic group of the members, which must join again, and the effects of that."""
+        members = [
+            Member(
+                member_id=each.member_id,
+                group_instance_id=each.group_instance_id,
+                client_id=each.client_id,
+                client_host=each.client_host,
+                session_timeout_ms=each.classic.session_timeout_ms,
+                rebalance_timeout_ms=each.rebalance_timeout_ms,
+                protocols=dict(each.classic.protocols),
+                assignment=self._classic_assignment(each),
+                is_new=False,
+            )
+            for each in self.members.values()
+            if each.classic is not None
+        ]
+        return ClassicGroup.of_members(self.group_id, self.config, members, self.group_epoch, now_ms)
+
+    def join_classic(
+        self, request: JoinGroup, caller: Caller, to: To, now_ms: float, wall_ms: int, fresh_id: str
+    ) -> Effects:
+        """Handle a JoinGroup: the member moves on its way to the target at once."""
+        try:
+            subscription = self._check_classic_join(request)
+            member = self._classic_member(request, fresh_id)
+        except ApiError as error:
+            return self._finish(Answer(to, JoinGroupResult(error=error.code, member_id=request.member_id)))
+        if member is None:
+            return self._finish(Answer(to, JoinGroupResult(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=fresh_id)))
+        protocols = tuple(protocols_by_name(request.protocols).items())
+        self._set_classic(member, ClassicMemberMetadata(request.session_timeout_ms, protocols))
+        is_new = member.member_id not in self.members
+        if is_new:
+            self._add_member(member)
+        if request.group_instance_id is not None:
+            member.group_instance_id = request.group_instance_id
+            self._static[request.group_instance_id] = member.member_id
+        description = ConsumerGroupHeartbeat(
+            group_id=self.group_id,
+            member_id=member.member_id,
+            member_epoch=JOIN_GROUP_MEMBER_EPOCH,
+            rebalance_timeout_ms=rebalance_timeout_ms(request),
+            subscribed_topic_names=subscription.topics,
+            subscribed_topic_regex="",
+        )
+        if self._update(member, description, caller) or self._refresh_metadata():
+            self._raise_epoch()
+        self._update_target(now_ms, wall_ms)
+        self._reconcile(member, self._by_id(subscription.owned), now_ms, is_new=is_new)
+        if member.state is not MemberState.UNREVOKED_PARTITIONS:
+            self._deadlines.drop((Timeout.REBALANCE, member.member_id))
+        self._refresh_session(member.member_id, now_ms)
+        result = JoinGroupResult(
+            generation_id=member.member_epoch,
+            protocol_type=CONSUMER_PROTOCOL,
+            protocol_name=protocols[0][0],
+            leader="",
+            member_id=member.member_id,
+        )
+
+        def failed(error: ErrorCode) -> JoinGroupResult | None:
+            return None if error is ErrorCode.NONE else JoinGroupResult(error=error, member_id=member.member_id)
+
+        return self._finish(Answer(to, result, failed))
+
+    def sync_classic(self, request: SyncGroup, to: To, now_ms: float) -> Effects:
+        """Handle a SyncGroup: the answer has the present assignment."""
+        error = self._check_classic(request.member_id, request.group_instance_id, request.generation_id)
+        member = self.members.get(request.member_id)
+        if error is not ErrorCode.NONE or member is None or member.classic is None:
+            return self._finish(Answer(to, SyncGroupResult(error=error)))
+        protocol = member.classic.protocol
+        if request.protocol_type not in (None, CONSUMER_PROTOCOL) or request.protocol_name not in (None, protocol):
+            return self._finish(Answer(to, SyncGroupResult(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)))
+        self._refresh_session(member.member_id, now_ms)
+        if member.member_epoch < self.target_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+            self._await_rejoin(member, now_ms)
+            return self._finish(Answer(to, SyncGroupResult(error=ErrorCode.REBALANCE_IN_PROGRESS)))
+        result = SyncGroupResult(
+            protocol_type=CONSUMER_PROTOCOL, protocol_name=protocol, assignment=self._classic_assignment(member)
+        )
+        return self._finish(
+            Answer(to, result, lambda error: None if error is ErrorCode.NONE else SyncGroupResult(error=error))
+        )
+
+    def heartbeat_classic(self, request: Heartbeat, now_ms: float, wall_ms: int) -> tuple[ErrorCode, Effects]:
+        """Return the answer to a Heartbeat, and its effects."""
+        error = self._check_classic(request.member_id, request.group_instance_id, request.generation_id)
+        member = self.members.get(request.member_id)
+        if error is not ErrorCode.NONE or member is None:
+            return error, []
+        self._refresh_session(member.member_id, now_ms)
+        if self._refresh_metadata():
+            self._raise_epoch()
+        self._update_target(now_ms, wall_ms)
+        if self._must_rejoin(member):
+            self._await_rejoin(member, now_ms)
+            error = ErrorCode.REBALANCE_IN_PROGRESS
+        return error, self._finish()
+
+    def leave_classic(self, request: LeaveGroup, to: To) -> Effects:
+        """Handle a LeaveGroup; a static member leaves for good, as it is removed by an operator."""
+        left = []
+        for each in request.members:
+            member_id = each.member_id or self._static.get(each.group_instance_id or "", "")
+            error = self._check_classic(member_id, each.group_instance_id, None)
+            if error is ErrorCode.NONE:
+                self._remove(self.members[member_id], "left")
+            left.append(LeftMember(member_id=each.member_id, group_instance_id=each.group_instance_id, error=error))
+        return self._finish(
+            Answer(
+                to,
+                LeaveGroupResult(members=left),
+                lambda error: None if error is ErrorCode.NONE else LeaveGroupResult(error=error),
+            )
+        )
+
+    def _check_classic_join(self, request: JoinGroup) -> EmbeddedSubscription:
+        inconsistent = ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the group is a consumer group")
+        if request.protocol_type != CONSUMER_PROTOCOL or not request.protocols:
+            raise inconsistent
+        common = {protocol.name for protocol in request.protocols}
+        for member_id in self._classic - {request.member_id}:
+            classic = self.members[member_id].classic
+            common &= {name for name, _ in classic.protocols} if classic is not None else common
+        if not common:
+            raise inconsistent
+        try:
+            return decode_subscription(request.protocols[0].metadata)
+        except ApiError:
+            raise inconsistent from None
+
+    def _classic_member(self, request: JoinGroup, fresh_id: str) -> ConsumerMember | None:
+        """Return the member of a JoinGroup; None: it must join with `fresh_id`. Raises `ApiError`."""
+        member_id, instance_id = request.member_id, request.group_instance_id
+        member = self._static_member(instance_id)
+        if member is not None:
+            if not member_id:
+                return self._replace_static(member, fresh_id)
+            if member.member_id != member_id:
+                raise ApiError(ErrorCode.FENCED_INSTANCE_ID, "another member has the instance id")
+        elif instance_id is not None and member_id:
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, "there is no such static member")
+        if member is None:
+            member = self.members.get(member_id)
+        if member is not None:
+            if member.classic is None:
+                raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, "the member has the consumer protocol")
+            return member
+        if len(self.members) >= self.config.group_consumer_max_size:
+            raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED, "the group is full")
+        if not member_id and instance_id is None and request.knows_member_id_required:
+            return None
+        member = ConsumerMember(member_id=member_id or fresh_id, group_instance_id=instance_id)
+        self.causes.add(f"{member.member_id} joined")
+        return member
+
+    def _check_classic(self, member_id: str, instance_id: str | None, generation: int | None) -> ErrorCode:
+        if instance_id is not None and self._static.get(instance_id, member_id) != member_id:
+            return ErrorCode.FENCED_INSTANCE_ID
+        member = self.members.get(member_id)
+        if member is None or member.classic is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        is_current = generation is None or generation == member.member_epoch
+        return ErrorCode.NONE if is_current else ErrorCode.ILLEGAL_GENERATION
+
+    def _must_rejoin(self, member: ConsumerMember) -> bool:
+        """True if there is something that the member only gets, or gives up, by joining again."""
+        if member.member_epoch < self.target_epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
+            return True
+        if member.state is not MemberState.UNRELEASED_PARTITIONS:
+            return False
+        return all(
+            self._owners.get(topic_id, {}).get(number, member.member_id) == member.member_id
+            for topic_id, numbers in self._target_of(member.member_id).items()
+            for number in numbers
+        )
+
+    def _await_rejoin(self, member: ConsumerMember, now_ms: float) -> None:
+        due = Timeout.REBALANCE, member.member_id
+        if self._deadlines.get(due) == inf:
+            self._deadlines.set(due, now_ms + member.rebalance_timeout_ms)
+
+    def _set_classic(self, member: ConsumerMember, classic: ClassicMemberMetadata | None) -> None:
+        """Note the protocol of a member that joins, or of any heartbeat."""
+        if classic is None and member.classic is None:
+            return
+        member.classic = classic
+        if classic is None:
+            self._classic.discard(member.member_id)
+        elif member.member_id in self.members:
+            self._classic.add(member.member_id)
+        self._write(RecordKind.MEMBER, member.member_id)
+
+    def _classic_assignment(self, member: ConsumerMember) -> bytes:
+        names = ((self._context.topics.topic_name(topic_id), has) for topic_id, has in member.assigned.items())
+        return encode_assignment({name: has for name, has in names if name is not None})
+
+    def _by_id(self, owned: NamedPartitions) -> dict[bytes, set[int]]:
+        ids = ((self._context.topics.topic_id(name), numbers) for name, numbers in owned.items())
+        return {topic_id: set(numbers) for topic_id, numbers in ids if topic_id is not None}
+
+    def _unowned(self, partitions: NamedPartitions) -> PartitionEpochs:
+        """Return those that no member has yet, with the present epoch."""
+        found: PartitionEpochs = {}
+        for topic_id, numbers in self._by_id(partitions).items():
+            free = numbers - self._owners.get(topic_id, {}).keys()
+            if free:
+                found[topic_id] = dict.fromkeys(sorted(free), self.group_epoch)
+        return found
+
+    def _refresh_session(self, member_id: str, now_ms: float) -> None:
+        classic = self.members[member_id].classic
+        timeout_ms = self._session_timeout_ms if classic is None else classic.session_timeout_ms
+        self._deadlines.set((Timeout.SESSION, member_id), now_ms + timeout_ms)
 
     # --- regular expressions
 
@@ -439,11 +726,14 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         return topics or member.subscribed_topic_names
 
     def _add_member(self, member: ConsumerMember) -> None:
+        if member.classic is not None:
+            self._classic.add(member.member_id)
         self._expressions.count(member.subscribed_topic_regex, 1)
         super()._add_member(member)
 
     def _remove_member(self, member: ConsumerMember) -> None:
         super()._remove_member(member)
+        self._classic.discard(member.member_id)
         self._count_expression(member.subscribed_topic_regex, -1)
 
     def _count_expression(self, text: str | None, by: int) -> None:
@@ -507,6 +797,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
             self._remove(member, "was not heard of in its session")
         elif member is not None and member.state is MemberState.UNREVOKED_PARTITIONS:
             self._remove(member, "did not give up its partitions in time")
+        elif member is not None and member.classic is not None and self._must_rejoin(member):
+            self._remove(member, "did not join again in time")
 
     # --- reconciliation
 
@@ -577,7 +869,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
 
     # --- offsets
 
-    def check_commit(self, request: OffsetCommit, now_ms: float) -> ErrorCode:  # noqa: ARG002
+    def check_commit(self, request: OffsetCommit, now_ms: float) -> ErrorCode:
         """Return NONE if the commit is allowed as a whole; `commit_validator` decides on its partitions.
 
         A client that is no member (epoch -1) may commit while the group has no members.
@@ -587,6 +879,10 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         member = self.members.get(request.member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
+        if member.classic is not None:
+            self._refresh_session(member.member_id, now_ms)
+            is_current = request.generation_id == member.member_epoch
+            return ErrorCode.NONE if is_current else ErrorCode.ILLEGAL_GENERATION
         if not request.knows_group_id_not_found:
             return ErrorCode.UNSUPPORTED_VERSION
         return ErrorCode.STALE_MEMBER_EPOCH if request.generation_id > member.member_epoch else ErrorCode.NONE
@@ -672,6 +968,24 @@ _KINDS = {
 }
 
 
+def read_member(member: Member, protocol: str | None) -> tuple[EmbeddedSubscription, NamedPartitions]:
+    """Return the subscription and the partitions of a member of a classic group. Raises `ApiError`
+    GROUP_ID_NOT_FOUND if its protocol is not the one of consumers, or its assignor needs data of its own."""
+    metadata = member.protocols.get(protocol or "", next(iter(member.protocols.values()), b""))
+    try:
+        subscription, assignment = decode_subscription(metadata), decode_assignment(member.assignment)
+    except ApiError:
+        raise ApiError(
+            ErrorCode.GROUP_ID_NOT_FOUND, f"The assignment of classic member {member.member_id} cannot be read."
+        ) from None
+    if assignment.has_user_data:
+        raise ApiError(
+            ErrorCode.GROUP_ID_NOT_FOUND,
+            f"The assignor of classic member {member.member_id} has data of its own, so the group stays classic.",
+        )
+    return subscription, assignment.partitions
+
+
 def _failure_of(request: ConsumerGroupHeartbeat) -> OnWritten:
     return lambda error: None if error is ErrorCode.NONE else request.failed(heartbeat_error(error))
 
@@ -696,6 +1010,7 @@ def _restored_member(stored: StoredConsumerMember, current: StoredConsumerAssign
         subscribed_topic_regex=stored.subscribed_topic_regex,
         rebalance_timeout_ms=stored.rebalance_timeout_ms,
         server_assignor=stored.server_assignor,
+        classic=stored.classic,
         member_epoch=current.member_epoch,
         previous_member_epoch=current.previous_member_epoch,
         state=MemberState(current.state) if current.state in MemberState.__members__.values() else MemberState.STABLE,
@@ -715,6 +1030,7 @@ def _stored_member(member: ConsumerMember) -> StoredConsumerMember:
         subscribed_topic_regex=member.subscribed_topic_regex,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         server_assignor=member.server_assignor,
+        classic=member.classic,
     )
 
 

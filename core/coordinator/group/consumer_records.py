@@ -12,6 +12,7 @@ from attrs import define, field
 
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
+from ....ports.values import frozen
 from ..log import Record
 from ..record_fields import FlexibleReader, FlexibleWriter, RecordReader, UnknownVersion, encode_text, encode_varint
 from .expressions import ResolvedExpression
@@ -46,6 +47,20 @@ CONSUMER_RECORDS = frozenset(_SHORT.pack(kind) for kind in ConsumerRecord)
 """The first bytes of the keys."""
 
 
+@frozen
+class ClassicMemberMetadata:
+    """The part of a member that has the classic protocol: it has joined a consumer group all the same."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    """The names and metadata of its protocols, the preferred one first."""
+
+    @property
+    def protocol(self) -> str:
+        """The name of the preferred protocol."""
+        return self.protocols[0][0]
+
+
 @define(kw_only=True)
 class StoredConsumerMember:
     """A member as its records have it."""
@@ -59,6 +74,7 @@ class StoredConsumerMember:
     subscribed_topic_regex: str | None = None
     rebalance_timeout_ms: int = -1
     server_assignor: str | None = None
+    classic: ClassicMemberMetadata | None = None
 
 
 @define(kw_only=True)
@@ -136,8 +152,22 @@ def encode_member(member: StoredConsumerMember) -> bytes:
     writer.optional_text(member.subscribed_topic_regex)
     writer.i32(member.rebalance_timeout_ms)
     writer.optional_text(member.server_assignor)
-    writer.end()
+    writer.end(None if member.classic is None else {_TAG: _encode_classic(member.classic)})
     return writer.value()
+
+
+def _encode_classic(classic: ClassicMemberMetadata) -> bytes:
+    """Encode a structure that may be null, and is not."""
+    writer = FlexibleWriter(_VERSION)
+    writer.i8(1)
+    writer.i32(classic.session_timeout_ms)
+    writer.count(len(classic.protocols))
+    for name, metadata in classic.protocols:
+        writer.text(name)
+        writer.data(metadata)
+        writer.end()
+    writer.end()
+    return writer.value()[_SHORT.size :]
 
 
 def encode_target(partitions: Mapping[bytes, Iterable[int]]) -> bytes:
@@ -234,8 +264,20 @@ def _member(member_id: str, reader: RecordReader) -> StoredConsumerMember:
         rebalance_timeout_ms=reader.i32(),
         server_assignor=reader.optional_text(),
     )
-    reader.skip_tags()
+    tags = reader.tags()
+    if _TAG in tags:
+        member.classic = _classic(FlexibleReader(tags[_TAG]))
     return member
+
+
+def _classic(reader: RecordReader) -> ClassicMemberMetadata | None:
+    if reader.i8() < 0:
+        return None
+    session_timeout_ms, protocols = reader.i32(), []
+    for _ in range(reader.count()):
+        protocols.append((reader.text(), reader.data()))
+        reader.skip_tags()
+    return ClassicMemberMetadata(session_timeout_ms, tuple(protocols)) if protocols else None
 
 
 def _target(reader: RecordReader) -> dict[bytes, frozenset[int]]:

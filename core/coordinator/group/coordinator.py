@@ -76,6 +76,7 @@ from .shard import GroupShard, commit_error, group_error
 from .share_group import ShareGroup
 from .share_groups import FindEnds, ShareGroups, forget_topics
 from .states import GroupState
+from .subscription import CONSUMER_PROTOCOL
 
 ASSIGNORS: Sequence[PartitionAssignor] = (UniformAssignor(), ServerRangeAssignor())
 Describable = Callable[[Caller, Collection[str]], Collection[str]]
@@ -570,11 +571,15 @@ class GroupCoordinator:
             runtime.respond(reply, JoinGroupResult(error=error, member_id=request.member_id))
             return
         entry = self._table.get(request.group_id) or self._shard.create(request.group_id)
-        if not isinstance(entry.group, ClassicGroup):
-            self._shard.replace(entry, ClassicGroup(request.group_id, self.config))
-        group = entry.group
-        assert isinstance(group, ClassicGroup)
         fresh_id = "" if request.member_id else self._fresh_id(request.group_instance_id or caller.client_id or "")
+        group = entry.group
+        if isinstance(group, ConsumerGroup) and group.members:
+            wall_ms = runtime.clock.now_ms()
+            runtime.apply(entry, group.join_classic(request, caller, reply, self._shard.now_ms, wall_ms, fresh_id))
+            return
+        if not isinstance(group, ClassicGroup):
+            group = ClassicGroup(request.group_id, self.config)
+            self._shard.replace(entry, group, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         effects = group.join(request, caller, reply, self._shard.now_ms, fresh_id)
         is_pending = fresh_id in group.pending_members
         runtime.apply(entry, effects)
@@ -583,6 +588,9 @@ class GroupCoordinator:
 
     def sync(self, request: SyncGroup, _caller: Caller, reply: Reply[SyncGroupResult]) -> None:
         error, entry, group = self._find(request.group_id)
+        if entry is not None and isinstance(entry.group, ConsumerGroup):
+            self._runtime.apply(entry, entry.group.sync_classic(request, reply, self._shard.now_ms))
+            return
         if entry is None or group is None:
             if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 error = ErrorCode.REBALANCE_IN_PROGRESS  # the member joins again, which it can retry
@@ -591,8 +599,12 @@ class GroupCoordinator:
         self._runtime.apply(entry, group.sync(request, reply, self._shard.now_ms))
 
     def heartbeat(self, request: Heartbeat, _caller: Caller, reply: Reply[HeartbeatResult]) -> None:
-        error, _, group = self._find(request.group_id)
-        if group is not None:
+        error, entry, group = self._find(request.group_id)
+        if entry is not None and isinstance(entry.group, ConsumerGroup):
+            wall_ms = self._runtime.clock.now_ms()
+            error, effects = entry.group.heartbeat_classic(request, self._shard.now_ms, wall_ms)
+            self._runtime.apply(entry, effects)
+        elif group is not None:
             error = group.heartbeat(request, self._shard.now_ms)
         elif error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             error = ErrorCode.NONE  # no session ends before the group is loaded
@@ -600,7 +612,9 @@ class GroupCoordinator:
 
     def leave(self, request: LeaveGroup, _caller: Caller, reply: Reply[LeaveGroupResult]) -> None:
         error, entry, group = self._find(request.group_id)
-        if entry is not None and group is not None:
+        if entry is not None and isinstance(entry.group, ConsumerGroup):
+            self._runtime.apply(entry, entry.group.leave_classic(request, reply))
+        elif entry is not None and group is not None:
             self._runtime.apply(entry, group.leave(request, reply, self._shard.now_ms))
         elif error is ErrorCode.UNKNOWN_MEMBER_ID:
             left = [
@@ -711,12 +725,15 @@ class GroupCoordinator:
     # --- within
 
     def _find(self, group_id: str) -> tuple[ErrorCode, GroupEntry | None, ClassicGroup | None]:
-        """Return a classic group, or the error. No group of another type has a member with the classic protocol."""
+        """Return a classic group, or the error; a consumer group, which may have members with the classic protocol, as
+        the entry alone."""
         error = self._table.check_key(group_id)
         entry = self._table.get(group_id) if error is ErrorCode.NONE else None
         group = None if entry is None else entry.group
         if isinstance(group, ClassicGroup):
             return error, entry, group
+        if isinstance(group, ConsumerGroup):
+            return error, entry, None
         return (ErrorCode.UNKNOWN_MEMBER_ID if error is ErrorCode.NONE else error), None, None
 
     def _find_consumer_group(self, request: ConsumerGroupHeartbeat) -> tuple[GroupEntry, ConsumerGroup]:
@@ -735,11 +752,21 @@ class GroupCoordinator:
                 raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
             group = ConsumerGroup(group_id, self._shard.context)
             return self._shard.create(group_id, group), group
-        if not joins or not isinstance(entry.group, ClassicGroup) or not entry.group.is_unused:
+        classic = entry.group
+        if not joins or not isinstance(classic, ClassicGroup) or not self._may_upgrade(classic):
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
         group = ConsumerGroup(group_id, self._shard.context)
-        self._shard.replace(entry, group)
+        if not classic.is_unused:
+            group.upgrade(classic, self._shard.now_ms)
+        self._shard.replace(entry, group, ErrorCode.REBALANCE_IN_PROGRESS)
         return entry, group
+
+    def _may_upgrade(self, group: ClassicGroup) -> bool:
+        """Return True if the group may become a consumer group (`group.consumer.migration.policy`)."""
+        if group.is_unused:
+            return True
+        is_small = len(group.roster) <= self.config.group_consumer_max_size
+        return is_small and self.config.allows_upgrade and group.protocol_type in (None, CONSUMER_PROTOCOL)
 
     def _refuse_join(self, request: JoinGroup) -> ErrorCode:
         error, config = self._table.check_key(request.group_id), self.config
@@ -754,6 +781,8 @@ class GroupCoordinator:
         if entry is None and request.member_id:
             return ErrorCode.UNKNOWN_MEMBER_ID
         group = None if entry is None else entry.group
+        if isinstance(group, ConsumerGroup) and group.members:
+            return ErrorCode.NONE
         if group is not None and not isinstance(group, ClassicGroup):
             if group.is_unused and group.group_type is GroupType.CONSUMER:
                 return ErrorCode.NONE if not request.member_id else ErrorCode.UNKNOWN_MEMBER_ID

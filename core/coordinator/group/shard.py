@@ -1,6 +1,6 @@
 """The groups of one broker: what `CoordinatorRuntime` does with them (Kafka's `GroupCoordinatorShard`)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ from ....ports.report import Line, counted, info
 from ....ports.scheduler import Scheduler
 from ...share.persister import Persister
 from ...traffic.steps import StepRunner
+from ..log import Record
 from ..runtime import Append, CoordinatorRuntime, write_error
 from .classic_group import ClassicGroup
 from .config import GroupCoordinatorConfig
@@ -220,11 +221,12 @@ class GroupShard:
                 self._restore(group_id, loading.partition, loaded)
         return True
 
-    def replace(self, entry: GroupEntry, group: Group) -> None:
-        """Replace a group without members by one of another type, which keeps its offsets; an event must follow."""
+    def replace(self, entry: GroupEntry, group: Group, error: ErrorCode, records: Sequence[Record] = ()) -> None:
+        """Replace a group by one of another type, which keeps its offsets; an event must follow. Requests that wait are
+        answered with `error`; `records` are written with the end of the former group."""
         what = f"the end of the {entry.group.group_type.value} group {entry.key}"
-        records = entry.group.tombstones()
-        self.runtime.apply(entry, entry.group.die(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        records = [*entry.group.tombstones(), *records]
+        self.runtime.apply(entry, entry.group.die(error))
         entry.group, entry.generation, entry.last_write = group, group.generation, None
         self.runtime.write(entry.partition, records, partial(self.runtime.report_failed_write, what, entry.partition))
 
@@ -293,6 +295,8 @@ class GroupShard:
         if entry.is_void:
             self.table.remove(entry)
         self._set_timer(entry)
+        if isinstance(group, ConsumerGroup) and group.is_left_to_classic_members and self._config.allows_downgrade:
+            self.runtime.scheduler.call_soon(partial(self._downgrade, entry))  # when the event's effects are written
 
     def size_of(self, entry: GroupEntry) -> int:
         """Return the bytes of the members; a group without members takes little."""
@@ -303,6 +307,19 @@ class GroupShard:
         self.remove(entry, ErrorCode.NOT_COORDINATOR)
 
     # --- within
+
+    def _downgrade(self, entry: GroupEntry) -> None:
+        """Make a classic group of a consumer group that has classic members alone."""
+        group = entry.group
+        if not self.table.is_current(entry) or not isinstance(group, ConsumerGroup):
+            return
+        if not group.is_left_to_classic_members or not self._config.allows_downgrade:
+            return
+        classic, effects = group.downgrade(self.now_ms)
+        stored = evolve(classic.stored_now(), state_timestamp_ms=self.runtime.clock.now_ms())
+        record = encode_group_key(entry.key), encode_group(stored)
+        self.replace(entry, classic, ErrorCode.REBALANCE_IN_PROGRESS, [record])
+        self.runtime.apply(entry, effects)
 
     def _log_rebalance(self, entry: GroupEntry) -> None:
         group, line = entry.group, None

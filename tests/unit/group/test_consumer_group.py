@@ -554,3 +554,14 @@ def test_offsets_of_topics_that_members_read_do_not_expire() -> None:
         house.pass_time(HEARTBEAT_MS)
         beat(house, "a", 2)
     assert house.committed("g") == {("t", 0): 1}
+
+
+def test_restarted_coordinator_knows_static_members_and_the_assignor_they_ask_for(house: House) -> None:
+    beat(house, "a", instance_id="i", server_assignor="range")
+    other = house.restarted()
+    other.topics = house.topics
+    assert other.describe_consumers().assignor_name == "range"
+    assert other.beat("b", instance_id="i").error is E.UNRELEASED_INSTANCE_ID
+    beat(other, "a", -2, instance_id="i")
+    assert numbers(beat(other, "b", instance_id="i")) == [0, 1, 2, 3, 4, 5]
+    assert [each.member_id for each in other.describe_consumers().members] == ["b"]

@@ -76,6 +76,28 @@ def test_configs_of_brokers_count_from_the_moment_they_are_set(broker: ManualBro
     assert any("does not hold configs" in line for line in broker.reports)
 
 
+def test_configs_of_groups_count_from_the_moment_they_are_set(broker: ManualBroker, other: Coordination) -> None:
+    def limit() -> int:
+        return broker.node.api.group_configs.get("a.b/c").share_delivery_count_limit
+
+    path = layout.entity_path(layout.EntityKind.GROUP_CONFIGS, "a.b/c")
+    assert path == "/barnabas/config/groups/a.b%2Fc"
+    other.create(path, layout.encode_entity({"configs": {"share.delivery.count.limit": "7"}}))
+    a_moment(broker)
+    assert limit() == 7
+    for nonsense in ({"configs": {"share.delivery.count.limit": "x", "no.key": "1", "n": 1}}, {"configs": 5}, {}):
+        other.set(path, layout.encode_entity(nonsense))
+        a_moment(broker)
+        assert limit() == 5
+    other.set(path, layout.encode_entity({"configs": {"share.delivery.count.limit": "9"}}))
+    a_moment(broker)
+    assert limit() == 9
+    other.set(path, b"junk")
+    a_moment(broker)
+    assert limit() == 5
+    assert any("ignored a stored configuration of group a.b/c" in line for line in broker.reports)
+
+
 def test_topic_node_created_externally_is_served(broker: ManualBroker, other: Coordination) -> None:
     other.create(layout.topic_path("by-hand"), node_of("by-hand"))
     a_moment(broker)

@@ -53,7 +53,7 @@ RUN = {
     "docs/composing.md": {"test_composing_docs": 4},
     "docs/deletion-policies.md": {"test_deletion_policies": 1},
     "docs/first-hour.md": {"test_first_hour": 11},
-    "docs/groups.md": {"test_groups_docs": 4},
+    "docs/groups.md": {"test_groups_docs": 5},
     "docs/index.md": {"test_front_page": 1},
     "docs/operations.md": {"test_operations_docs": 4},
     "docs/plugins.md": {"test_plugins_docs": 34},

@@ -12,8 +12,6 @@ from support.kafka_server import KafkaServer
 from support.waiting import wait_for
 
 from barnabas import Admin, Consumer, Producer, TopicPartition
-from barnabas.adapters.wire_kafka.table import BY_KEY
-from barnabas.ports.broker_api.share_group_offsets import DescribeShareGroupOffsets
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.testing import TestBroker
@@ -111,13 +109,7 @@ def test_consumer_group_is_described_with_epochs_assignment_and_target(
     assert not admin.describe_group("c").exists
 
 
-def test_share_group_is_described_and_its_offsets_are_changed(
-    bootstrap: str, admin: Admin, run: Command, request: pytest.FixtureRequest
-) -> None:
-    if "barnabas" in request.node.name and DescribeShareGroupOffsets not in {
-        api.request_type for api in BY_KEY.values()
-    }:
-        pytest.skip("this broker does not coordinate share groups yet")
+def test_share_group_is_described_and_its_offsets_are_changed(bootstrap: str, admin: Admin, run: Command) -> None:
     run("configs", "set", "share.auto.offset.reset=earliest", "--group", "s")
     settings = {"bootstrap.servers": bootstrap, "group.id": "s", "client.id": "me"}
     consumer = confluent_kafka.ShareConsumer({**settings, "share.acknowledgement.mode": "implicit"})

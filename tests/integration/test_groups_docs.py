@@ -6,7 +6,7 @@ import pytest
 from support.doc_commands import Reader
 from support.documents import blocks, read
 
-from barnabas import Consumer
+from barnabas import Consumer, ShareConsumer
 from barnabas.ports.broker_api.configs import ResourceKind
 from barnabas.testing import TestBroker
 
@@ -19,7 +19,7 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
 
 
 def test_commands_of_the_groups_page_do_what_it_says(reader: Reader) -> None:
-    look, settings, change, letters = blocks(PAGE, "sh")
+    look, settings, change, share, letters = blocks(PAGE, "sh")
     with TestBroker() as broker:
         broker.create_topic("orders", partitions=1)
         broker.produce("orders", [b"one", b"two", b"three"])
@@ -39,6 +39,17 @@ def test_commands_of_the_groups_page_do_what_it_says(reader: Reader) -> None:
         printed = list(reader.run(settings, broker.bootstrap).values())
         assert "consumer.heartbeat.interval.ms" in printed[2]
         reader.run(letters, broker.bootstrap)
+        broker.create_topic("images", partitions=1)
+        broker.produce("images", [b"a", b"b", b"c"])
+        with ShareConsumer(broker.bootstrap, group_id="thumbnails") as shared:
+            shared.subscribe("images")
+            assert shared.poll(30) is not None
+            shared.commit_sync()
+        starts, _, described, _ = reader.run(share, broker.bootstrap).values()
+        assert starts.splitlines()[1].split()[:2] == ["images", "0"]
+        assert described.splitlines()[0].startswith("thumbnails  Empty  share")
+        assert described.splitlines()[1] == "dead letters: 0 in dlq.thumbnails"
+        assert described.splitlines()[3].split()[:5] == ["images", "0", "1", "3", "2"]
         with broker.admin() as admin:
             entries = admin.describe_configs(ResourceKind.GROUP, "thumbnails", ["errors.deadletterqueue.topic.name"])
             assert [entry.value for entry in entries] == ["dlq.thumbnails"]

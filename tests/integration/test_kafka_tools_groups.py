@@ -1,4 +1,4 @@
-"""kafka-groups, kafka-consumer-groups and kafka-configs of Apache Kafka see the groups of all types."""
+"""kafka-groups, kafka-consumer-groups, kafka-share-groups and kafka-configs of Apache Kafka at groups of all types."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -8,13 +8,15 @@ from support.compat.console_tools import ConsoleTools
 from support.compat.model import Unavailable
 from support.waiting import wait_for
 
-from barnabas import Consumer
+from barnabas import Consumer, ShareConsumer
+from barnabas.ports.broker_api.configs import ResourceKind
 from barnabas.testing import TestBroker
 
 pytestmark = pytest.mark.slow
 
 GROUPS = "org.apache.kafka.tools.GroupsCommand"
 CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 CONFIGS = "kafka.admin.ConfigCommand"
 
 
@@ -71,6 +73,36 @@ def test_consumer_group_is_listed_described_reset_and_deleted(broker: TestBroker
     assert {row["NEW-OFFSET"] for row in rows(tools.run(CONSUMER_GROUPS, *reset))} == {"0"}
     assert "was successful" in tools.run(CONSUMER_GROUPS, "--delete", "--group", "c")
     assert "Consumer" not in tools.run(GROUPS, "--list", "--consumer")
+
+
+def test_share_group_is_listed_described_reset_and_deleted(broker: TestBroker, tools: ConsoleTools) -> None:
+    with broker.admin() as admin:
+        admin.alter_configs(ResourceKind.GROUP, "s", {"share.auto.offset.reset": "earliest"})
+        with ShareConsumer(broker.bootstrap, group_id="s", client_id="me") as consumer:
+            consumer.subscribe("t")
+            read = 0
+            while read < 20:
+                read += len(consumer.poll_many(20, timeout=1))
+            consumer.commit_sync()
+            epoch = str(admin.describe_group("s").group_epoch)
+            (listed,) = rows(tools.run(GROUPS, "--list", "--share"))
+            assert listed == {"GROUP": "s", "TYPE": "Share", "PROTOCOL": "share"}
+            of = ("--describe", "--group", "s")
+            (state,) = rows(tools.run(SHARE_GROUPS, *of, "--state"))
+            assert (state["STATE"], state["#MEMBERS"]) == ("Stable", "1")
+            (member,) = rows(tools.run(SHARE_GROUPS, *of, "--members", "--verbose"))
+            assert (member["CLIENT-ID"], member["#PARTITIONS"]) == ("me", "2")
+            assert member["MEMBER-EPOCH"] == epoch
+        wait_for(lambda: admin.describe_group("s").state == "Empty")
+        offsets = rows(tools.run(SHARE_GROUPS, *of, "--verbose"))
+        assert [row["LAG"] for row in offsets] == ["0", "0"]
+        reset = ("--reset-offsets", "--group", "s", "--topic", "t", "--to-earliest", "--execute")
+        assert "0" in tools.run(SHARE_GROUPS, *reset)
+        assert {place.partition: each.offset for place, each in admin.share_group_offsets("s").items()} == {0: 0, 1: 0}
+        assert "Successful" in tools.run(SHARE_GROUPS, "--delete-offsets", "--group", "s", "--topic", "t")
+        assert admin.share_group_offsets("s") == {}
+        assert "successful" in tools.run(SHARE_GROUPS, "--delete", "--group", "s")
+        assert not admin.describe_group("s").exists
 
 
 def test_settings_of_a_group_are_set_within_the_bounds_of_the_broker(tools: ConsoleTools) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 from attrs import frozen
-from chaos.history import ACKNOWLEDGED, History, Poll
+from chaos.history import ACKNOWLEDGED, History, Poll, Share
 
 EXAMPLES = 10
 
@@ -31,6 +31,8 @@ KINDS = {
     "client-stuck": "a client does not end though the cluster is healthy, or has died",
     "offsets-apart": "the committed offsets of a transactional group and its output are apart",
     "offset-of-deleted-topic": "a group was given an offset, or a message, of a deleted topic of that name",
+    "accepted-twice": "a message of a share group was accepted, and accepted again",
+    "share-skip": "a share group was never given a message",
     "diverging-replicas": "two replicas have different batches at one offset",
 }
 
@@ -69,6 +71,7 @@ def check(history: History) -> Verdict:
         _positions,
         _going_on,
         _transactional,
+        _shares,
         _replicas,
     )
     for look in looks:
@@ -208,6 +211,24 @@ def _going_on(history: History) -> Iterator[Anomaly]:
 
 def _transactional(history: History) -> Iterator[Anomaly]:
     yield from (Anomaly(kind, text) for kind, text in dict.fromkeys(history.transactional))
+
+
+def _shares(history: History) -> Iterator[Anomaly]:
+    accepted: dict[tuple[int, int], Share] = {}
+    given = {(share.partition, share.offset) for share in history.shares}
+    for share in history.shares:
+        if not share.is_accepted:
+            continue
+        first = accepted.setdefault((share.partition, share.offset), share)
+        if first is not share:
+            text = f"offset {share.offset} of partition {share.partition} by {first.client} at {first.at_s:.2f} s"
+            yield Anomaly("accepted-twice", f"{text}, and by {share.client} at {share.at_s:.2f} s")
+    if not history.is_shared:
+        return
+    for partition, messages in sorted(history.final.items()):
+        for offset, value in messages:
+            if (partition, offset) not in given:
+                yield Anomaly("share-skip", f"{value}, offset {offset} of partition {partition}")
 
 
 def _replicas(history: History) -> Iterator[Anomaly]:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import confluent_kafka
-from chaos.history import ACKNOWLEDGED, REFUSED, UNKNOWN, Commit, History, Poll, Send, value_of
+from chaos.history import ACKNOWLEDGED, REFUSED, UNKNOWN, Commit, History, Poll, Send, Share, value_of
 
-from barnabas import Consumer, Producer
+from barnabas import Consumer, Producer, ShareConsumer
 from barnabas.ports.errors import BarnabasError
 
 TOPIC = "chaos"
@@ -170,9 +170,11 @@ class OurProducer(SendingWorker):
 class ReadingWorker(Worker):
     """Reads on; as a member of `group` it commits what it was given, else it reads all partitions by itself."""
 
-    def __init__(self, *given: Any, group: str | None = None) -> None:
+    def __init__(self, *given: Any, group: str | None = None, protocol: str = "classic") -> None:
+        """`protocol`: that of the group, or "consumer" (KIP-848)."""
         super().__init__(*given)
         self._group = group
+        self._protocol = protocol
         self._session = 0
         self.positions: dict[int, int] = {}
         """Partition → the offset behind what it was given last."""
@@ -221,14 +223,16 @@ class ReadingWorker(Worker):
 
 class LibrdkafkaReader(ReadingWorker):
     _holds = False
+    _intervals = {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": 1000}  # noqa: RUF012  never changed
+    """The broker says them to members by KIP-848."""
 
     def open(self) -> None:
         self._consumer = confluent_kafka.Consumer(
             {"bootstrap.servers": self.bootstrap, "client.id": self.name, "group.id": self._group or self.name}
             | {"enable.auto.commit": False, "auto.offset.reset": "earliest" if self._group else "error"}
-            | {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": 1000, "reconnect.backoff.max.ms": 1000}
-            | {"socket.timeout.ms": 10_000, "log_level": 0, "fetch.wait.max.ms": 100}
-        )
+            | {"reconnect.backoff.max.ms": 1000, "socket.timeout.ms": 10_000, "log_level": 0, "fetch.wait.max.ms": 100}
+            | {"group.protocol": self._protocol} | (self._intervals if self._protocol == "classic" else {})
+        )  # fmt: skip
         if self._group is None:
             begin = [confluent_kafka.TopicPartition(TOPIC, number, 0) for number in range(PARTITIONS)]
             self._consumer.assign(begin)
@@ -284,14 +288,17 @@ class OurReader(ReadingWorker):
             self._consumer = Consumer(self.bootstrap, auto_offset_reset="none", fetch_max_wait_ms=100, **common)
             self._consumer.assign([(TOPIC, number) for number in range(PARTITIONS)], position=0)
             return
+        intervals: dict[str, Any] = {}
+        if self._protocol == "classic":
+            intervals = {"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": 1000}
         self._consumer = Consumer(
             self.bootstrap,
             group_id=self._group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
-            session_timeout_ms=SESSION_MS,
-            heartbeat_interval_ms=1000,
             fetch_max_wait_ms=100,
+            group_protocol=self._protocol,
+            **intervals,
             **common,
         )
         self._consumer.subscribe(TOPIC, on_assigned=self._changed, on_revoked=self._revoked, on_lost=self._changed)
@@ -327,3 +334,44 @@ class OurReader(ReadingWorker):
 
     def close(self) -> None:
         self._consumer.close(5)
+
+
+# --- members of a share group
+
+SHARE_GROUP = "share-group"
+
+
+class ShareMember(Worker):
+    """Accepts what it is given, and notes what its broker has confirmed; it releases some messages once first."""
+
+    def work(self) -> None:
+        with ShareConsumer(
+            self.bootstrap,
+            group_id=SHARE_GROUP,
+            client_id=self.name,
+            share_acknowledgement_mode="explicit",
+            request_timeout_ms=5000,
+            default_api_timeout_ms=10_000,
+        ) as consumer:
+            consumer.subscribe(TOPIC)
+            while not self.stopping.is_set():
+                try:
+                    self._turn(consumer)
+                except BarnabasError:
+                    time.sleep(0.1)
+
+    def _turn(self, consumer: Any) -> None:
+        accepted: dict[int, list[int]] = {}
+        for message in consumer.poll_many(500, timeout=0.2):
+            place = int(message.partition), int(message.offset)
+            self.history.shares.append(Share(self.name, *place, self.now()))
+            if message.delivery_count == 1 and message.offset % 17 == 0:
+                consumer.acknowledge(message, "release")
+            else:
+                consumer.acknowledge(message)
+                accepted.setdefault(place[0], []).append(place[1])
+        for place, error in consumer.commit_sync().items():
+            if error is None:
+                now = self.now()
+                offsets = accepted.get(place.partition, ())
+                self.history.shares += [Share(self.name, place.partition, each, now, True) for each in offsets]

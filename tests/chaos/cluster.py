@@ -34,6 +34,10 @@ SETTINGS = {
     "replica.lag.time.max.ms": 2000,
     "offsets.topic.num.partitions": 3,
     "group.initial.rebalance.delay.ms": 0,
+    "group.consumer.min.session.timeout.ms": 6000,
+    "group.consumer.session.timeout.ms": 6000,
+    "group.consumer.min.heartbeat.interval.ms": 1000,
+    "group.consumer.heartbeat.interval.ms": 1000,
     "listener.security.protocol.map": "CLIENT:PLAINTEXT,PEER:PLAINTEXT",
     "inter.broker.listener.name": "PEER",
 }

@@ -46,6 +46,16 @@ class Commit(NamedTuple):
     at_s: float
 
 
+class Share(NamedTuple):
+    """A message that a member of a share group was given, or, if `is_accepted`, whose acceptance was confirmed."""
+
+    client: str
+    partition: int
+    offset: int
+    at_s: float
+    is_accepted: bool = False
+
+
 @frozen
 class Fault:
     """Something done to the cluster."""
@@ -63,6 +73,9 @@ class History:
     sends: list[Send] = field(factory=list)
     polls: list[Poll] = field(factory=list)
     commits: list[Commit] = field(factory=list)
+    shares: list[Share] = field(factory=list)
+    is_shared: bool = False
+    """True if the share group has come to the end after all faults were over."""
     faults: list[Fault] = field(factory=list)
     resets: list[str] = field(factory=list)
     """Consumers that were told that their position is not there any more."""
@@ -91,6 +104,7 @@ def to_fields(history: History) -> dict[str, Any]:
         "sends": [send._asdict() for send in history.sends],
         "polls": [list(poll) for poll in history.polls],
         "commits": [commit._asdict() for commit in history.commits],
+        "shares": [list(share) for share in history.shares],
         "final": history.final,
         "resets": history.resets,
         "broken": history.broken,

@@ -14,6 +14,7 @@ from attrs import field, frozen
 from chaos.checker import Verdict, check
 from chaos.clients import (
     PARTITIONS,
+    SHARE_GROUP,
     TOPIC,
     LibrdkafkaProducer,
     LibrdkafkaReader,
@@ -21,6 +22,7 @@ from chaos.clients import (
     OurReader,
     ReadingWorker,
     SendingWorker,
+    ShareMember,
     Worker,
 )
 from chaos.cluster import ChaosCluster, wait_until
@@ -33,6 +35,7 @@ from kills.work import SOURCE, TARGET
 from support.waiting import PATIENCE_S
 
 from barnabas import Admin
+from barnabas.ports.broker_api.configs import ResourceKind
 
 WARM_S = 2.0
 CALM_S = (0.5, 2.0)
@@ -60,6 +63,10 @@ class Plan:
     """Messages of each producer."""
     members: int = 3
     brokers: int = 3
+    kip_848: bool = False
+    """Also groups by KIP-848, of each client's members and of both."""
+    shares: bool = False
+    """Also a share group."""
     transactions: bool = False
     """Also consume-transform-produce in transactions, and a topic that is deleted and created again."""
 
@@ -87,10 +94,11 @@ def play(plan: Plan, folder: Path, tell: Callable[[str], None]) -> Outcome:
             _make_topic(cluster)
             producers, readers = _workers(cluster, history, now, plan)
             recoveries: list[float] = []
+            members = _share_members(cluster, history, now, plan)
             load, recreated, figures = _transactional(cluster, history, now, plan)
             began = time.monotonic()
             try:
-                for worker in [*readers, *producers, *recreated]:
+                for worker in [*readers, *producers, *recreated, *members]:
                     worker.start()
                 time.sleep(WARM_S)
                 _disturb(cluster, history, plan, now, tell, disks.there, recoveries, [*readers, *producers, *recreated])
@@ -109,12 +117,14 @@ def play(plan: Plan, folder: Path, tell: Callable[[str], None]) -> Outcome:
                     figures |= load.finish(history)
                 history.final = read_all(cluster.bootstrap)
                 _drain(history, readers, tell)
-                for failure in _stop_all([*producers, *readers]):
+                if members:
+                    _drain_shares(history, tell)
+                for failure in _stop_all([*producers, *readers, *members]):
                     history.transactional.append(("client-stuck", str(failure)))
             finally:
                 if load is not None:
                     load.close()
-                for worker in (*producers, *readers):
+                for worker in (*producers, *readers, *members):
                     worker.stopping.set()
             for broker in cluster.brokers:
                 broker.stop()
@@ -147,7 +157,38 @@ def _workers(
         *(LibrdkafkaReader(f"librdkafka-member-{n}", *given, group="librdkafka-group") for n in (1, 2)),
         *(OurReader(f"our-member-{n}", *given, group="our-group") for n in (1, 2)),
     ]
+    if plan.kip_848:
+        both: Sequence[type[LibrdkafkaReader | OurReader]] = (LibrdkafkaReader, OurReader)
+        for number, kind in enumerate(both, 1):
+            name = "librdkafka" if kind is LibrdkafkaReader else "our"
+            readers += [
+                kind(f"{name}-new-member-{n}", *given, group=f"{name}-new-group", protocol="consumer") for n in (1, 2)
+            ]
+            readers.append(kind(f"mixed-member-{number}", *given, group="mixed-group", protocol="consumer"))
     return producers, readers
+
+
+def _share_members(cluster: ChaosCluster, history: History, now: Callable[[], float], plan: Plan) -> list[ShareMember]:
+    """The members of a share group that reads the topic from its start, where the plan asks for them."""
+    if not plan.shares:
+        return []
+    with Admin(cluster.bootstrap) as admin:
+        admin.alter_configs(ResourceKind.GROUP, SHARE_GROUP, {"share.auto.offset.reset": "earliest"})
+    return [ShareMember(f"share-member-{n}", history, cluster.bootstrap, now) for n in (1, 2, 3)]
+
+
+def _drain_shares(history: History, tell: Callable[[str], None]) -> None:
+    """Until the share group was given each message."""
+    wanted = {(partition, offset) for partition, messages in history.final.items() for offset, _ in messages}
+
+    def is_complete() -> bool:
+        return wanted <= {(share.partition, share.offset) for share in list(history.shares)}
+
+    try:
+        wait_until(is_complete, DRAIN_S, "sharing to the end")
+    except TimeoutError:
+        tell("the share group did not come to the end")
+    history.is_shared = True
 
 
 def _transactional(
@@ -265,11 +306,11 @@ def _drain(history: History, readers: Sequence[ReadingWorker], tell: Callable[[s
     history.drained = names
 
 
-def _stop_all(workers: Sequence[SendingWorker | ReadingWorker]) -> list[BaseException]:
+def _stop_all(workers: Sequence[Worker]) -> list[BaseException]:
     """Stop all workers together; return why some did not, or what they died of."""
     failures: list[BaseException] = []
 
-    def stop(worker: SendingWorker | ReadingWorker) -> None:
+    def stop(worker: Worker) -> None:
         try:
             worker.stop(FINISH_S)
         except BaseException as error:  # noqa: BLE001  returned
@@ -295,6 +336,8 @@ def _figures(history: History, recoveries: Sequence[float]) -> dict[str, Any]:
         "refused": sum(send.outcome == "refused" for send in history.sends),
         "read": len(history.polls),
         "committed": len(history.commits),
+        "shared": sum(not share.is_accepted for share in history.shares),
+        "accepted": sum(share.is_accepted for share in history.shares),
         "stored": sum(map(len, history.final.values())),
         "faults": len(history.faults),
         "seconds until acknowledged, median": round(took[len(took) // 2], 4) if took else None,

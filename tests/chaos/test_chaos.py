@@ -33,7 +33,7 @@ def test_between_them_they_do_everything() -> None:
 @pytest.mark.parametrize("over", IN_TURN)
 def test_nothing_is_lost_doubled_or_out_of_order(over: str, tmp_path: Path) -> None:
     said: list[str] = []
-    plan = Plan(over=over, seconds=SECONDS, seed=1, faults=IN_TURN[over], in_turn=True)
+    plan = Plan(over=over, seconds=SECONDS, seed=1, faults=IN_TURN[over], in_turn=True, kip_848=True, shares=True)
     try:
         outcome = play(plan, tmp_path, said.append)
     finally:

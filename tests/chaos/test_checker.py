@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from chaos.checker import KINDS, check
-from chaos.history import ACKNOWLEDGED, REFUSED, UNKNOWN, Commit, History, Poll, Send
+from chaos.history import ACKNOWLEDGED, REFUSED, UNKNOWN, Commit, History, Poll, Send, Share
 
 
 def _right() -> History:
@@ -22,6 +22,11 @@ def _right() -> History:
             history.polls.append(Poll("g-1" if offset < 4 else "g-2", 0, partition, offset, value, 2.0))
     history.polls.append(Poll("g-2", 1, 0, 3, "p.3", 2.0))
     history.commits.append(Commit("g", 0, 6, 3.0))
+    for number, offset in enumerate((*range(6), 3)):  # offset 3 was released, or its lock has ended
+        history.shares.append(Share(f"s-{number % 2}", 0, offset, 2.0))
+    history.shares.append(Share("s-0", 1, 0, 2.0))
+    history.shares += [Share("s-0", 0, offset, 3.0, True) for offset in range(6)]
+    history.is_shared = True
     log = [(0, 0, 11), (2, 0, 12), (5, 1, 13)]
     history.replicas = {"t-0": {1: log, 2: list(log), 3: log[1:]}, "t-1": {1: [], 2: [(0, 1, 5)], 3: [(0, 1, 5)]}}
     return history
@@ -99,6 +104,14 @@ def _break(history: History) -> None:
     history.broken.append("p: OUT_OF_ORDER_SEQUENCE_NUMBER")
 
 
+def _accept_twice(history: History) -> None:
+    history.shares.append(Share("s-1", 0, 2, 4.0, True))
+
+
+def _never_shared(history: History) -> None:
+    history.shares = [share for share in history.shares if share.offset != 4]
+
+
 def _other_batch(history: History) -> None:
     history.replicas["t-0"][2][1] = (2, 0, 99)
 
@@ -125,6 +138,8 @@ def _other_epoch(history: History) -> None:
         (_reset, "position-lost"),
         (_forgotten, "position-back"),
         (_break, "producer-broken"),
+        (_accept_twice, "accepted-twice"),
+        (_never_shared, "share-skip"),
         (_other_batch, "diverging-replicas"),
         (_other_epoch, "diverging-replicas"),
     ],

@@ -5,7 +5,7 @@ import json
 import struct
 from collections.abc import Callable
 
-from ...core.message.message import Message
+from ...core.message.message import Message, ShareMessage
 from ...ports.errors import ConfigError
 from ...ports.values import frozen
 from .escapes import unescaped
@@ -96,7 +96,7 @@ class LineStyle:
 
 def message_fields(message: Message, broker: int | None = None) -> dict[str, object]:
     """Return all fields of a message for JSON; a partition of the classic generation belongs to a broker."""
-    fields = {
+    fields: dict[str, object] = {
         "topic": message.topic,
         "partition": message.partition,
         "offset": message.offset,
@@ -106,6 +106,8 @@ def message_fields(message: Message, broker: int | None = None) -> dict[str, obj
         "value": _text(message.value),
         "headers": [[name, _text(value)] for name, value in message.headers],
     }
+    if isinstance(message, ShareMessage):
+        fields["delivery_count"] = message.delivery_count
     return fields if broker is None else {**fields, "broker": broker}
 
 

@@ -57,6 +57,20 @@ def test_topics_by_their_names_and_a_time_to_begin(broker: Broker) -> None:
     assert b"127.0.0.1:1" in failed.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("t",), b"--share needs --group"),
+        (("-g", "s", "--include", "t"), b"and a TOPIC"),
+        (("t", "-g", "s", "-p", "0"), b"--partition: not allowed with --share"),
+        (("t", "-g", "s", "--from-beginning"), b"share.auto.offset.reset"),
+        (("t", "-g", "s", "-e"), b"--stop-at-end are not allowed with --share"),
+    ],
+)
+def test_share_option_refuses_what_share_groups_do_not_have(words: tuple[str, ...], text: bytes) -> None:
+    assert text in barnabas_here("consume", "--share", *words, "-b", "127.0.0.1:1", expect=2).stderr
+
+
 def test_a_signal_ends_it_in_order(broker: Broker) -> None:
     command = [str(COMMAND), "consume", "t", "--from-beginning", "-g", "s", "--bootstrap", broker.bootstrap]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:

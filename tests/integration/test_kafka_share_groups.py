@@ -1,6 +1,7 @@
 """Share groups of Apache Kafka: our share consumer alone, with others, and beside confluent-kafka's."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from uuid import uuid4
 
 import confluent_kafka
 import pytest
+from support.command import barnabas_here
 from support.kafka_server import KafkaServer
 from support.waiting import PATIENCE_S, wait_for
 
@@ -78,13 +80,13 @@ def fill(server: KafkaServer, topic: str, count: int, first: int = 0, **settings
     return set(values)
 
 
-def consumer_of(server: KafkaServer, topic: str, **settings: Any) -> ShareConsumer[Any]:
-    consumer: ShareConsumer[Any] = ShareConsumer(server.bootstrap, group_id=topic, **settings)
+def consumer_of(server: KafkaServer, topic: str, **settings: Any) -> ShareConsumer[Any, Any]:
+    consumer: ShareConsumer[Any, Any] = ShareConsumer(server.bootstrap, group_id=topic, **settings)
     consumer.subscribe(topic)
     return consumer
 
 
-def drain(consumer: ShareConsumer[Any], until: Any) -> list[Any]:
+def drain(consumer: ShareConsumer[Any, Any], until: Any) -> list[Any]:
     """Take messages, accepted by the next call in implicit mode, until something is true."""
     found: list[Any] = []
     deadline = time.monotonic() + PATIENCE_S
@@ -271,6 +273,14 @@ def test_transactions_and_record_limit(server: KafkaServer, topic: str) -> None:
         assert consumer.metrics()["records-per-request-avg"] <= 3
         consumer.commit_sync()
     assert_nothing_left(server, topic)
+
+
+def test_consume_command_accepts_what_it_prints(server: KafkaServer, narrow: str) -> None:
+    fill(server, narrow, 1)
+    common = ("consume", narrow, "--share", "--group", narrow, "--bootstrap", server.bootstrap)
+    (line,) = barnabas_here(*common, "--count", "1", "--json").stdout.splitlines()
+    assert (json.loads(line)["value"], json.loads(line)["delivery_count"]) == ("0", 1)
+    assert barnabas_here(*common, "--timeout", "3").stdout == b""
 
 
 def test_group_of_another_type_says_so(server: KafkaServer, topic: str) -> None:

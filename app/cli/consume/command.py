@@ -15,6 +15,7 @@ from ....ports.coordination import CoordinationError
 from ....ports.errors import BarnabasError, ConfigError
 from ....ports.types import TopicPartition
 from ...clients.consumer.consumer import Consumer
+from ...clients.share.share_consumer import ShareConsumer
 from ..classic import ClusterChoice, find_cluster, open_simple, warn
 from ..escapes import separator, unescaped
 from ..message_format import LETTERS, NULL, LineStyle, compile_format, json_line
@@ -105,6 +106,14 @@ def consume(
             "offset. Groups of classic brokers are in their registries.",
         ),
     ] = None,
+    share: Annotated[
+        bool,
+        typer.Option(
+            "--share",
+            help="With --group: as a member of a share group, which gives each message to one member; it is accepted "
+            "once it is printed. Where the group begins is its setting share.auto.offset.reset.",
+        ),
+    ] = False,
     whitelist: Annotated[
         str | None,
         typer.Option(
@@ -140,6 +149,12 @@ def consume(
     style = LineStyle(
         key_separator=separator(key_separator, "--key-separator"), headers=headers, null=unescaped(null, "--null")
     )
+    if share:
+        _check_share(cluster, group, partition, wanted, extent, from_beginning or start != "end")
+        read_share_member(
+            str(cluster.bootstrap), str(group), wanted["topic"], extent, chosen, _shown(as_json, form, style)
+        )
+        return
     with plain_damage():
         _read(cluster, group, partition, wanted, extent, chosen, _shown(as_json, form, style))
     sys.stdout.buffer.flush()
@@ -252,6 +267,53 @@ class _Member:
     def _gone(self, places: list[TopicPartition]) -> None:
         for place in places:
             self._ends.pop(place, None)
+
+
+# `barnabas consume --group --share`.
+
+
+def read_share_member(
+    bootstrap: str, group: str, topic: str, extent: Extent, settings: Mapping[str, str], show: Show
+) -> None:
+    """Print the messages that a member of a share group receives, until SIGTERM or Ctrl-C, or until `extent` is read.
+
+    Messages are accepted after they are printed. Raises `BarnabasError`.
+    """
+    check_reachable(bootstrap)
+    progress, left = Progress(extent), extent.count
+    config = {**settings, "group.id": group, "share.acknowledgement.mode": "explicit"}
+    with stopping() as stopped, ShareConsumer(bootstrap, config=config) as consumer:
+        consumer.subscribe(topic)
+        while not (stopped or progress.timed_out or left == 0):
+            wanted = consumer.settings.max_poll_records
+            messages = consumer.poll_many(wanted if left is None else min(left, wanted), LOOK_S)
+            for message in messages:
+                show(message, None)
+                progress.got()
+            sys.stdout.buffer.flush()
+            for message in messages:
+                consumer.acknowledge(message)
+            left = None if left is None else left - len(messages)
+
+
+def _check_share(
+    cluster: ClusterChoice,
+    group: str | None,
+    partition: list[int] | None,
+    wanted: Mapping[str, str],
+    extent: Extent,
+    has_start: bool,
+) -> None:
+    if group is None or "topic" not in wanted:
+        raise ConfigError("--share needs --group, the name of the share group, and a TOPIC")
+    if cluster.classic:
+        raise ConfigError("--share: brokers of the classic generation have no share groups")
+    if partition:
+        raise ConfigError("--partition: not allowed with --share: leaders hand out messages of all partitions")
+    if has_start or extent.start.last is not None:
+        raise ConfigError("--from: where a share group begins is its setting share.auto.offset.reset")
+    if extent.until_ms is not None or extent.stop_at_end:
+        raise ConfigError("--until and --stop-at-end are not allowed with --share; --timeout stops when nothing comes")
 
 
 # `barnabas consume` with brokers of the classic generation.

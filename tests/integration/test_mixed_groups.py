@@ -1,0 +1,154 @@
+"""Members of both protocols in one group, and a live group that moves from one to the other: librdkafka's members."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+from barnabas import Producer
+from barnabas.testing import TestBroker
+
+pytestmark = [pytest.mark.process]
+
+TOPIC, PARTITIONS, LIMIT_S = "t", 6, 60.0
+
+
+class Worker:
+    """A consumer on a thread of its own, which commits before it gives up a partition and when it ends."""
+
+    def __init__(self, bootstrap: str, protocol: str, strategy: str = "") -> None:
+        settings: dict[str, Any] = {
+            "bootstrap.servers": bootstrap,
+            "group.id": "g",
+            "group.protocol": protocol,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+        if protocol == "classic":
+            settings |= {
+                "session.timeout.ms": 10_000,
+                "heartbeat.interval.ms": 500,
+                "partition.assignment.strategy": strategy,
+            }
+        self._consumer = confluent_kafka.Consumer(settings)
+        self.seen: list[tuple[int, bytes]] = []
+        self.errors: list[str] = []
+        self.partitions: set[int] = set()
+        self._next: dict[int, int] = {}
+        """The positions to commit, by partition."""
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._ends.set()
+        self._thread.join(LIMIT_S)
+        assert not self._thread.is_alive()
+
+    def _run(self) -> None:
+        consumer = self._consumer
+        consumer.subscribe([TOPIC], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
+        while not self._ends.is_set():
+            message: Any = consumer.poll(0.1)
+            if message is None:
+                continue
+            if message.error() is not None:
+                self.errors.append(str(message.error()))
+            else:
+                self.seen.append((message.partition(), message.value()))
+                self._next[message.partition()] = message.offset() + 1
+        self._commit()
+        consumer.close()
+
+    def _commit(self, partitions: Any = None) -> None:
+        positions = self._next
+        offsets = [
+            confluent_kafka.TopicPartition(TOPIC, number, offset)
+            for number, offset in positions.items()
+            if partitions is None or number in partitions
+        ]
+        for each in offsets:
+            del positions[each.partition]
+        if offsets:
+            try:
+                self._consumer.commit(offsets=offsets, asynchronous=False)
+            except confluent_kafka.KafkaException as error:
+                self.errors.append(f"commit: {error}")
+
+    def _assigned(self, _consumer: Any, partitions: list[Any]) -> None:
+        self.partitions |= {each.partition for each in partitions}
+
+    def _revoked(self, _consumer: Any, partitions: list[Any]) -> None:
+        numbers = {each.partition for each in partitions}
+        self._commit(numbers)
+        self.partitions -= numbers
+
+    def _lost(self, _consumer: Any, partitions: list[Any]) -> None:
+        self.errors.append(f"lost {sorted(each.partition for each in partitions)}")
+        self.partitions -= {each.partition for each in partitions}
+
+
+@contextmanager
+def sending(bootstrap: str) -> Iterator[list[bytes]]:
+    """Send messages all the time; returns those that are acknowledged."""
+    sent: list[bytes] = []
+    ends = threading.Event()
+
+    def run() -> None:
+        with Producer(bootstrap) as producer:
+            number = 0
+            while not ends.is_set():
+                value = str(number).encode()
+                producer.send(TOPIC, value, partition=number % PARTITIONS)
+                sent.append(value)
+                number += 1
+                time.sleep(0.005)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield sent
+    finally:
+        ends.set()
+        thread.join(LIMIT_S)
+
+
+def wait_until(what: Callable[[], bool], workers: list[Worker]) -> None:
+    end = time.monotonic() + LIMIT_S
+    while not what():
+        assert time.monotonic() < end, [(each.partitions, each.errors) for each in workers]
+        time.sleep(0.05)
+
+
+def settled(*workers: Worker) -> bool:
+    shares = [each.partitions for each in workers]
+    return all(shares) and sorted(number for share in shares for number in share) == list(range(PARTITIONS))
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_rolling_upgrade_of_a_live_group_reads_every_message_once(strategy: str) -> None:
+    with TestBroker() as broker:
+        broker.create_topic(TOPIC, partitions=PARTITIONS)
+        with sending(broker.bootstrap) as sent:
+            workers = [Worker(broker.bootstrap, "classic", strategy) for _ in range(2)]
+            alive = list(workers)
+            wait_until(lambda: settled(*alive), workers)
+            for _ in range(2):
+                new = Worker(broker.bootstrap, "consumer")
+                workers.append(new)
+                alive.append(new)
+                wait_until(lambda: settled(*alive), workers)
+                alive.pop(0).stop()
+                wait_until(lambda: settled(*alive), workers)
+        wait_until(lambda: sum(len(each.seen) for each in workers) >= len(sent), workers)
+        for worker in alive:
+            worker.stop()
+    counts = Counter(value for worker in workers for _, value in worker.seen)
+    assert [each for worker in workers for each in worker.errors] == []
+    assert set(counts) == set(sent)
+    assert [value for value, count in counts.items() if count > 1] == []

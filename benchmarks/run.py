@@ -29,6 +29,7 @@ BENCHMARKS = (
     "group_commits",
     "group_idle",
     "group_settle",
+    "group_modern",
     "group_consume",
     "message_codec",
     "arrow",

@@ -252,11 +252,12 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
             self._static[request.instance_id] = member.member_id
         if not self.group_epoch:
             self._raise_epoch()
-        if self._update(member, request, caller) or self._refresh_metadata():
+        has_other_topics = self._update(member, request, caller)
+        if has_other_topics or self._refresh_metadata():
             self._raise_epoch()
         self._update_target(now_ms, wall_ms)
         owned = None if request.topic_partitions is None else partitions_of(request.topic_partitions)
-        self._reconcile(member, owned, now_ms, is_new=is_new)
+        self._reconcile(member, owned, now_ms, is_new=is_new or has_other_topics)
         self._refresh_session(member.member_id, now_ms)
         is_full = (
             request.rebalance_timeout_ms >= 0
@@ -829,7 +830,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
 
     def _next_assignment(self, member: ConsumerMember, owned: Partitions | None) -> _Next:
         """Return where the member moves (Kafka's `CurrentAssignmentBuilder`)."""
-        target, member_id = self._target_of(member.member_id), member.member_id
+        target, member_id = self._subscribed_target(member), member.member_id
         assigned: PartitionEpochs = {}
         revoking: PartitionEpochs = {}
         for topic_id, epochs in member.assigned.items():
@@ -853,6 +854,14 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
             if new:
                 assigned[topic_id] = {**has, **new}
         return _Next(state, self.target_epoch, assigned, {})
+
+    def _subscribed_target(self, member: ConsumerMember) -> Partitions:
+        """Return the target without topics that the member has unsubscribed since: it gives them up at once."""
+        target, topics = self._target_of(member.member_id), self._context.topics
+        subscribed = {topics.topic_id(name) for name in self._subscription_of(member)}
+        if target.keys() <= subscribed:
+            return target
+        return {topic_id: numbers for topic_id, numbers in target.items() if topic_id in subscribed}
 
     def _own(self, member: ConsumerMember) -> None:
         for partitions in (member.assigned, member.revoking):

@@ -141,6 +141,17 @@ def test_changed_subscription_raises_the_group_epoch(house: House) -> None:
     assert assigned(beat(house, "a", 3, topics=["u"])) == {OTHER_ID: [0, 1]}
 
 
+def test_member_gives_up_an_unsubscribed_topic_before_the_next_target(house: House) -> None:
+    beat(house, "a")
+    given_up = beat(house, "a", 2, topics=[])
+    assert (given_up.member_epoch, assigned(given_up)) == (2, {})
+    assert house.describe_consumers().group_state == "Assigning"
+    beat(house, "a", 2, owned={})
+    beat(house, "b")
+    house.pass_time(INTERVAL_MS)
+    assert numbers(beat(house, "b", 2)) == [0, 1, 2, 3, 4, 5]
+
+
 def test_topic_that_is_created_grows_or_goes_changes_the_assignment(house: House) -> None:
     first = beat(house, "a", topics=["t", "u"])
     assert assigned(first) == {ID: [0, 1, 2, 3, 4, 5]}

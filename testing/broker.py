@@ -19,6 +19,12 @@ from ..app.config import BrokerConfig
 from ..app.embedded_broker import Broker, broker_defaults
 from ..app.typed_broker_settings import BrokerKeywords
 from ..core.message.message import Message
+from ..ports.broker_api.consumer_groups import (
+    LEAVE_GROUP_MEMBER_EPOCH,
+    ConsumerGroupDescribe,
+    ConsumerGroupHeartbeat,
+    ConsumerGroupMember,
+)
 from ..ports.broker_api.envelope import BrokerApi, Request, ResultT
 from ..ports.broker_api.groups import DescribeGroups, LeaveGroup, LeavingMember, ListGroups
 from ..ports.broker_api.topics import CreateTopics, DeleteTopics, NewTopic
@@ -458,23 +464,17 @@ class TestBroker:
         `member`: its member id, its client id, or its `group.instance.id`. Returns the member id. The group rebalances;
         the member learns of it with its next request. Raises `ConfigError` listing the members there are.
         """
-        groups = [each.group_id for each in self.ask(ListGroups()).groups]
-        if group not in groups:
-            raise ConfigError(f"there is no group {group!r}, there is: {', '.join(sorted(groups)) or 'none'}")
-        described = self.ask(DescribeGroups(group_ids=[group])).groups[0]
-        if described.error is not ErrorCode.NONE:
-            raise ApiError(described.error, described.error_message or f"group {group}")
-        names = {each.member_id: (each.member_id, each.client_id, each.group_instance_id) for each in described.members}
-        found = [each for each in described.members if member in names[each.member_id]]
+        types = {each.group_id: each.group_type for each in self.ask(ListGroups()).groups}
+        if group not in types:
+            raise ConfigError(f"there is no group {group!r}, there is: {', '.join(sorted(types)) or 'none'}")
+        described = self._members(group, types[group])
+        found = [each for each in described if member in (each.member_id, each.client_id, each.instance_id)]
         if len(found) != 1:
-            there = ", ".join(f"{each.member_id} (client {each.client_id})" for each in described.members) or "nobody"
+            there = ", ".join(f"{each.member_id} (client {each.client_id})" for each in described) or "nobody"
             what = "not a member" if not found else "not one member"
             raise ConfigError(f"{member!r} is {what} of group {group}, there is: {there}")
-        leaving = LeavingMember(member_id=found[0].member_id, group_instance_id=found[0].group_instance_id)
-        left = self.ask(LeaveGroup(group_id=group, members=[leaving]))
-        errors = [left.error, *(each.error for each in left.members)]
-        error = next((each for each in errors if each is not ErrorCode.NONE), None)
-        if error is not None:
+        error = self._remove_member(group, found[0])
+        if error is not ErrorCode.NONE:
             raise ApiError(error, f"{member} of group {group}")
         return found[0].member_id
 
@@ -483,6 +483,34 @@ class TestBroker:
         return ask(self._started(), request)
 
     # --- within
+
+    def _members(self, group: str, group_type: str) -> Sequence[ConsumerGroupMember]:
+        """Return the members of a group of either protocol."""
+        if group_type == "consumer":
+            described = self.ask(ConsumerGroupDescribe(group_ids=[group])).groups[0]
+            _check(described.error, described.error_message, group)
+            return described.members
+        classic = self.ask(DescribeGroups(group_ids=[group])).groups[0]
+        _check(classic.error, classic.error_message, group)
+        return [
+            ConsumerGroupMember(
+                member_id=each.member_id, instance_id=each.group_instance_id, client_id=each.client_id, member_type=0
+            )
+            for each in classic.members
+        ]
+
+    def _remove_member(self, group: str, member: ConsumerGroupMember) -> ErrorCode:
+        if member.member_type > 0:
+            request = ConsumerGroupHeartbeat(
+                group_id=group,
+                member_id=member.member_id,
+                member_epoch=LEAVE_GROUP_MEMBER_EPOCH,
+                instance_id=member.instance_id,
+            )
+            return self.ask(request).error
+        leaving = LeavingMember(member_id=member.member_id, group_instance_id=member.instance_id)
+        left = self.ask(LeaveGroup(group_id=group, members=[leaving]))
+        return next((each for each in (left.error, *(each.error for each in left.members)) if each), ErrorCode.NONE)
 
     def _started(self) -> Broker:
         if not self._is_running:
@@ -499,3 +527,8 @@ class TestBroker:
         if scheduler is not None:
             with suppress(ClosedError):
                 scheduler.call_soon(callback)
+
+
+def _check(error: ErrorCode, text: str | None, group: str) -> None:
+    if error is not ErrorCode.NONE:
+        raise ApiError(error, text or f"group {group}")

@@ -496,7 +496,9 @@ def test_first_member_of_a_group_does_not_wait_on_a_single_broker() -> None:
         with Broker(storage="memory", coordination="memory", **settings) as broker:
             with Producer(broker) as producer:
                 producer.send("orders", b"one").result(PATIENCE_S)
-            with Consumer(broker, group_id="billing", auto_offset_reset="earliest") as consumer:
+            with Consumer(
+                broker, group_id="billing", auto_offset_reset="earliest", group_protocol="classic"
+            ) as consumer:
                 consumer.subscribe("orders")
                 begun = time.monotonic()
                 assert consumer.poll(timeout=PATIENCE_S) is not None

@@ -115,11 +115,6 @@ class Librdkafka:
         return len(self.consumer.assignment())
 
 
-def not_yet_here(server: str, what: str) -> None:
-    if server == BARNABAS:
-        pytest.skip(f"this broker does not know {what} of consumer groups yet")
-
-
 def poll_until(members: Sequence[Any], true: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not true():
@@ -186,9 +181,8 @@ def test_listener_is_called_alike_by_both_protocols(bootstrap: str, topic: str, 
     ids=["librdkafka-consumer", "librdkafka-classic"],
 )
 def test_new_member_shares_a_group_with_librdkafka_and_a_classic_member(
-    server: str, bootstrap: str, topic: str, other: dict[str, str]
+    bootstrap: str, topic: str, other: dict[str, str]
 ) -> None:
-    not_yet_here(server, "members of both protocols in one group")
     fill(bootstrap, topic, 0, 60)
     new = Member(bootstrap, topic).subscribe(topic)
     classic = Member(
@@ -217,8 +211,7 @@ def test_new_member_shares_a_group_with_one_of_librdkafka(bootstrap: str, topic:
     close(new)
 
 
-def test_pattern_is_matched_by_the_broker_and_finds_new_topics(server: str, bootstrap: str, topic: str) -> None:
-    not_yet_here(server, "regular expressions")
+def test_pattern_is_matched_by_the_broker_and_finds_new_topics(bootstrap: str, topic: str) -> None:
     member = Member(bootstrap, topic).subscribe(pattern=f"{topic}(-more)?")
     poll_until([member], lambda: member.count == PARTITIONS)
     assert member.consumer.subscription == [topic]

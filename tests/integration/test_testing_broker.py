@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import confluent_kafka
 import pytest
@@ -353,14 +354,17 @@ def test_positions_outlive_a_restart(broker: TestBroker) -> None:
         assert message.value() == b"b"
 
 
-def test_our_own_consumer_in_a_group(broker: TestBroker) -> None:
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_our_own_consumer_in_a_group(broker: TestBroker, protocol: str) -> None:
     topic = broker.create_topic()
     broker.produce(topic, ["a"])
-    with Consumer(broker.bootstrap, group_id="ours", auto_offset_reset="earliest", client_id="mine") as consumer:
+    settings: dict[str, Any] = {"group_id": f"ours-{protocol}", "group_protocol": protocol, "client_id": "mine"}
+    with Consumer(broker.bootstrap, auto_offset_reset="earliest", **settings) as consumer:
         consumer.subscribe([topic])
         message = consumer.poll(PATIENCE_S)
         assert message is not None
-        assert broker.expire_member("ours", "mine").startswith("mine-")
+        metadata = consumer.group_metadata
+        assert broker.expire_member(metadata.group_id, "mine") == metadata.member_id
         broker.produce(topic, ["b"])
         wait_for(lambda: (found := consumer.poll(0.1)) is not None and found.value == b"b")
 

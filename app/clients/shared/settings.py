@@ -194,7 +194,7 @@ class ConsumerSettings(FetchSettings):
     """The consumer group to join, or to commit offsets for; empty = none."""
     group_instance_id: str = ""
     """Makes a static member: its return with this id within the session timeout causes no rebalance (KIP-345)."""
-    group_protocol: str = field(default="classic", validator=in_(("classic", "consumer", "auto")))
+    group_protocol: str = field(default="auto", validator=in_(("classic", "consumer", "auto")))
     """The protocol of the group: `classic`, or `consumer` (KIP-848: the coordinator assigns, without a stop of all).
     `auto`: the latter where the cluster offers it, unless a setting or the group needs the former."""
     group_remote_assignor: str = ""

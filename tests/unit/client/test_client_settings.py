@@ -162,7 +162,7 @@ def test_strategies_by_name_and_as_objects() -> None:
         ),
         ({"group.protocol": "consumer", "session.timeout.ms": 6000}, "session.timeout.ms cannot be set"),
         ({"group.protocol": "consumer", "heartbeat.interval.ms": 1000}, "heartbeat.interval.ms cannot be set"),
-        ({"group.remote.assignor": "uniform"}, "needs group.protocol=consumer"),
+        ({"group.protocol": "classic", "group.remote.assignor": "uniform"}, "needs group.protocol=consumer"),
         ({"auto.commit.interval.ms": -1}, r"^auto\.commit\.interval\.ms must be >= 0"),
     ],
 )
@@ -187,9 +187,9 @@ def test_copy_settings_takes_fields_of_the_same_name_and_renamed_ones() -> None:
 @pytest.mark.parametrize(
     ("config", "protocol"),
     [
-        ({}, "classic"),
+        ({}, "auto"),
+        ({"group.protocol": "CLASSIC"}, "classic"),
         ({"group.protocol": "CONSUMER", "group.remote.assignor": "range"}, "consumer"),
-        ({"group.protocol": "auto"}, "auto"),
         ({"group.protocol": "auto", "partition.assignment.strategy": "sticky"}, "classic"),
         ({"group.protocol": "auto", "session.timeout.ms": 6000}, "classic"),
         ({"group.protocol": "auto", "heartbeat.interval.ms": 1000}, "classic"),

@@ -64,7 +64,7 @@ class Plan:
     members: int = 3
     brokers: int = 3
     kip_848: bool = False
-    """Also groups by KIP-848, of each client's members and of both."""
+    """Also groups by KIP-848, of each client's members and of both, and one with members of both protocols."""
     shares: bool = False
     """Also a share group."""
     transactions: bool = False
@@ -158,6 +158,10 @@ def _workers(
         *(OurReader(f"our-member-{n}", *given, group="our-group") for n in (1, 2)),
     ]
     if plan.kip_848:
+        readers += [
+            OurReader("upgraded-member-1", *given, group="upgraded-group", protocol="consumer"),
+            LibrdkafkaReader("upgraded-member-2", *given, group="upgraded-group"),
+        ]
         both: Sequence[type[LibrdkafkaReader | OurReader]] = (LibrdkafkaReader, OurReader)
         for number, kind in enumerate(both, 1):
             name = "librdkafka" if kind is LibrdkafkaReader else "our"

@@ -9,7 +9,7 @@ from ...ports.errors import ApiError
 from ...ports.types import Buffer
 from .batch_header import HEADER_SIZE, LENGTH_OVERHEAD, LONG_MAX, BatchHeader, parse_header, records_of, verify_crc
 from .codec import DECOMPRESSED_BYTES_MAX, Codecs
-from .message import CREATE_TIME, LOG_APPEND_TIME, Headers, Message
+from .message import CREATE_TIME, LOG_APPEND_TIME, Headers, Message, ShareMessage
 from .record_parser import Records, parse_records
 
 LONG_MIN = -(2**63)
@@ -49,17 +49,19 @@ def decode_batch(
     max_bytes: int = DECOMPRESSED_BYTES_MAX,
     check_crc: bool = True,
     header: BatchHeader | None = None,
+    delivery_count: int | None = None,
 ) -> list[Message]:
     """Decode the batch at the start of `buf`, also a control batch, from `from_offset` on.
 
-    `header` saves parsing it again. `max_bytes` bounds the size of the decompressed records. Raises
-    `ApiError`: CORRUPT_MESSAGE, INVALID_RECORD (not magic 2), MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE.
+    With a `delivery_count` the messages are `ShareMessage`. `header` saves parsing it again. `max_bytes` bounds the
+    size of the decompressed records. Raises `ApiError`: CORRUPT_MESSAGE, INVALID_RECORD (not magic 2),
+    MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE.
     """
     header = parse_header(buf) if header is None else header
     columns = Columns()
     _add_batch(columns, buf, header, codecs, max_bytes=max_bytes, check_crc=check_crc, with_headers=True)
     _drop_outside(columns, 0, from_offset, None)
-    rows = zip(
+    fields = (
         columns.values,
         columns.keys,
         columns.headers,
@@ -68,9 +70,11 @@ def decode_batch(
         repeat(partition),
         columns.offsets,
         repeat(LOG_APPEND_TIME if header.log_append_time else CREATE_TIME),
-        strict=False,
     )
-    return cast("list[Message]", list(map(tuple.__new__, repeat(Message), rows)))
+    if delivery_count is None:
+        return cast("list[Message]", list(map(tuple.__new__, repeat(Message), zip(*fields, strict=False))))
+    rows = zip(*fields, repeat(delivery_count), strict=False)
+    return cast("list[Message]", list(map(tuple.__new__, repeat(ShareMessage), rows)))
 
 
 def decode_columns(

@@ -72,17 +72,18 @@ class ShareFetchBuffer:
                 if batch.has_lapsed:
                     break
                 message = messages[index] if plain else self._decoded(batch, index)
-                batch.handed_out = index + 1
-                if not implicit:
+                batch.handed_out = number = index + 1
+                if implicit:
+                    yield message
+                    if batch is self._current:
+                        batch.processed = number
+                else:
                     self._hold(batch, message)
-                yield message
+                    yield message
+                    self.check_acknowledged()
                 if batch is not self._current:  # the user has asked for messages elsewhere, or has left
                     return
-                if implicit:
-                    batch.processed = index + 1
-                elif self._owed:
-                    self.check_acknowledged()
-                if batch.handed_out != index + 1:
+                if batch.handed_out != number:
                     break
         self._finish(batch)
 

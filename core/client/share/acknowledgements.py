@@ -31,6 +31,8 @@ class PartitionAcknowledgements:
     @property
     def offsets(self) -> frozenset[int]:
         """The offsets of records; those of gaps, which the user has never seen, are left out."""
+        if AcknowledgeType.GAP not in self.types.values():
+            return frozenset(self.types)
         return frozenset(offset for offset, kind in self.types.items() if kind != AcknowledgeType.GAP)
 
     @property
@@ -50,7 +52,7 @@ class PartitionAcknowledgements:
 
     def batches(self) -> list[AcknowledgementBatch]:
         """Return them in the order of their offsets, one batch for each run without a hole."""
-        return [self._batch(run) for run in _runs(sorted(self.types))]
+        return [self._batch(run) for run in _runs(sorted(self.types))] if self.types else []
 
     def _batch(self, run: range) -> AcknowledgementBatch:
         kinds = bytes(map(self.types.__getitem__, run))

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ....ports.broker_api.share_groups import AcknowledgeType, AcquiredRecords
 from ....ports.errors import ApiError
@@ -13,7 +13,7 @@ from ...message.batch_header import BatchHeader
 from ...message.batch_reader import decode_batch, whole_batches
 from ...message.codec import Codecs
 from ...message.corrupt_record import CorruptRecord, is_damage
-from ...message.message import Message, ShareMessage
+from ...message.message import ShareMessage
 
 if TYPE_CHECKING:
     from .share_session_handler import ShareSessionHandler
@@ -99,22 +99,27 @@ class ShareInFlightBatch:
                 self._reject(ranges, AcknowledgeType.GAP)
                 continue
             messages = self._decode(position, header, ranges)
-            found = [each for acquired in ranges for each in self._acquired_of(messages, acquired)]
+            found = self._acquired_of(messages, ranges[0])
+            for acquired in ranges[1:]:
+                found += self._acquired_of(messages, acquired)
             if found:
                 yield found
         if self.acquired:
             self._skip_to(self.acquired[-1].last_offset + 1)
 
-    def _decode(self, position: int, header: BatchHeader, ranges: Sequence[AcquiredRecords]) -> list[Message]:
+    def _decode(self, position: int, header: BatchHeader, ranges: Sequence[AcquiredRecords]) -> list[ShareMessage]:
+        """Return all messages of the batch, with the delivery count of the first range."""
         try:
-            return decode_batch(
+            messages = decode_batch(
                 memoryview(self._records)[position : position + header.size],
                 self._codecs,
                 topic=self.tp.topic,
                 partition=self.tp.partition,
                 check_crc=self._check_crc,
                 header=header,
+                delivery_count=ranges[0].delivery_count,
             )
+            return cast("list[ShareMessage]", messages)
         except ApiError as error:
             damaged = is_damage(error)
             self._reject(ranges, AcknowledgeType.REJECT if damaged else AcknowledgeType.RELEASE)
@@ -131,7 +136,7 @@ class ShareInFlightBatch:
             if each.first_offset <= last and each.last_offset >= first
         ]
 
-    def _acquired_of(self, messages: list[Message], acquired: AcquiredRecords) -> list[ShareMessage]:
+    def _acquired_of(self, messages: list[ShareMessage], acquired: AcquiredRecords) -> list[ShareMessage]:
         first, last, count = acquired.first_offset, acquired.last_offset, acquired.delivery_count
         if not messages or messages[0].offset < first or messages[-1].offset > last:
             start = bisect_left(messages, first, key=_OFFSET_OF)
@@ -141,8 +146,9 @@ class ShareInFlightBatch:
             self.unusable.extend(
                 (offset, AcknowledgeType.GAP) for offset in range(first, last + 1) if offset not in present
             )
-        make = tuple.__new__
-        return [make(ShareMessage, (*each, count)) for each in messages]
+        if not messages or messages[0].delivery_count == count:
+            return messages
+        return [each._replace(delivery_count=count) for each in messages]
 
     def _skip_to(self, offset: int) -> None:
         """Acknowledge the acquired offsets before `offset`, for which there is no batch, as gaps."""

@@ -58,7 +58,7 @@ from .consumer_records import (
 from .effects import Answer, Effects, OnWritten, To
 from .expressions import GroupExpressions
 from .group import CommitPartitionValidator, GroupType
-from .member import Member, protocols_by_name, rebalance_timeout_ms
+from .member import Member, metadata_bytes, protocols_by_name, rebalance_timeout_ms
 from .modern_group import (
     GroupContext,
     MemberState,
@@ -435,8 +435,14 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         Raises `ApiError` GROUP_ID_NOT_FOUND if they cannot be read.
         """
         self.group_epoch = self.target_epoch = max(1, classic.generation)
+        read = {each.member_id: read_member(each, classic.protocol) for each in classic.roster}
+        has = {member_id: self._claim(member_id, partitions) for member_id, (_, partitions) in read.items()}
+        for member_id, (subscription, _) in read.items():
+            # In the middle of a rebalance, cooperative members still read what they had before.
+            for topic_id, numbers in self._claim(member_id, subscription.owned).items():
+                has[member_id].setdefault(topic_id, {}).update(numbers)
         for each in classic.roster:
-            subscription, partitions = read_member(each, classic.protocol)
+            subscription, _ = read[each.member_id]
             member = ConsumerMember(
                 member_id=each.member_id,
                 group_instance_id=each.group_instance_id,
@@ -446,10 +452,11 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
                 rebalance_timeout_ms=each.rebalance_timeout_ms,
                 classic=ClassicMemberMetadata(each.session_timeout_ms, tuple(each.protocols.items())),
                 member_epoch=self.group_epoch,
-                assigned=self._unowned(partitions),
+                assigned=has[each.member_id],
             )
-            self.target[member.member_id] = {topic_id: frozenset(has) for topic_id, has in member.assigned.items()}
-            self._own(member)
+            self.target[member.member_id] = {
+                each_id: frozenset(each_has) for each_id, each_has in member.assigned.items()
+            }
             if member.group_instance_id is not None:
                 self._static[member.group_instance_id] = member.member_id
             self._add_member(member)
@@ -496,6 +503,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         is_new = member.member_id not in self.members
         if is_new:
             self._add_member(member)
+        else:
+            self._count_size(member)
         if request.group_instance_id is not None:
             member.group_instance_id = request.group_instance_id
             self._static[request.group_instance_id] = member.member_id
@@ -664,14 +673,19 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         ids = ((self._context.topics.topic_id(name), numbers) for name, numbers in owned.items())
         return {topic_id: set(numbers) for topic_id, numbers in ids if topic_id is not None}
 
-    def _unowned(self, partitions: NamedPartitions) -> PartitionEpochs:
-        """Return those that no member has yet, with the present epoch."""
+    def _claim(self, member_id: str, partitions: NamedPartitions) -> PartitionEpochs:
+        """Note the member as the owner of those that no member has yet; return them, with the present epoch."""
         found: PartitionEpochs = {}
         for topic_id, numbers in self._by_id(partitions).items():
-            free = numbers - self._owners.get(topic_id, {}).keys()
-            if free:
-                found[topic_id] = dict.fromkeys(sorted(free), self.group_epoch)
+            owners = self._owners.setdefault(topic_id, {})
+            if free := sorted(numbers - owners.keys()):
+                owners.update(dict.fromkeys(free, member_id))
+                found[topic_id] = dict.fromkeys(free, self.group_epoch)
         return found
+
+    def _size_of(self, member: ConsumerMember) -> int:
+        protocols = {} if member.classic is None else dict(member.classic.protocols)
+        return super()._size_of(member) + metadata_bytes(protocols)
 
     def _refresh_session(self, member_id: str, now_ms: float) -> None:
         classic = self.members[member_id].classic

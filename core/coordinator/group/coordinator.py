@@ -782,7 +782,8 @@ class GroupCoordinator:
             return ErrorCode.UNKNOWN_MEMBER_ID
         group = None if entry is None else entry.group
         if isinstance(group, ConsumerGroup) and group.members:
-            return ErrorCode.NONE
+            has_room = request.member_id in group.members or self._runtime.size_bytes < config.members_max_bytes
+            return ErrorCode.NONE if has_room else ErrorCode.COORDINATOR_NOT_AVAILABLE
         if group is not None and not isinstance(group, ClassicGroup):
             if group.is_unused and group.group_type is GroupType.CONSUMER:
                 return ErrorCode.NONE if not request.member_id else ErrorCode.UNKNOWN_MEMBER_ID

@@ -377,9 +377,12 @@ class ModernGroup(ABC, Generic[MemberT]):
 
     def _count_size(self, member: MemberT) -> None:
         """Call this after each change of a member's topics."""
-        size_bytes = MEMBER_BYTES + len(member.member_id) + sum(map(len, member.subscribed_topic_names))
+        size_bytes = self._size_of(member)
         self._size_bytes += size_bytes - member.size_bytes
         member.size_bytes = size_bytes
+
+    def _size_of(self, member: MemberT) -> int:
+        return MEMBER_BYTES + len(member.member_id) + sum(map(len, member.subscribed_topic_names))
 
     def _count_topics(self, names: Iterable[str], by: int) -> None:
         subscribers = self._subscribers

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
+from attrs import evolve
 from support.group_house import ID, OTHER_ID, House
 
 from barnabas.core.client.group.consumer_protocol import (
@@ -156,6 +157,27 @@ def test_requests_that_wait_in_the_classic_group_are_answered_with_rebalance_in_
     beat(house, "a")
     assert waiting.error is E.REBALANCE_IN_PROGRESS
     assert joined(house, old) >= 2
+
+
+def test_cooperative_members_keep_what_they_read_if_the_upgrade_meets_a_rebalance(house: House) -> None:
+    """Between JoinGroup and SyncGroup nobody is assigned anything, and each still reads what it had."""
+    ids, _ = classic_group(house, {"x": assignment(0, 1, 2), "y": assignment(3, 4, 5)})
+    third = house.join(metadata=metadata())
+    for member_id, owned in zip(ids, ([0, 1, 2], [3, 4, 5]), strict=True):
+        house.join(member=member_id, metadata=metadata(owned))
+    assert third.error is E.NONE
+    assert numbers(beat(house, "a")) == []
+    by_id = {each.member_id: each for each in house.describe_consumers().members}
+    assert [list(by_id[each].assignment[0].partitions) for each in ids] == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_metadata_of_classic_members_count_as_memory(house: House) -> None:
+    beat(house, "a")
+    before = house.coordinator._runtime.size_bytes
+    house.join(metadata=metadata() + bytes(100_000))
+    assert house.coordinator._runtime.size_bytes - before > 100_000
+    house.coordinator.config = evolve(house.coordinator.config, members_max_bytes=1)
+    assert house.join(metadata=metadata()).error is E.COORDINATOR_NOT_AVAILABLE
 
 
 @pytest.mark.parametrize("policy", ["disabled", "downgrade"])

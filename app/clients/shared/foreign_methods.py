@@ -104,7 +104,6 @@ SHARE_CONSUMER: Names = {
 _NO_CALL = "it has no counterpart; Apache Kafka's own tools have it"
 ADMIN: Names = {
     "list_consumer_groups": "list_groups()",
-    "describe_consumer_groups": "describe_groups(group_ids)",
     "delete_consumer_groups": "delete_groups(group_ids)",
     "list_consumer_group_offsets": "group_offsets(group_id)",
     "list_group_offsets": "group_offsets(group_id)",

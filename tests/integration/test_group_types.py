@@ -161,6 +161,43 @@ def test_share_group_is_described_and_its_offsets_are_changed(bootstrap: str, ad
     assert not admin.describe_group("s").exists
 
 
+def test_live_group_moves_to_the_consumer_protocol_and_back(bootstrap: str, admin: Admin, run: Command) -> None:
+    def member(protocol: str) -> Consumer[bytes, bytes]:
+        return Consumer(bootstrap, group_id="live", group_protocol=protocol, auto_offset_reset="earliest")
+
+    def protocols() -> list[str]:
+        found = json.loads(run("groups", "describe", "live", "--members", "--json").out)
+        return sorted(member.get("protocol", "") for member in found["members"])
+
+    with ExitStack() as stack:
+        old = stack.enter_context(member("classic"))
+        old.subscribe(["t"])
+        wait_for(lambda: old.poll(0.1) is not None)
+        assert (admin.describe_group("live").type, protocols()) == ("classic", [""])
+        new = member("consumer")
+        try:
+            new.subscribe(["t"])
+
+            def both_read() -> bool:
+                old.poll(0.05)
+                new.poll(0.05)
+                return len(old.assignment) == len(new.assignment) == 1
+
+            wait_for(both_read)
+            details = admin.describe_group("live")
+            assert (details.type, protocols()) == ("consumer", ["classic", "consumer"])
+            assert run("groups", "describe", "live", "--members").out.splitlines()[0].split()[5] == "PROTOCOL"
+        finally:
+            new.close()
+
+        def old_has_all() -> bool:
+            old.poll(0.05)
+            return len(old.assignment) == 2
+
+        wait_for(old_has_all)
+        assert admin.describe_group("live").type == "classic"
+
+
 def test_commands_for_share_groups_refuse_other_groups(admin: Admin, run: Command) -> None:
     admin.alter_group_offsets("classic", {T0: 5})
     assert "no share group" in run("groups", "share", "alter-offsets", "classic", "t:0=7", expect=2).err

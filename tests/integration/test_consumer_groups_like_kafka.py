@@ -219,7 +219,9 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asker]:
     server.start()
     try:
         server.wait_ready()
-        yield Asker(server.bootstrap)
+        asker = Asker(server.bootstrap)
+        with asker.connection:
+            yield asker
     finally:
         server.stop()
 
@@ -228,7 +230,9 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asker]:
 def barnabas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asker]:
     folder: Path = tmp_path_factory.mktemp("barnabas")
     with Broker(data_dir=folder, offsets_topic_num_partitions=1) as broker:
-        yield Asker(broker.bootstrap)
+        asker = Asker(broker.bootstrap)
+        with asker.connection:
+            yield asker
 
 
 @pytest.mark.parametrize("story", [life_of_a_group, static_members, wrong_requests])

@@ -31,6 +31,7 @@ BENCHMARKS = (
     "group_settle",
     "group_modern",
     "group_consume",
+    "share_fetch",
     "message_codec",
     "arrow",
     "classic_codec",

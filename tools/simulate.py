@@ -41,6 +41,7 @@ STORIES = [
     "recreate",
     "partitions",
     "security",
+    "share",
     "durable",
     "group",
     "consumer-group",
@@ -70,6 +71,7 @@ def stories() -> dict[str, Story]:
     from simulation.recreate_story import RecreateStory
     from simulation.restore_story import RestoreStory
     from simulation.security_story import SecurityStory
+    from simulation.share_story import ShareStory
     from simulation.test_broker_story import DurableStory
     from simulation.test_classic_story import ClassicStory
     from simulation.transaction_story import TransactionStory
@@ -97,6 +99,7 @@ def stories() -> dict[str, Story]:
         "recreate": of_cluster(RecreateStory),
         "partitions": of_cluster(PartitionsStory),
         "security": of_cluster(SecurityStory),
+        "share": of_cluster(ShareStory),
         "durable": of_others(lambda seed: DurableStory(seed, log_flush_interval_messages=1)),
         "group": of_others(GroupStory),
         "consumer-group": of_others(ConsumerGroupStory),

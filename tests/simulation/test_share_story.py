@@ -1,0 +1,85 @@
+"""Share groups between disasters; `make sim STORY=share` plays more of them."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from simulation.cluster_mutations import Mutation
+from simulation.share_story import ShareStory
+
+from barnabas.core.coordinator.share.coordinator import ShareCoordinator
+from barnabas.core.coordinator.share.loading import ShareStateLoading
+from barnabas.core.coordinator.share.persister import DefaultStatePersister
+from barnabas.core.coordinator.share.records import UPDATE, decode_key
+from barnabas.core.share.share_partition import InFlightBatch, SharePartition
+from barnabas.ports.broker_api.share_state import StateOutcome, WriteShareGroupStateResult
+
+
+def test_share_story_holds_for_seed(seed: int) -> None:
+    ShareStory(seed).play()
+
+
+def acknowledges_before_the_state_is_stored(patch: pytest.MonkeyPatch) -> None:
+    """The leader does not wait for its persister, which forgets."""
+
+    def write_state(_self: object, request: Any, callback: Callable[[WriteShareGroupStateResult], None]) -> None:
+        outcomes = [StateOutcome(each.topic_id, each.partition) for each in request.partitions]
+        callback(WriteShareGroupStateResult(partitions=outcomes))
+
+    patch.setattr(DefaultStatePersister, "write_state", write_state)
+
+
+def loads_snapshots_alone(patch: pytest.MonkeyPatch) -> None:
+    """A coordinator passes over the updates that came after a snapshot."""
+    add = ShareStateLoading.add
+
+    def only_snapshots(self: ShareStateLoading, key: bytes | None, value: bytes | None) -> None:
+        if key is None or decode_key(key)[0] != UPDATE:
+            add(self, key, value)
+
+    patch.setattr(ShareStateLoading, "add", only_snapshots)
+
+
+def forgets_that_a_record_was_delivered(patch: pytest.MonkeyPatch) -> None:
+    """A released record is as good as new."""
+    target = SharePartition._target
+
+    def target_and_reset(self: SharePartition, batch: InFlightBatch, kind: Any) -> Any:
+        state = target(self, batch, kind)
+        if state == 0:
+            batch.delivery_count = 0
+        return state
+
+    patch.setattr(SharePartition, "_target", target_and_reset)
+
+
+def never_ends_a_lock(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SharePartition, "release_lapsed", lambda *_: 0)
+    patch.setattr(SharePartition, "release_acquired", lambda *_: 0)
+
+
+def deletes_snapshots_that_are_needed(patch: pytest.MonkeyPatch) -> None:
+    """The coordinator deletes all records, as if a snapshot came after them."""
+
+    def prune(self: ShareCoordinator) -> Iterator[None]:
+        for partition in self._table.loaded:
+            self._delete_records(partition, self._log_end_offset(partition))
+            yield
+
+    patch.setattr(ShareCoordinator, "_prune", prune)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (acknowledges_before_the_state_is_stored, {"again", "liveness"}),
+        (loads_snapshots_alone, {"again", "count", "liveness"}),
+        (forgets_that_a_record_was_delivered, {"count"}),
+        (never_ends_a_lock, {"liveness"}),
+        (deletes_snapshots_that_are_needed, {"again", "count", "liveness"}),
+    ],
+)
+def test_the_story_finds(
+    make: Callable[[pytest.MonkeyPatch], None], says: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Mutation(make, frozenset(says), ("kill", "restart"), story=ShareStory).find(monkeypatch)

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import confluent_kafka as confluent
@@ -36,26 +37,23 @@ CLIENTS = ("Consumer", "ShareConsumer")
 def _rate(client: str, bootstrap: str, group: str) -> float:
     """Messages per second, from the first to the last."""
     settings = {"bootstrap.servers": bootstrap, "group.id": group}
+    consumer: Any
     if client == "Consumer":
-        plain = confluent.Consumer({**settings, "auto.offset.reset": "earliest"})
-        plain.subscribe([TOPIC])
-        lists = iter(lambda: plain.consume(BATCH, 1.0), None)
+        consumer = confluent.Consumer({**settings, "auto.offset.reset": "earliest"})
     else:
-        member = confluent.ShareConsumer(settings)
-        member.subscribe([TOPIC])
-        lists = iter(lambda: member.poll(1.0), None)
+        consumer = confluent.ShareConsumer(settings)
+    consumer.subscribe([TOPIC])
     count, before, first = 0, 0, 0.0
     deadline = time.monotonic() + PATIENCE_S
-    for found in lists:
+    while count < MESSAGES:
+        found = consumer.consume(BATCH, 1.0) if client == "Consumer" else consumer.poll(1.0)
         if found and not first:
             first, before = time.perf_counter(), len(found)
         count += len(found)
-        if count >= MESSAGES:
-            break
         if time.monotonic() > deadline:
             raise TimeoutError(f"{client} has got {count} messages")
     rate = (count - before) / (time.perf_counter() - first)
-    (plain if client == "Consumer" else member).close()
+    consumer.close()
     return rate
 
 

@@ -8,8 +8,7 @@ from simulation.cluster_checker import Broken
 from simulation.cluster_story import ClusterStory
 from simulation.swarm import LOSSES
 
-from barnabas import Admin, Producer, ShareConsumer
-from barnabas.app.clients.share.share_consumer import ShareMessage
+from barnabas import Admin, Producer, ShareConsumer, ShareMessage
 from barnabas.ports.broker_api.configs import ResourceKind
 from barnabas.ports.errors import BarnabasError
 from barnabas.ports.types import TopicPartition
@@ -98,7 +97,7 @@ class Worker:
             while True:
                 decided: dict[_Place, tuple[str, int]] = {}
                 for message in consumer.poll_many(20, timeout=0.3):
-                    book.give(program.name, message, world.now * 1000)
+                    book.give(program.name, message, program.now * 1000)
                     number = chance.below(10)
                     kind = (
                         "release"
@@ -112,7 +111,7 @@ class Worker:
                 program.sleep((0.0, 0.02, 0.5)[chance.below(3)] * chance.fraction())
                 if chance.below(40) == 0:
                     raise BarnabasError("a worker that dies with its messages")
-                self._commit(consumer, decided, world.now * 1000)
+                self._commit(consumer, decided, program.now * 1000)
                 world.reached["share: acknowledged"] += len(decided)
 
     def _commit(self, consumer: ShareConsumer[Any, Any], decided: dict[_Place, tuple[str, int]], now_ms: float) -> None:
@@ -140,7 +139,7 @@ class Filler:
         chance = program.world.entropy.child(f"filler {program.lives}")
         with producer_of(program) as producer:
             while True:
-                write(producer, self._book, 1 + chance.below(10), f"{program.lives}-{program.world.now:.3f}")
+                write(producer, self._book, 1 + chance.below(10), f"{program.lives}-{program.now:.3f}")
                 program.sleep((0.05, 0.3)[chance.below(2)] * chance.fraction())
 
 

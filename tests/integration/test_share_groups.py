@@ -63,6 +63,15 @@ def test_members_share_one_partition_and_each_message_goes_to_one_of_them(broker
         assert start_offsets(broker.bootstrap, "queue") == {0: COUNT}
 
 
+def test_member_in_the_process_of_the_broker_reads_without_a_socket(broker: Broker, admin: Admin) -> None:
+    fill(broker, admin, "inside")
+    with ShareConsumer(broker, group_id="inside") as consumer:
+        consumer.subscribe("inside")
+        assert read(consumer, COUNT) == list(range(COUNT))
+        consumer.commit_sync(PATIENCE_S)
+    assert start_offsets(broker.bootstrap, "inside") == {0: COUNT}
+
+
 def test_described_share_group_has_members_epochs_and_lag(broker: Broker, admin: Admin) -> None:
     fill(broker, admin, "described")
     with share_consumer(broker, "described") as consumer:

@@ -4,6 +4,9 @@ DescribeSharePartitions.
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
+from typing import TypeVar
+
+from attrs import evolve
 
 from ....core.cluster.features import SHARE_VERSION
 from ....core.coordinator.group.group_config import GroupConfigManager
@@ -55,6 +58,7 @@ from .log_offsets import look_up
 _DEAD_LETTERS = 2
 """The level of share.version with dead letters (KIP-1191)."""
 
+NamedT = TypeVar("NamedT", ShareFetchPartition, ShareAcknowledgePartition)
 Acknowledgements = dict[SessionPartition, ApiError | None]
 """The outcome of the acknowledgements for each partition that had some; None: they are stored."""
 
@@ -120,6 +124,8 @@ class ShareFetchService:
         if refused is not None:
             reply(refused)
             return
+        if any(not each.topic for each in request.partitions):  # of a client in this process, without a wire format
+            request = evolve(request, partitions=self._named(request.partitions))
         connection = caller.connection
         if request.share_session_epoch == INITIAL_SHARE_SESSION_EPOCH and not self.sessions.has_group(request.group_id):
             self.share_partitions.read_again(request.group_id)
@@ -152,6 +158,10 @@ class ShareFetchService:
 
         self._acknowledge_all(request, caller, request.partitions, acknowledged)
 
+    def _named(self, partitions: Sequence[NamedT]) -> list[NamedT]:
+        """Return the partitions with the names of their topics; without one where no topic has the id."""
+        return [evolve(each, topic=self._state.topic_name(each.topic_id)) for each in partitions]
+
     def _not_enabled(self) -> ApiError | None:
         if self._state.image.features.level(SHARE_VERSION) >= 1:
             return None
@@ -165,6 +175,8 @@ class ShareFetchService:
         if refused is not None:
             reply(refused)
             return
+        if any(not each.topic for each in request.partitions):
+            request = evolve(request, partitions=self._named(request.partitions))
         try:
             session = self.sessions.session_for_acknowledge(
                 request.group_id, request.member_id, request.share_session_epoch

@@ -304,12 +304,14 @@ class ShareConsumeRequestManager:
             return
         self._failed.pop(tip, None)
         if found.acquired_records:
-            assert not hasattr(found.records, "fileno")  # a client gets bytes
+            # The broker in this process answers with a region of a file, others with bytes.
+            records = found.records
+            content = bytes(records) if isinstance(records, bytes | bytearray | memoryview) else records.read()
             batch = ShareInFlightBatch(
                 tp,
                 found.topic_id,
                 session,
-                bytes(found.records),
+                content,
                 found.acquired_records,
                 codecs=self._codecs,
                 lock_until_ms=lock_until_ms,

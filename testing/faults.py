@@ -171,7 +171,9 @@ def _shape(request_type: type[Any]) -> Shape:
     if outcomes_field is not None and isinstance(getattr(request_type, outcomes_field, None), property):
         items_field, item_type = outcomes_field, str  # several lists of the request name the same things, by name
     item_fields = _field_names(item_type) if item_type is not None else set()
-    inner_type = _outcomes(outcome_type)[1] if outcome_type is not None else None
+    inner_field, inner_type = _outcomes(outcome_type) if outcome_type is not None else (None, None)
+    if inner_field != "partitions":
+        inner_type = None  # topics within groups; the error is one of the group
     inner_places = inner_type is not None and "partitions" in item_fields
     plain_topics = item_type is str and items_field not in _NO_TOPIC_FIELDS
     has_topics = is_mapping or inner_places or plain_topics or bool(item_fields & {"topic", "name", "resource"})

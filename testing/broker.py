@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from attrs import evolve
 
 from ..app.clients.shared.signature import SettingsSignature
-from ..app.clients.shared.typed_settings import ClientKeywords, ConsumerArguments, ProducerArguments
+from ..app.clients.shared.typed_settings import (
+    ClientKeywords,
+    ConsumerArguments,
+    ProducerArguments,
+    ShareConsumerArguments,
+)
 from ..app.compose.broker import outside_of
 from ..app.compose.memory import MemoryStorage
 from ..app.config import BrokerConfig
@@ -27,13 +32,14 @@ from ..ports.broker_api.consumer_groups import (
 )
 from ..ports.broker_api.envelope import BrokerApi, Request, ResultT
 from ..ports.broker_api.groups import DescribeGroups, LeaveGroup, LeavingMember, ListGroups
+from ..ports.broker_api.share_groups import ShareGroupDescribe, ShareGroupHeartbeat
 from ..ports.broker_api.topics import CreateTopics, DeleteTopics, NewTopic
 from ..ports.error_codes import ErrorCode
 from ..ports.errors import ApiError, ClosedError, ConfigError
 from ..ports.scheduler import Outcome, Scheduler, Timer
 from .faults import Faults
 from .faulty_api import FaultyApi, faulty_servers
-from .own_clients import CachedProducer, admin_of, consumer_of, producer_of, text_of
+from .own_clients import CachedProducer, admin_of, consumer_of, producer_of, share_consumer_of, text_of
 from .ports import reserved
 from .produced import assert_produced, read_all
 from .requests import Asked, ask
@@ -47,6 +53,7 @@ if TYPE_CHECKING:
     from ..app.clients.admin.admin import Admin
     from ..app.clients.consumer.consumer import Consumer
     from ..app.clients.producer.producer import Producer
+    from ..app.clients.share.share_consumer import ShareConsumer
     from ..app.in_process import InProcessLink
     from ..core.client.producer.producer_batch import Delivery
     from ..ports.coordination import Coordination
@@ -408,6 +415,16 @@ class TestBroker:
         """A `Consumer` of this broker that begins with the earliest messages; the caller closes it."""
         return consumer_of(self.bootstrap, **{**self.security.keywords(user), **settings})
 
+    def share_consumer(
+        self, *, user: str | None = None, **settings: Unpack[ShareConsumerArguments]
+    ) -> ShareConsumer[Any, Any]:
+        """A `ShareConsumer` of this broker; the caller closes it.
+
+        A group that is not configured begins with the earliest messages. `jump` lets its locks lapse.
+        """
+        with self.admin(user=user) as admin:
+            return share_consumer_of(admin, self.bootstrap, **{**self.security.keywords(user), **settings})
+
     def admin(self, *, user: str | None = None, **settings: Unpack[ClientKeywords]) -> Admin:
         """An `Admin` of this broker; the caller closes it."""
         return admin_of(self.bootstrap, **{**self.security.keywords(user), **settings})
@@ -459,10 +476,12 @@ class TestBroker:
         done.get()
 
     def expire_member(self, group: str, member: str) -> str:
-        """End the session of a member of a consumer group, as if it had not been heard of for too long.
+        """End the session of a member of a group, as if it had not been heard of for too long.
 
-        `member`: its member id, its client id, or its `group.instance.id`. Returns the member id. The group rebalances;
-        the member learns of it with its next request. Raises `ConfigError` listing the members there are.
+        `member`: its member id, its client id, or its `group.instance.id`. Knows groups of the classic protocol,
+        of KIP-848, and share groups. Returns the member id. The group rebalances; the member learns of it with its next
+        request. What a member of a share group has acquired stays locked. Raises `ConfigError` listing the members
+        there are.
         """
         types = {each.group_id: each.group_type for each in self.ask(ListGroups()).groups}
         if group not in types:
@@ -473,7 +492,7 @@ class TestBroker:
             there = ", ".join(f"{each.member_id} (client {each.client_id})" for each in described) or "nobody"
             what = "not a member" if not found else "not one member"
             raise ConfigError(f"{member!r} is {what} of group {group}, there is: {there}")
-        error = self._remove_member(group, found[0])
+        error = self._remove_member(group, types[group], found[0])
         if error is not ErrorCode.NONE:
             raise ApiError(error, f"{member} of group {group}")
         return found[0].member_id
@@ -485,7 +504,11 @@ class TestBroker:
     # --- within
 
     def _members(self, group: str, group_type: str) -> Sequence[ConsumerGroupMember]:
-        """Return the members of a group of either protocol."""
+        """Return the members of a group of any type."""
+        if group_type == "share":
+            shared = self.ask(ShareGroupDescribe(group_ids=[group])).groups[0]
+            _check(shared.error, shared.error_message, group)
+            return [ConsumerGroupMember(member_id=each.member_id, client_id=each.client_id) for each in shared.members]
         if group_type == "consumer":
             described = self.ask(ConsumerGroupDescribe(group_ids=[group])).groups[0]
             _check(described.error, described.error_message, group)
@@ -499,7 +522,12 @@ class TestBroker:
             for each in classic.members
         ]
 
-    def _remove_member(self, group: str, member: ConsumerGroupMember) -> ErrorCode:
+    def _remove_member(self, group: str, group_type: str, member: ConsumerGroupMember) -> ErrorCode:
+        if group_type == "share":
+            leave = ShareGroupHeartbeat(
+                group_id=group, member_id=member.member_id, member_epoch=LEAVE_GROUP_MEMBER_EPOCH
+            )
+            return self.ask(leave).error
         if member.member_type > 0:
             request = ConsumerGroupHeartbeat(
                 group_id=group,

@@ -16,7 +16,12 @@ from attrs import evolve
 from ..app.clients.shared.bootstrap import Bootstrap
 from ..app.clients.shared.connect import secured
 from ..app.clients.shared.signature import SettingsSignature
-from ..app.clients.shared.typed_settings import ClientKeywords, ConsumerArguments, ProducerArguments
+from ..app.clients.shared.typed_settings import (
+    ClientKeywords,
+    ConsumerArguments,
+    ProducerArguments,
+    ShareConsumerArguments,
+)
 from ..app.compose.broker import outside_of
 from ..app.compose.memory import MemoryLogDirs
 from ..app.embedded_broker import Broker, broker_defaults
@@ -44,7 +49,7 @@ from .broker import TEST_DEFAULTS
 from .cluster_tree import ClusterTree, TreeSession
 from .faults import Faults
 from .faulty_api import faulty_servers
-from .own_clients import CachedProducer, admin_of, consumer_of, producer_of, text_of
+from .own_clients import CachedProducer, admin_of, consumer_of, producer_of, share_consumer_of, text_of
 from .ports import reserved
 from .produced import assert_produced, read_all
 from .requests import ask
@@ -58,6 +63,7 @@ if TYPE_CHECKING:
     from ..app.clients.admin.admin import Admin
     from ..app.clients.consumer.consumer import Consumer
     from ..app.clients.producer.producer import Producer
+    from ..app.clients.share.share_consumer import ShareConsumer
     from ..app.config import BrokerConfig
     from ..core.client.producer.producer_batch import Delivery
     from ..core.cluster.image import ClusterImage
@@ -817,6 +823,17 @@ class TestCluster:
     def consumer(self, *, user: str | None = None, **settings: Unpack[ConsumerArguments]) -> Consumer[Any, Any]:
         """A `Consumer` of this cluster that begins with the earliest messages; the caller closes it."""
         return consumer_of(self.bootstrap, **{**_CLIENTS, **self.security.keywords(user), **settings})
+
+    def share_consumer(
+        self, *, user: str | None = None, **settings: Unpack[ShareConsumerArguments]
+    ) -> ShareConsumer[Any, Any]:
+        """A `ShareConsumer` of this cluster; the caller closes it.
+
+        A group that is not configured begins with the earliest messages.
+        """
+        with self.admin(user=user) as admin:
+            keywords = {**_CLIENTS, **self.security.keywords(user), **settings}
+            return share_consumer_of(admin, self.bootstrap, **keywords)
 
     def admin(self, *, user: str | None = None, **settings: Unpack[ClientKeywords]) -> Admin:
         """An `Admin` of this cluster; the caller closes it."""

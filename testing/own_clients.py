@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..app.clients.shared.bootstrap import Bootstrap
 from ..core.message.message import Message
+from ..ports.broker_api.configs import ConfigSource, ResourceKind
 
 if TYPE_CHECKING:
     from ..app.clients.admin.admin import Admin
     from ..app.clients.consumer.consumer import Consumer
     from ..app.clients.producer.producer import Producer
+    from ..app.clients.share.share_consumer import ShareConsumer
     from ..core.client.producer.producer_batch import Delivery
 
 PATIENCE_S = 60.0
@@ -37,6 +39,21 @@ def consumer_of(bootstrap: str, **settings: Any) -> Consumer:
     from ..app.clients.consumer.consumer import Consumer
 
     return Consumer(bootstrap, **{"auto_offset_reset": "earliest", "retry_backoff_ms": 10, **settings})
+
+
+def share_consumer_of(admin: Admin, bootstrap: str, **settings: Any) -> ShareConsumer[Any, Any]:
+    """A `ShareConsumer`; the caller closes it. A new group begins with the earliest messages, unless it is configured.
+
+    Where a share group begins is a setting of the group, and not of the consumer.
+    """
+    from ..app.clients.share.share_consumer import ShareConsumer
+
+    consumer: ShareConsumer[Any, Any] = ShareConsumer(bootstrap, **{"retry_backoff_ms": 10, **settings})
+    group, key = consumer.settings.group_id, "share.auto.offset.reset"
+    (entry,) = admin.describe_configs(ResourceKind.GROUP, group, [key])
+    if entry.source is not ConfigSource.GROUP:
+        admin.alter_configs(ResourceKind.GROUP, group, {key: "earliest"})
+    return consumer
 
 
 def admin_of(bootstrap: str, **settings: Any) -> Admin:

@@ -10,7 +10,7 @@ from typing import Any, get_args, get_type_hints
 
 import attrs
 
-from barnabas import Consumer, Producer
+from barnabas import Consumer, Producer, ShareConsumer
 from barnabas.app.clients.classic.producer_settings import ClassicConsumerSettings, ClassicProducerSettings
 from barnabas.app.clients.shared.settings import (
     CommonSettings,
@@ -207,6 +207,12 @@ def clients() -> str:
     )
     lines += class_of(
         "ConsumerArguments", "ConsumerKeywords", "All keyword arguments of a `Consumer`.", arguments(Consumer)
+    )
+    lines += class_of(
+        "ShareConsumerArguments",
+        "ShareConsumerKeywords",
+        "All keyword arguments of a `ShareConsumer`.",
+        arguments(ShareConsumer),
     )
     lines += class_of(
         "ConnectorKeywords",

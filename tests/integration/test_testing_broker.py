@@ -328,6 +328,47 @@ def test_a_static_member_expires(broker: TestBroker) -> None:
                 broker.expire_member("s", expired)
 
 
+def test_expired_member_of_new_protocol_gives_its_partitions_to_others(broker: TestBroker) -> None:
+    topic = broker.create_topic(partitions=4)
+    with (
+        broker.consumer(client_id="one", group_id="modern", group_protocol="consumer") as one,
+        broker.consumer(client_id="two", group_id="modern", group_protocol="consumer") as two,
+    ):
+        for consumer in (one, two):
+            consumer.subscribe(topic)
+
+        def have(*counts: int) -> bool:
+            for consumer in (one, two):
+                consumer.poll(0.02)
+            return (len(one.assignment), len(two.assignment)) == counts
+
+        wait_for(lambda: have(2, 2), PATIENCE_S)
+        with broker.faults.error("ConsumerGroupHeartbeat", "COORDINATOR_NOT_AVAILABLE", client_id="two"):
+            assert broker.expire_member("modern", "two") == two.group_metadata.member_id
+            wait_for(lambda: one.poll(0.02) is None and len(one.assignment) == 4, PATIENCE_S)
+        wait_for(lambda: have(2, 2), PATIENCE_S)
+
+
+def test_share_consumer_reads_from_the_beginning_and_its_locks_lapse_when_the_clock_jumps(broker: TestBroker) -> None:
+    topic = broker.create_topic()
+    broker.produce(topic, ["a"])
+    with (
+        broker.share_consumer(client_id="slow", group_id="shared", share_acknowledgement_mode="explicit") as slow,
+        broker.share_consumer(group_id="shared") as other,
+    ):
+        for consumer in (slow, other):
+            consumer.subscribe(topic)
+        message = slow.poll(PATIENCE_S)
+        assert message is not None
+        assert (message.value, message.delivery_count) == (b"a", 1)
+        broker.jump(seconds=31)
+        again = other.poll(PATIENCE_S)
+        assert again is not None
+        assert (again.value, again.delivery_count) == (b"a", 2)
+        assert broker.expire_member("shared", "slow")
+        assert set(other.commit_sync().values()) == {None}
+
+
 def test_sessions_end_when_the_clock_jumps(broker: TestBroker) -> None:
     topic = broker.create_topic(partitions=2)
     with closing(_member(broker, "j", topic, "one", **{"session.timeout.ms": 30_000})) as one:

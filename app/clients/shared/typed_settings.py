@@ -372,6 +372,19 @@ class ConsumerArguments(ConsumerKeywords, total=False):
     """See `Consumer`."""
 
 
+class ShareConsumerArguments(ShareConsumerKeywords, total=False):
+    """All keyword arguments of a `ShareConsumer`."""
+
+    decoder: object
+    """See `ShareConsumer`."""
+    key_decoder: object
+    """See `ShareConsumer`."""
+    plugins: Plugins
+    """See `ShareConsumer`."""
+    config: Mapping[str, Any] | None
+    """See `ShareConsumer`."""
+
+
 class ConnectorKeywords(SecurityKeywords, RegistryKeywords, total=False):
     """The settings of a `ConsumerConnector`."""
 

@@ -218,13 +218,13 @@ def test_kafka_python_administers_groups(kafka_python: Any, topic: str, ours: Ad
     assert kafka_python.delete_groups(["kp"]) == {"kp": "OK"}
 
 
-def test_kafka_python_raises_incompatible_broker_version_for_missing_apis(kafka_python: Any, topic: str) -> None:
-    for ask in (
-        kafka_python.describe_metadata_quorum,
-        lambda: kafka_python.describe_topic_partitions([topic]),
-    ):
-        with pytest.raises(kafka_errors.IncompatibleBrokerVersion):
-            ask()
+def test_kafka_python_describes_topic_partitions_and_the_quorum(kafka_python: Any, topic: str) -> None:
+    (quorum,) = kafka_python.describe_metadata_quorum()["topics"]
+    assert quorum["topic_name"] == "__cluster_metadata"
+    assert [each["leader_id"] for each in quorum["partitions"]] == [1]
+    (described,) = kafka_python.describe_topic_partitions([topic])["topics"]
+    assert (described["name"], described["error_code"]) == (topic, 0)
+    assert [each["partition_index"] for each in described["partitions"]] == [0, 1]
 
 
 def test_aiokafka_admin_manages_records_and_groups(broker: Broker, topic: str, ours: Admin) -> None:

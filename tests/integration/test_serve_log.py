@@ -26,9 +26,12 @@ def test_a_day_of_a_broker_in_json(tmp_path: Path) -> None:
             admin.create_topic("orders", partitions=2)
             with Producer(broker.bootstrap) as producer:
                 producer.send("orders", b"one")
-            with Consumer(broker.bootstrap, group_id="readers", auto_offset_reset="earliest") as consumer:
-                consumer.subscribe(["orders"])
-                wait_for(lambda: bool(consumer.poll(0.2)))
+            for group_id, protocol in (("readers", "classic"), ("watchers", "consumer")):
+                with Consumer(
+                    broker.bootstrap, group_id=group_id, group_protocol=protocol, auto_offset_reset="earliest"
+                ) as consumer:
+                    consumer.subscribe(["orders"])
+                    wait_for(lambda: bool(consumer.poll(0.2)))  # called at once
             admin.alter_topic_configs("orders", {"retention.ms": "60000"})
             admin.delete_topics(["orders"])
         assert broker.stop() == 0
@@ -48,6 +51,9 @@ def test_a_day_of_a_broker_in_json(tmp_path: Path) -> None:
     assert one("created topic orders: 2 partitions")["topic"] == "orders"
     assert one("group readers: generation 1")["logger"] == "barnabas.core.coordinator"
     assert "left (" in one("group readers: generation 2 has no members")["message"]
+    assert one("consumer group watchers: target assignment of epoch 2 for 1 member")["logger"] == (
+        "barnabas.core.coordinator"
+    )
     assert one("configuration of topic orders: retention.ms=60000")
     assert one("deleted topic orders")
     assert [one("broker 1 stops"), one("broker 1 has stopped")] == lines[-2:]
@@ -66,7 +72,8 @@ def test_levels_and_form_on_the_command_line(tmp_path: Path) -> None:
         with Admin(broker.bootstrap) as admin:
             admin.create_topic("t")
         broker.stop()
-        (line,) = broker.log().splitlines()
+        levels, line = broker.log().splitlines()
+    assert " INFO barnabas.core.cluster: finalized levels of features: " in levels
     assert line.endswith(" INFO barnabas.core.cluster: created topic t: 1 partition, replication factor 1")
 
 

@@ -7,6 +7,7 @@ import pytest
 from simulation.cluster_mutations import Mutation
 from simulation.share_story import ShareStory
 
+from barnabas.core.coordinator.group.share_group import ShareGroup
 from barnabas.core.coordinator.share.coordinator import ShareCoordinator
 from barnabas.core.coordinator.share.loading import ShareStateLoading
 from barnabas.core.coordinator.share.persister import DefaultStatePersister
@@ -69,6 +70,23 @@ def deletes_snapshots_that_are_needed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ShareCoordinator, "_prune", prune)
 
 
+def begins_initialized_partitions_again(patch: pytest.MonkeyPatch) -> None:
+    """A group coordinator that has read the log does not know which partitions have begun."""
+    restored = ShareGroup.restored.__func__  # type: ignore[attr-defined]  # of a class method
+
+    def loaded(cls: Any, *args: Any) -> ShareGroup:
+        group: ShareGroup = restored(cls, *args)
+        group.group_epoch += 1
+        group.initialized = {}
+        return group
+
+    patch.setattr(ShareGroup, "restored", classmethod(loaded))
+
+
+def does_not_assign_what_was_initialized(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ShareGroup, "_on_initialized", lambda *_: [])
+
+
 @pytest.mark.parametrize(
     ("make", "says"),
     [
@@ -77,6 +95,8 @@ def deletes_snapshots_that_are_needed(patch: pytest.MonkeyPatch) -> None:
         (forgets_that_a_record_was_delivered, {"count"}),
         (never_ends_a_lock, {"liveness"}),
         (deletes_snapshots_that_are_needed, {"again", "count", "liveness"}),
+        (begins_initialized_partitions_again, {"again", "count"}),
+        (does_not_assign_what_was_initialized, {"liveness", "lost"}),
     ],
 )
 def test_the_story_finds(

@@ -146,6 +146,20 @@ def test_the_share_coordinator_is_called_when_the_log_has_the_group(share: Share
     assert (len(answers), len(share.persister.offsets)) == (1, 2)
 
 
+def test_an_answer_without_changes_waits_for_the_write_before_it(share: ShareHouse) -> None:
+    share.heartbeat("m", 0, "u")
+    epoch = share.heartbeat("m", 2).member_epoch
+    share.house.hold = True
+    answers: list[Any] = []
+    joining = ShareGroupHeartbeat(group_id="g", member_id="n", member_epoch=0, subscribed_topic_names=["u"])
+    share.groups.heartbeat(joining, CALLER, answers.append)
+    share.groups.heartbeat(ShareGroupHeartbeat(group_id="g", member_id="m", member_epoch=epoch), CALLER, answers.append)
+    assert answers == []
+    while share.house.held:
+        share.house.finish()
+    assert [each.error for each in answers] == [ErrorCode.NONE, ErrorCode.NONE]
+
+
 def test_offsets_are_described_with_their_lag(share: ShareHouse) -> None:
     share.heartbeat("m", 0, "u")
     (topic,) = share.offsets("g").topics

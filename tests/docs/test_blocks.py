@@ -82,7 +82,7 @@ OTHERS = {
     "--data-dir", "--force-new-cluster", "--prefix",  # of etcd
     "--barnabas-set",  # of pytest, by the plug-in
     "--faults", "--minutes", "--over", "--rate", "--record", "--seed", "--transactions",  # of make chaos
-    "--kip", "--shares",  # of make chaos
+    "--new-groups", "--shares",  # of make chaos
     "--preload",  # of gunicorn
     "--update",  # of tools/language.py
     "--rare",  # of tools/simulate.py

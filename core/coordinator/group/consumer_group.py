@@ -179,8 +179,11 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         return CONSUMER_PROTOCOL
 
     def tombstones(self) -> list[Record]:
-        """Return the records that take the group and its members out of the log."""
-        return tombstones(self.group_id, self.members, self._expressions.resolved) if self.is_stored else []
+        """Return the records that take the group, its members, and those whose end is not written, out of the log."""
+        if not self.is_stored:
+            return []
+        unwritten = [(self._record(key)[0], None) for key in self._unwritten]
+        return [*unwritten, *tombstones(self.group_id, self.members, self._expressions.resolved)]
 
     def describe(self) -> ConsumerGroupDescription:
         """Return the group as ConsumerGroupDescribe shows it."""
@@ -401,6 +404,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
             self._vote(assignor, -1)
             self._vote(member.server_assignor, 1)
         names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
+        if request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:  # a former static member may have had others
+            names, regex = names or (), regex or ""
         before = self._subscription_of(member)
         if names is not None:
             member.subscribed_topic_names = _same_or_new(member.subscribed_topic_names, names)
@@ -432,6 +437,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
     def upgrade(self, classic: ClassicGroup, now_ms: float) -> None:
         """Take the members of a classic group with their partitions; the heartbeat that causes it must follow.
 
+        The metadata hash stays 0, so that the heartbeat leads to a new assignment whatever it says: members may have
+        given up partitions for the classic group's next generation.
         Raises `ApiError` GROUP_ID_NOT_FOUND if they cannot be read.
         """
         self.group_epoch = self.target_epoch = max(1, classic.generation)
@@ -463,7 +470,6 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
             self._refresh_session(member.member_id, now_ms)
             for kind in (RecordKind.MEMBER, RecordKind.TARGET, RecordKind.CURRENT):
                 self._write(kind, member.member_id)
-        self._update_metadata_hash()
         self._write(RecordKind.EPOCH)
         self._write(RecordKind.TARGET_EPOCH)
         self.causes.add(f"it was a classic group with generation {classic.generation}")

@@ -837,7 +837,7 @@ class GroupCoordinator:
         """Delete a group without members."""
         group_id = entry.key
         self._runtime.report(info(f"group {group_id} was deleted", group=group_id))
-        records = tombstones(entry, entry.offsets.forget_all()) + entry.group.tombstones()
+        records = [*tombstones(entry, entry.offsets.forget_all()), *entry.ended, *entry.group.tombstones()]
         self._shard.remove(entry, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
         def written(error: ErrorCode) -> None:

@@ -1,8 +1,9 @@
 """One group of a coordinator: its members, its positions, and the timer that wakes it."""
 
-from attrs import define
+from attrs import define, field
 
 from ....ports.scheduler import Timer
+from ..log import Record
 from ..table import CoordinatorTable
 from .effects import Answer
 from .group import Group
@@ -38,6 +39,8 @@ class GroupEntry:
     timer_due_ms: float = 0.0
     last_write: PendingWrite | None = None
     """The last write of a modern group, until it ends."""
+    ended: list[Record] = field(factory=list)
+    """Records that end a former group of another type, until they are written."""
     is_silenced: bool = False
     """One of its deadlines passed while this broker had no lease."""
 

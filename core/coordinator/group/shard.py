@@ -224,11 +224,16 @@ class GroupShard:
     def replace(self, entry: GroupEntry, group: Group, error: ErrorCode, records: Sequence[Record] = ()) -> None:
         """Replace a group by one of another type, which keeps its offsets; an event must follow. Requests that wait are
         answered with `error`; `records` are written with the end of the former group."""
-        what = f"the end of the {entry.group.group_type.value} group {entry.key}"
-        records = [*entry.group.tombstones(), *records]
+        former, after = entry.group.group_type.value, group.group_type.value
+        text = f"the {former} group was converted to a {after} group"
+        if not entry.group.member_count:
+            text = f"the empty {former} group was replaced by a {after} group"
+        self.runtime.report(info(f"group {entry.key}: {text}", group=entry.key))
+        entry.ended += entry.group.tombstones()
         self.runtime.apply(entry, entry.group.die(error))
         entry.group, entry.generation, entry.last_write = group, group.generation, None
-        self.runtime.write(entry.partition, records, partial(self.runtime.report_failed_write, what, entry.partition))
+        what = f"the end of the {former} group {entry.key}"
+        self._write_records(entry, records, partial(self.runtime.report_failed_write, what, entry.partition))
 
     def _restore(self, group_id: str, partition: int, loaded: LoadedGroup) -> None:
         group = self._restored_group(group_id, loaded)
@@ -343,6 +348,8 @@ class GroupShard:
                 entry.last_write = None
             if isinstance(group, ModernGroup):
                 group.written(effect.keys, error, self.now_ms)
+            if error is not ErrorCode.NONE and entry.group is not group:
+                entry.ended += [(key, None) for key, _ in effect.records]
             for answer in write.answers:
                 failed = answer.on_written and answer.on_written(modern_error(error))
                 self.runtime.respond(answer.to, failed or answer.result)
@@ -352,7 +359,7 @@ class GroupShard:
             if error is not ErrorCode.NONE and self.table.is_current(entry):
                 self._set_timer(entry)
 
-        self.runtime.write(entry.partition, effect.records, done)
+        self._write_records(entry, effect.records, done)
 
     def _call_persister(self, entry: GroupEntry, call: CallPersister, *, is_stored: bool) -> None:
         """Call the share coordinator, and apply what follows; a group that has gone meanwhile still answers.
@@ -395,7 +402,24 @@ class GroupShard:
         except ApiError as error:
             done(error.code)
             return
-        self.runtime.write(entry.partition, [(key, value)], done)
+        self._write_records(entry, [(key, value)], done)
+
+    def _write_records(self, entry: GroupEntry, records: Sequence[Record], done: Callable[[ErrorCode], None]) -> None:
+        """Append records of a group, behind those that end a former group of another type and are not written yet.
+
+        Otherwise the former group would come back when the log is read, after a conversion that could not be written.
+        """
+        ended, entry.ended = entry.ended, []
+        if ended:
+            present = {key for key, _ in (*records, *entry.group.tombstones())}
+            ended = [record for record in dict(ended).items() if record[0] not in present]
+
+        def on_written(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                entry.ended = [*ended, *entry.ended]
+            done(error)
+
+        self.runtime.write(entry.partition, [*ended, *records], on_written)
 
     def _set_timer(self, entry: GroupEntry) -> None:
         due_ms = None if entry.group.state is GroupState.DEAD else entry.group.next_due_ms

@@ -213,6 +213,13 @@ def test_static_classic_member_is_replaced_by_its_successor_with_the_consumer_pr
 # --- members of both
 
 
+def test_group_in_the_middle_of_a_rebalance_assigns_what_its_eager_members_have_given_up(house: House) -> None:
+    first = house.join(metadata=metadata(), instance="i").result
+    assert not house.sync("g", first.member_id, first.generation_id, {first.member_id: b""}).error
+    result = beat(house, "a", instance_id="i")
+    assert (result.member_epoch, numbers(result)) == (first.generation_id + 1, [0, 1, 2, 3, 4, 5])
+
+
 def test_classic_member_that_joins_a_consumer_group_is_given_an_id_first(house: House) -> None:
     beat(house, "a")
     asked = house.join(metadata=metadata(), at_once=False)
@@ -366,6 +373,39 @@ def test_killed_coordinator_has_one_type_of_group_after_each_conversion(house: H
     beat(house, "a", -1)
     house.pass_time(0)
     assert house.restarted().describe().state == "Stable"
+
+
+def test_former_group_does_not_come_back_when_its_end_is_written_late(house: House) -> None:
+    old, _ = mixed(house)
+    beat(house, "b")
+    house.error = E.NOT_ENOUGH_REPLICAS
+    house.beat("b", -1)
+    house.beat("a", -1)
+    house.pass_time(0)
+    assert house.describe().state == "PreparingRebalance"
+    house.error = E.NONE
+    result = house.join(member=old, metadata=metadata()).result
+    assert not house.sync("g", old, result.generation_id, {old: assignment(*range(6))}).error
+    described = house.restarted().describe()
+    assert (described.state, [each.member_id for each in described.members]) == ("Stable", [old])
+    assert house.restarted().heartbeat("g", old, result.generation_id) is E.NONE
+
+
+def test_group_whose_conversions_are_written_late_is_what_it_became_last(house: House) -> None:
+    (old,), _ = classic_group(house, {"x": assignment(*range(6))})
+    house.error = E.NOT_ENOUGH_REPLICAS
+    for _ in range(2):
+        house.beat("a")
+        house.beat("a", -1)
+        house.pass_time(0)
+    house.beat("a")
+    house.error = E.NONE
+    house.pass_time(INTERVAL_MS)
+    epoch = joined(house, old)
+    assert numbers(beat(house, "a")) is not None
+    described = house.restarted().describe_consumers()
+    assert sorted(each.member_id for each in described.members) == sorted(["a", old])
+    assert described.group_epoch == epoch
 
 
 # --- the record

@@ -180,6 +180,14 @@ def test_restarted_coordinator_knows_the_topics_of_expressions(house: House) -> 
     assert other.describe_consumers().group_epoch == 2
 
 
+def test_static_member_that_returns_with_topic_names_alone_has_no_expression_any_longer(house: House) -> None:
+    beat(house, "a", topics=[], subscribed_topic_regex=".*", instance_id="i")
+    house.beat("a", -2, instance_id="i")
+    assert assigned(beat(house, "b", topics=["u"], instance_id="i")) == {THIRD_ID: [0]}
+    (member,) = house.describe_consumers().members
+    assert (member.subscribed_topic_names, member.subscribed_topic_regex) == (["u"], None)
+
+
 def test_expression_of_a_static_member_stays_when_it_returns_with_another_id(house: House) -> None:
     beat(house, "a", subscribed_topic_regex="t.", instance_id="i")
     beat(house, "a", -2, instance_id="i")

@@ -22,6 +22,8 @@ from barnabas.ports.broker_api.topics import (
     CreatePartitions,
     CreateTopics,
     CreateTopicsResult,
+    DeleteTopics,
+    DeleteTopicsResult,
     NewPartitions,
     NewTopic,
     TopicOutcomes,
@@ -133,14 +135,37 @@ class Actor:
 
 
 class Creator(Actor):
-    """Creates the topic and is done."""
+    """Creates a topic and is done."""
+
+    def __init__(
+        self, world: World, name: str, topic: str = TOPIC, *, partitions: int = PARTITIONS, replicas: int = 1
+    ) -> None:
+        self._new = NewTopic(name=topic, partitions=partitions, replication_factor=replicas)
+        super().__init__(world, name)
 
     def act(self) -> None:
-        new = NewTopic(name=TOPIC, partitions=PARTITIONS, replication_factor=1)
+        new = self._new
         self.ask(CreateTopics(topics=[new]), self._answered)
 
     def _answered(self, result: CreateTopicsResult) -> None:
         if result.topics[0].error in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            self.active = False
+        else:
+            self.later()
+
+
+class Deleter(Actor):
+    """Deletes a topic and is done."""
+
+    def __init__(self, world: World, name: str, topic: str) -> None:
+        self._topic = topic
+        super().__init__(world, name)
+
+    def act(self) -> None:
+        self.ask(DeleteTopics(names=[self._topic]), self._answered)
+
+    def _answered(self, result: DeleteTopicsResult) -> None:
+        if result.topics[0].error in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
             self.active = False
         else:
             self.later()

@@ -19,7 +19,8 @@ PARTITIONS = 2
 class Client:
     """What every client has: a view of the cluster, links, and a driver for its machines."""
 
-    def __init__(self, world: World, name: str) -> None:
+    def __init__(self, world: World, name: str, metadata: ViewSettings | None = None) -> None:
+        """`metadata`: how it refreshes its view of the cluster."""
         self.world = world
         self.name = name
         self.entropy = world.entropy.child(name)
@@ -29,7 +30,7 @@ class Client:
         self.view = ClusterView(
             [broker.address for broker in world.brokers.values()],
             self.entropy,
-            ViewSettings(),
+            metadata or ViewSettings(),
             moved=lambda: world.scheduler.call_soon(self._links.tidy),
         )
         self.view.add_topics([TOPIC])

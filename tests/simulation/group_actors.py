@@ -1,14 +1,17 @@
 """Members of a group in the simulation, and the book of what they were told."""
 
+import re
+from collections.abc import Callable
 from typing import Any
 
 from attrs import define, field
 from simulation.actors import Actor
 from simulation.client import TOPIC, Client
 
+from barnabas.core.client.cluster_view import ViewSettings
 from barnabas.core.client.group.builtin_assignors import builtin_assignor
 from barnabas.core.client.group.consumer_coordinator import ConsumerCoordinator
-from barnabas.core.client.group.events import Assigned, CommittedOffset, Failed, GroupEvent, GroupSettings, Revoke
+from barnabas.core.client.group.events import Assigned, CommittedOffset, Failed, GroupEvent, GroupSettings, Lost, Revoke
 from barnabas.ports.broker_api.groups import OffsetFetch, OffsetFetchGroup, OffsetFetchResult
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import BarnabasError
@@ -33,45 +36,50 @@ class GroupBook:
     """What the group has promised: owners by generation, and positions. The numbers of a partition's commits only
     grow, since one member at a time commits, one request after the other."""
 
-    owners: dict[tuple[int, int], str] = field(factory=dict)
-    acknowledged: dict[int, int] = field(factory=dict)
-    seen: dict[int, int] = field(factory=dict)
-    submitted: dict[int, int] = field(factory=dict)
-    holders: dict[int, tuple[str, float]] = field(factory=dict)
+    owners: dict[tuple[int, int, TopicPartition], str] = field(factory=dict)
+    acknowledged: dict[TopicPartition, int] = field(factory=dict)
+    seen: dict[TopicPartition, int] = field(factory=dict)
+    submitted: dict[TopicPartition, int] = field(factory=dict)
+    holders: dict[TopicPartition, tuple[str, float]] = field(factory=dict)
     """The member that got each partition last, and when."""
+    gone: set[str] = field(factory=set)
+    """Topics that are being deleted, or were: nothing is promised of them."""
+    life: Callable[[], int] = field(default=lambda: 0, eq=False)
+    """Settable: how often a group without members was replaced by one of another type, which counts from the start."""
     generation: int = 0
 
-    def own(self, generation: int, partition: int, member: str) -> None:
+    def own(self, life: int, generation: int, partition: TopicPartition, member: str) -> None:
         self.generation = max(self.generation, generation)
-        owner = self.owners.setdefault((generation, partition), member)
+        owner = self.owners.setdefault((life, generation, partition), member)
         assert owner == member, (
             f"two: partition {partition} has the owners {owner} and {member} in generation {generation}"
         )
 
-    def hold(self, partition: int, member: str, now_ms: float) -> None:
+    def hold(self, partition: TopicPartition, member: str, now_ms: float) -> None:
         self.holders[partition] = member, now_ms
 
-    def lose(self, partition: int, member: str) -> None:
+    def lose(self, partition: TopicPartition, member: str) -> None:
         if self.holders.get(partition, ("", 0.0))[0] == member:
             del self.holders[partition]
 
-    def check_holder(self, partition: int, member: str, submitted_ms: float) -> None:
+    def check_holder(self, partition: TopicPartition, member: str, submitted_ms: float) -> None:
         """Check a commit that was acknowledged: at `submitted_ms`, no other member had got the partition."""
         holder, since_ms = self.holders.get(partition, (member, 0.0))
         assert holder == member or since_ms >= submitted_ms, (
             f"two: {member} commits for partition {partition}, which {holder} has got"
         )
 
-    def next_number(self, partition: int) -> int:
+    def next_number(self, partition: TopicPartition) -> int:
         self.submitted[partition] = self.submitted.get(partition, 0) + 1
         return self.submitted[partition]
 
-    def acknowledge(self, partition: int, number: int) -> None:
+    def acknowledge(self, partition: TopicPartition, number: int) -> None:
         self.acknowledged[partition] = max(number, self.acknowledged.get(partition, 0))
 
-    def observe(self, partition: int, number: int, promised: int, text: str) -> None:
+    def observe(self, partition: TopicPartition, number: int, promised: int, text: str) -> None:
         """`promised`: what was acknowledged when the question was asked."""
-        assert number >= promised, f"lost: {promised} was acknowledged for partition {partition}, {number} is told"
+        if partition.topic not in self.gone:
+            assert number >= promised, f"lost: {promised} was acknowledged for partition {partition}, {number} is told"
         assert number <= self.submitted.get(partition, 0), f"{number} of partition {partition} was never committed"
         assert text == (f"no. {number}" if number else ""), text
         self.seen[partition] = number
@@ -80,13 +88,32 @@ class GroupBook:
 class GroupMember(Client):
     """Is in the group as a consumer is, reads nothing, and commits for what it owns."""
 
-    def __init__(self, world: World, name: str, book: GroupBook, assignor: str, **own: Any) -> None:
-        """`own`: settings of `GroupSettings`."""
-        super().__init__(world, name)
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        book: GroupBook,
+        assignor: str,
+        *,
+        pattern: str = "",
+        metadata: ViewSettings | None = None,
+        **own: Any,
+    ) -> None:
+        """`pattern`: it reads the topics that match; empty: it reads the topic. `own`: settings of `GroupSettings`."""
+        super().__init__(world, name, metadata)
         self.book = book
-        self.owned: set[int] = set()
+        self.pattern = pattern
+        self.owned: set[TopicPartition] = set()
         self.left = False
+        self.is_quick = False
+        """Settable: it gives partitions up at once."""
+        self.losses = 0
+        """How often it was thrown out of the group."""
         self.instance_id: str | None = own.get("group_instance_id")
+        self._life = self._generation = -1
+        self._late: dict[TopicPartition, int] = {}
+        """What was acknowledged of a partition before a commit of this member that was acknowledged after it had lost
+        the partition. It may get it back with the position that was asked for in between."""
         self._committing = False
         self._revoking: Revoke | None = None
         """The event that the member is handling; until `_revoked_ms` it works with the partitions as before."""
@@ -101,13 +128,17 @@ class GroupMember(Client):
             **own,
         )
         self.membership = ConsumerCoordinator(self.view, self.entropy, settings, [builtin_assignor(assignor)])
-        self.membership.subscribe([TOPIC], world.clock.monotonic_ms())
+        now_ms = world.clock.monotonic_ms()
+        if pattern:
+            self.membership.subscribe_matching(re.compile(pattern), now_ms)
+        else:
+            self.membership.subscribe([TOPIC], now_ms)
         self.drive(self.membership)
 
     @property
     def agreed(self) -> bool:
-        """True when it knows what is its own, in the newest generation that anybody knows of."""
-        return self.membership.settled and self.membership.generation_id == self.book.generation
+        """True when it knows what is its own."""
+        return self.membership.settled and self._revoking is None
 
     def leave(self) -> None:
         """As a consumer that is closed."""
@@ -123,8 +154,11 @@ class GroupMember(Client):
             while self._revoking is None and (event := self.membership.take_event()) is not None:
                 self._carry_out(event)
             if self.membership.settled and self._revoking is None:
+                generation = self.membership.generation_id
+                if generation != self._generation:
+                    self._generation, self._life = generation, self.book.life()
                 for partition in self.owned:
-                    self.book.own(self.membership.generation_id, partition, self.instance_id or self.name)
+                    self.book.own(self._life, generation, partition, self.instance_id or self.name)
             reads = self.owned and (self.membership.settled or self._revoking is not None)
             if reads and not self._committing and self.entropy.below(4) == 0:
                 self._commit()
@@ -132,8 +166,8 @@ class GroupMember(Client):
 
     def _carry_out(self, event: GroupEvent) -> None:
         if isinstance(event, Assigned):
-            for (_, partition), committed in event.positions.items():
-                promised = self.book.acknowledged.get(partition, 0)
+            for partition, committed in event.positions.items():
+                promised = self._late.pop(partition, self.book.acknowledged.get(partition, 0))
                 number, text = (committed.offset, committed.metadata) if committed is not None else (0, "")
                 self.book.observe(partition, number, promised, text)
                 self.book.hold(partition, self.name, self.world.clock.monotonic_ms())
@@ -143,18 +177,19 @@ class GroupMember(Client):
         elif isinstance(event, Revoke):
             self._revoking = event
             self._revoked_ms = self.world.clock.monotonic_ms()
-            if self.entropy.below(3) == 0:  # the user's program is in the middle of something
+            if not self.is_quick and self.entropy.below(3) == 0:  # the user's program is in the middle of something
                 self._revoked_ms += self.entropy.below(REBALANCE_MS * 3 // 2)
             else:
                 self._finish_revocation(event)
         else:
-            self.owned -= {partition for _, partition in event.partitions}
-            for _, partition in event.partitions:
+            self.losses += isinstance(event, Lost)
+            self.owned -= set(event.partitions)
+            for partition in event.partitions:
                 self.book.lose(partition, self.name)
 
     def _finish_revocation(self, event: Revoke) -> None:
         self._revoking = None
-        self.owned -= {partition for _, partition in event.partitions}
+        self.owned -= set(event.partitions)
         self.membership.revoked_done()
 
     def _commit(self) -> None:
@@ -167,32 +202,34 @@ class GroupMember(Client):
             if error is None:
                 for partition, number in numbers.items():
                     self.book.check_holder(partition, self.name, submitted_ms)
+                    if partition not in self.owned:
+                        self._late.setdefault(partition, self.book.acknowledged.get(partition, 0))
                     self.book.acknowledge(partition, number)
 
         self.membership.commit(
-            {TopicPartition(TOPIC, p): CommittedOffset(number, -1, f"no. {number}") for p, number in numbers.items()},
+            {partition: CommittedOffset(number, -1, f"no. {number}") for partition, number in numbers.items()},
             done,
             deadline_ms=self.world.clock.monotonic_ms() + 2_000,
         )
 
 
 class Onlooker(Actor):
-    """Asks for the positions, over and over."""
+    """Asks a broker for the positions, over and over."""
 
-    def __init__(self, world: World, name: str, book: GroupBook) -> None:
+    def __init__(self, world: World, name: str, book: GroupBook, broker_id: int = 1) -> None:
         self.book = book
         self.entropy = world.entropy.child(name)
         self.rounds = 0
-        super().__init__(world, name)
+        super().__init__(world, name, broker_id)
 
     def act(self) -> None:
         promised = dict(self.book.acknowledged)
         self.ask(OffsetFetch(groups=[OffsetFetchGroup(group_id=GROUP)]), lambda result: self._told(result, promised))
 
-    def _told(self, result: OffsetFetchResult, promised: dict[int, int]) -> None:
+    def _told(self, result: OffsetFetchResult, promised: dict[TopicPartition, int]) -> None:
         (group,) = result.groups
         if group.error is ErrorCode.NONE:
-            told = {each.partition: each for each in group.partitions}
+            told = {TopicPartition(each.topic, each.partition): each for each in group.partitions}
             for partition in promised.keys() | told.keys():
                 each = told.get(partition)
                 number, text = (each.offset, each.metadata or "") if each is not None else (0, "")

@@ -1,14 +1,19 @@
 """Bugs that a coordinator of consumer groups could have: each one decision, made otherwise. The story has to find
 them."""
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 from simulation.cluster_mutations import Mutation
 from simulation.consumer_group_story import ConsumerGroupStory
 
+from barnabas.core.coordinator.group.classic_group import ClassicGroup
 from barnabas.core.coordinator.group.consumer_group import ConsumerGroup, PartitionEpochs
-from barnabas.core.coordinator.group.modern_group import MemberState
+from barnabas.core.coordinator.group.expressions import GroupExpressions
+from barnabas.core.coordinator.group.modern_group import MemberState, Timeout
+from barnabas.core.coordinator.group.shard import GroupShard
+from barnabas.core.coordinator.group.subscription import encode_assignment
 from barnabas.ports.error_codes import ErrorCode
 
 
@@ -90,17 +95,190 @@ def restores_members_as_stable(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ConsumerGroup, "restored", classmethod(loaded))
 
 
+def upgrades_without_the_partitions(patch: pytest.MonkeyPatch) -> None:
+    """A group that is converted to the consumer protocol does not know what its classic members read."""
+    patch.setattr(ConsumerGroup, "_claim", lambda *_: {})
+
+
+def downgrades_to_the_first_generation(patch: pytest.MonkeyPatch) -> None:
+    """A group that is converted to the classic protocol counts its generations from the start."""
+    downgrade = ConsumerGroup.downgrade
+
+    def downgraded(self: ConsumerGroup, now_ms: float) -> Any:
+        self.group_epoch = 0
+        return downgrade(self, now_ms)
+
+    patch.setattr(ConsumerGroup, "downgrade", downgraded)
+
+
+def leaves_the_former_group_in_the_log(patch: pytest.MonkeyPatch) -> None:
+    """A conversion does not take the records of the former group out of the log."""
+    patch.setattr(ConsumerGroup, "tombstones", lambda _: [])
+    patch.setattr(ClassicGroup, "tombstones", lambda _: [])
+
+
+def writes_no_group_when_it_is_converted(patch: pytest.MonkeyPatch) -> None:
+    """The classic group that a consumer group becomes is in memory only."""
+    replace = GroupShard.replace
+
+    def replaced(self: GroupShard, entry: Any, group: Any, error: Any, *_: Any) -> None:
+        replace(self, entry, group, error)
+
+    patch.setattr(GroupShard, "replace", replaced)
+    patch.setattr(ClassicGroup, "_prepare", lambda *_: None)
+
+
+def gives_classic_members_the_target(patch: pytest.MonkeyPatch) -> None:
+    """A SyncGroup is answered with what the member is going to have, whether others have given it up or not."""
+
+    def assignment(self: ConsumerGroup, member: Any) -> bytes:
+        names = (
+            (self._context.topics.topic_name(each), has) for each, has in self._target_of(member.member_id).items()
+        )
+        return encode_assignment({name: has for name, has in names if name is not None})
+
+    patch.setattr(ConsumerGroup, "_classic_assignment", assignment)
+
+
+def lets_classic_members_join_without_what_they_own(patch: pytest.MonkeyPatch) -> None:
+    """A JoinGroup confirms that the member has given up everything."""
+    patch.setattr(ConsumerGroup, "_by_id", lambda *_: {})
+
+
+def never_asks_classic_members_to_join_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ConsumerGroup, "_must_rejoin", lambda *_: False)
+
+
+def _restored_otherwise(patch: pytest.MonkeyPatch, change: Callable[[ConsumerGroup], None]) -> None:
+    restored = ConsumerGroup.restored.__func__  # type: ignore[attr-defined]  # of a class method
+
+    def loaded(cls: Any, group_id: str, context: Any, stored: Any, now_ms: float) -> ConsumerGroup:
+        group: ConsumerGroup = restored(cls, group_id, context, stored, now_ms)
+        change(group)
+        return group
+
+    patch.setattr(ConsumerGroup, "restored", classmethod(loaded))
+
+
+def restores_no_static_members(patch: pytest.MonkeyPatch) -> None:
+    """A coordinator that has read the log does not know which member has which instance id."""
+    _restored_otherwise(patch, lambda group: group._static.clear())
+
+
+def restores_no_classic_members(patch: pytest.MonkeyPatch) -> None:
+    """A coordinator that has read the log takes all members for such with the consumer protocol."""
+
+    def forget(group: ConsumerGroup) -> None:
+        for member in group.members.values():
+            member.classic = None
+        group._classic.clear()
+
+    _restored_otherwise(patch, forget)
+
+
+def restores_no_sessions(patch: pytest.MonkeyPatch) -> None:
+    """Members that do not come back after their coordinator has moved stay for ever."""
+
+    def forget(group: ConsumerGroup) -> None:
+        for member_id in group.members:
+            group._deadlines.drop((Timeout.SESSION, member_id))
+
+    _restored_otherwise(patch, forget)
+
+
+def does_not_look_for_new_topics(patch: pytest.MonkeyPatch) -> None:
+    """A pattern stands for the topics that matched when its first member came."""
+    to_resolve = GroupExpressions.to_resolve
+
+    def resolved_once(self: GroupExpressions, asked: str | None, _: int, now_ms: float, refresh_ms: int) -> Any:
+        return to_resolve(self, asked, self._version, now_ms, refresh_ms)
+
+    patch.setattr(GroupExpressions, "to_resolve", resolved_once)
+
+
+def matches_topics_for_the_first_member_alone(patch: pytest.MonkeyPatch) -> None:
+    """The topics of a pattern are found, and the group's assignment stays as it is."""
+
+    def resolved(self: ConsumerGroup, found: Any, version: int, now_ms: float, wall_ms: int) -> None:
+        self._expressions.is_resolving = False
+        self._expressions.update(found, version, now_ms, wall_ms)
+
+    patch.setattr(ConsumerGroup, "take_expressions", resolved)
+
+
+PLAIN: Mapping[str, Any] = {"brokers": 1, "mixed": False, "patterns": False}
+MIXED: Mapping[str, Any] = {"mixed": True}
+PATTERNS: Mapping[str, Any] = {"patterns": True}
 MUTATIONS = (
-    Mutation(frees_partitions_before_they_are_given_up, frozenset({"two"}), story=ConsumerGroupStory, quick=True),
-    Mutation(takes_a_null_list_for_given_up, frozenset({"two"}), story=ConsumerGroupStory),
-    Mutation(takes_commits_of_all_epochs, frozenset({"two", "lost"}), story=ConsumerGroupStory),
-    Mutation(keeps_the_epoch_when_a_member_leaves, frozenset({"liveness"}), story=ConsumerGroupStory, quick=True),
-    Mutation(keeps_the_owner_that_has_gone, frozenset({"liveness"}), story=ConsumerGroupStory),
-    Mutation(does_not_see_new_partitions, frozenset({"liveness"}), story=ConsumerGroupStory),
+    Mutation(
+        frees_partitions_before_they_are_given_up,
+        frozenset({"two"}),
+        story=ConsumerGroupStory,
+        settings=PLAIN,
+        quick=True,
+    ),
+    Mutation(takes_a_null_list_for_given_up, frozenset({"two"}), story=ConsumerGroupStory, settings=PLAIN),
+    Mutation(takes_commits_of_all_epochs, frozenset({"two", "lost"}), story=ConsumerGroupStory, settings=PLAIN),
+    Mutation(
+        keeps_the_epoch_when_a_member_leaves,
+        frozenset({"liveness"}),
+        story=ConsumerGroupStory,
+        settings=PLAIN,
+        quick=True,
+    ),
+    Mutation(keeps_the_owner_that_has_gone, frozenset({"liveness"}), story=ConsumerGroupStory, settings=PLAIN),
+    Mutation(does_not_see_new_partitions, frozenset({"liveness"}), story=ConsumerGroupStory, settings=PLAIN),
     Mutation(
         restores_members_as_stable,
         frozenset({"two"}),
         ("cut_power", "leave", "add_partition"),
         story=ConsumerGroupStory,
+        settings=PLAIN,
+    ),
+    Mutation(
+        upgrades_without_the_partitions,
+        frozenset({"two"}),
+        ("change_protocol", "add_partition"),
+        story=ConsumerGroupStory,
+        settings=MIXED,
+    ),
+    Mutation(
+        downgrades_to_the_first_generation, frozenset({"two"}), story=ConsumerGroupStory, settings=MIXED, quick=True
+    ),
+    Mutation(
+        leaves_the_former_group_in_the_log,
+        frozenset({"out", "two", "liveness"}),
+        story=ConsumerGroupStory,
+        settings=MIXED,
+    ),
+    Mutation(
+        writes_no_group_when_it_is_converted,
+        frozenset({"out", "two", "liveness"}),
+        story=ConsumerGroupStory,
+        settings=MIXED,
+    ),
+    Mutation(gives_classic_members_the_target, frozenset({"two"}), story=ConsumerGroupStory, settings=MIXED),
+    Mutation(
+        lets_classic_members_join_without_what_they_own,
+        frozenset({"two"}),
+        ("change_protocol", "add_partition", "leave"),
+        story=ConsumerGroupStory,
+        settings=MIXED,
+    ),
+    Mutation(
+        never_asks_classic_members_to_join_again,
+        frozenset({"liveness"}),
+        story=ConsumerGroupStory,
+        settings=MIXED,
+    ),
+    Mutation(restores_no_static_members, frozenset({"out"}), story=ConsumerGroupStory, quick=True),
+    Mutation(restores_no_classic_members, frozenset({"out"}), story=ConsumerGroupStory, settings=MIXED),
+    Mutation(restores_no_sessions, frozenset({"liveness"}), story=ConsumerGroupStory),
+    Mutation(does_not_look_for_new_topics, frozenset({"liveness"}), story=ConsumerGroupStory, settings=PATTERNS),
+    Mutation(
+        matches_topics_for_the_first_member_alone,
+        frozenset({"liveness"}),
+        story=ConsumerGroupStory,
+        settings=PATTERNS,
     ),
 )

@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from simulation.actors import Creator
-from simulation.client import PARTITIONS
+from simulation.client import PARTITIONS, TOPIC
 from simulation.cluster_checker import Broken
 from simulation.group_actors import REBALANCE_MS, SESSION_MS, GroupBook, GroupMember, Onlooker
 
-from barnabas.simulation import NetworkFaults, World
+from barnabas.ports.types import TopicPartition
+from barnabas.simulation import NetworkFaults, SimulatedBroker, World
 
-SECONDS = 10
 MEMBERS = 3
 AGREED_WITHIN_MS = 4 * (SESSION_MS + REBALANCE_MS)
 
@@ -19,35 +19,51 @@ class GroupStory:
     """One seed, played. Every answer waits for a flush, so that not even a power cut undoes it."""
 
     SETTINGS: Mapping[str, Any] = {}
-    """Of the broker."""
+    """Of the brokers."""
     partitions = PARTITIONS
+    """Of the topic."""
+    seconds = 10
+    agreed_within_ms = AGREED_WITHIN_MS
 
-    def __init__(self, seed: int, *, kinds: Sequence[str] = ()) -> None:
+    def __init__(self, seed: int, *, kinds: Sequence[str] = (), brokers: int = 1) -> None:
         """`kinds`: the names of the methods that are fates; none: all."""
         self.kinds = kinds
-        self.world = World(
-            seed,
-            brokers=1,
-            log_flush_interval_messages=1,
-            log_segment_bytes=5_000,
-            offsets_topic_segment_bytes=4_000,
-            offsets_topic_num_partitions=3,
-            offsets_load_buffer_size=1_000,
-            group_initial_rebalance_delay_ms=100,
-            group_min_session_timeout_ms=100,
+        settings: dict[str, Any] = {
+            "log_flush_interval_messages": 1,
+            "log_segment_bytes": 5_000,
+            "offsets_topic_segment_bytes": 4_000,
+            "offsets_topic_num_partitions": 3,
+            "offsets_load_buffer_size": 1_000,
+            "group_initial_rebalance_delay_ms": 100,
+            "group_min_session_timeout_ms": 100,
             **self.SETTINGS,
-        )
-        self.broker = self.world.brokers[1]
+        }
+        self.world = self.make_world(seed, brokers, settings)
         self.entropy = self.world.entropy.child("fate")
         self.book = GroupBook()
-        creator = Creator(self.world, "creator")
+        creator = Creator(self.world, "creator", replicas=brokers)
         self.world.scheduler.run_until(lambda: not creator.active)
         self.assignor = ("range", "cooperative-sticky")[seed % 2]
         self.members: list[GroupMember] = []
         self.named = 0
+        self.begin()
         for _ in range(MEMBERS):
             self.hire()
-        self.onlooker = Onlooker(self.world, "onlooker", self.book)
+        self.onlookers = [
+            Onlooker(self.world, "onlooker" if each == 1 else f"onlooker of {each}", self.book, each)
+            for each in self.world.brokers
+        ]
+
+    def make_world(self, seed: int, brokers: int, settings: Mapping[str, Any]) -> World:
+        return World(seed, brokers=brokers, **settings)
+
+    def begin(self) -> None:
+        """Decide what the members need."""
+
+    @property
+    def broker(self) -> SimulatedBroker:
+        """The broker to which something happens next."""
+        return self.world.brokers[1]
 
     def hire(self) -> None:
         self.named += 1
@@ -73,29 +89,32 @@ class GroupStory:
 
     def play(self) -> None:
         fates = [fate for fate in self.fates() if not self.kinds or fate.__name__ in self.kinds]
-        end = self.world.clock.monotonic_ms() + SECONDS * 1000
+        end = self.world.clock.monotonic_ms() + self.seconds * 1000
         while self.world.clock.monotonic_ms() < end:
             self.world.scheduler.advance(100 + self.entropy.below(2000))
             fates[self.entropy.below(len(fates))]()
         self.settle()
 
     def cut_power(self) -> None:
-        self.broker.power_cut()
+        broker = self.broker
+        broker.power_cut()
         self.world.scheduler.advance(self.entropy.below(1500))
-        self.broker.start()
+        broker.start()
 
     def restart(self) -> None:
-        self.broker.stop()
-        self.world.run_until(lambda: self.broker.node is None)
+        broker = self.broker
+        broker.stop()
+        self.world.run_until(lambda: broker.node is None)
         self.world.scheduler.advance(self.entropy.below(1000))
-        self.broker.start()
+        broker.start()
 
     def lose_connections(self) -> None:
         self.world.network.lose_connections(self.broker.name)
 
     def delay_requests(self) -> None:
         """Let the requests of a member arrive late: commits of the time before its session ended, perhaps."""
-        ends = [end for name, end in self.world.network.connections_to(1) if name.startswith("member-")]
+        made = self.world.network.connections_to(self.broker.broker_id)
+        ends = [end for name, end in made if name.startswith("member-")]
         if ends:
             resume = self.world.network.delay_requests(ends[self.entropy.below(len(ends))])
             self.world.scheduler.call_later(SESSION_MS + self.entropy.below(SESSION_MS), resume)
@@ -106,9 +125,10 @@ class GroupStory:
         self.world.network.faults = NetworkFaults(latency_ms_max=3)
 
     def bad_disk(self) -> None:
-        self.broker.disk.errors_per_million = 100_000
+        broker = self.broker
+        broker.disk.errors_per_million = 100_000
         self.world.scheduler.advance(300 + self.entropy.below(700))
-        self.broker.disk.errors_per_million = 0
+        broker.disk.errors_per_million = 0
 
     def vanish(self) -> None:
         self.members.pop(self.entropy.below(len(self.members))).vanish()
@@ -118,16 +138,21 @@ class GroupStory:
         self.members.pop(self.entropy.below(len(self.members))).leave()
         self.hire()
 
+    def expected(self) -> list[TopicPartition]:
+        """Return the partitions that the members have to share."""
+        return [TopicPartition(TOPIC, number) for number in range(self.partitions)]
+
     def agreed(self) -> bool:
-        """All members are in the newest generation, and share what there is."""
-        owned = sorted(number for member in self.members for number in member.owned)
-        return all(member.agreed for member in self.members) and owned == list(range(self.partitions))
+        """All members are in one generation, and share what there is."""
+        generations = {member.membership.generation_id for member in self.members}
+        owned = sorted(partition for member in self.members for partition in member.owned)
+        return all(member.agreed for member in self.members) and len(generations) == 1 and owned == self.expected()
 
     def await_condition(self, name: str, condition: Callable[[], bool]) -> None:
         try:
-            self.world.scheduler.run_until(condition, AGREED_WITHIN_MS)
+            self.world.scheduler.run_until(condition, self.agreed_within_ms)
         except TimeoutError as error:
-            raise Broken(f"liveness: {name}: not within {AGREED_WITHIN_MS} ms") from error
+            raise Broken(f"liveness: {name}: not within {self.agreed_within_ms} ms") from error
 
     def settle(self) -> None:
         """Everything works again."""
@@ -135,12 +160,19 @@ class GroupStory:
         before = dict(self.book.acknowledged)
         self.await_condition(
             "commits of every partition",
-            lambda: all(self.book.acknowledged.get(p, 0) > before.get(p, 0) for p in range(self.partitions)),
+            lambda: all(self.book.acknowledged.get(p, 0) > before.get(p, 0) for p in self.expected()),
         )
+        self.check_calm()
         for member in self.members:
             member.vanish()
         self.restart()
-        rounds = self.onlooker.rounds
-        self.world.scheduler.run_until(lambda: self.onlooker.rounds > rounds + 1)
+        rounds = [onlooker.rounds for onlooker in self.onlookers]
+        self.await_condition(
+            "the positions are told",
+            lambda: any(each.rounds > n + 1 for each, n in zip(self.onlookers, rounds, strict=True)),
+        )
         assert not self.world.failures, self.world.failures
-        assert self.book.seen.keys() == set(range(self.partitions))
+        assert self.book.seen.keys() >= set(self.expected())
+
+    def check_calm(self) -> None:
+        """Check what else holds while nothing happens."""

@@ -1,8 +1,10 @@
 """Seeded disasters with a group: members come, go and vanish; the broker loses its power, its disk, its connections.
+In a cluster the coordinator moves. Members of both protocols share a group, which is converted as they come and go.
 
 An acknowledged commit is never lost; no two members of one generation own the same partition, and no commit of a member
-is accepted after another one got its partition; soon after the last disaster the group has agreed. A failing seed
-replays: `pytest tests/simulation -k "group and 17"`. Bugs that are put in are found.
+is accepted after another one got its partition; soon after the last disaster the group has agreed, and then its members
+stay in it when their coordinator is restarted. Bugs that are put in are found. A failing seed replays:
+`pytest tests/simulation -k "group and 17"`.
 """
 
 import pytest
@@ -18,6 +20,11 @@ def test_groups_agree_and_forget_nothing(seed: int) -> None:
 
 def test_consumer_groups_agree_and_forget_nothing(seed: int) -> None:
     ConsumerGroupStory(seed).play()
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_members_of_both_protocols_and_patterns_agree_and_forget_nothing(brokers: int) -> None:
+    ConsumerGroupStory(1, brokers=brokers, mixed=True, patterns=True).play()
 
 
 def test_the_same_seed_plays_the_same_group_story() -> None:

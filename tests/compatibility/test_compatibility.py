@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from support.compat import checks_admin, checks_groups, checks_messages, checks_transactions
+from support.compat import checks_admin, checks_groups, checks_messages, checks_share_groups, checks_transactions
 from support.compat.logins import WAYS
 from support.compat.matrix import CLIENTS
 from support.compat.model import Client, Unavailable
@@ -37,9 +37,12 @@ CHECKS: dict[str, Check] = {
     "commit": checks_groups.check_commit,
     "rebalance": checks_groups.check_rebalance,
     "cooperative": checks_groups.check_cooperative,
+    "consumer-protocol": checks_groups.check_consumer_protocol,
+    "share": checks_share_groups.check_share_group,
     "transactions": checks_transactions.check_transactions,
     "fencing": checks_transactions.check_fencing,
     "transform": checks_transactions.check_transform,
+    "transactions-2": checks_transactions.check_version_2,
 }
 
 
@@ -90,6 +93,19 @@ def test_client_passes_feature_check(
         checks_groups.check_mixed(world, client, [client_of(world, other) for other in CLIENTS[key].others])
     else:
         checks_groups.check_describe(world, client, client_of(world, "librdkafka"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(key, marks=pytest.mark.xdist_group(f"compatibility-{key}"))
+        for key, entry in CLIENTS.items()
+        if "transactions-2" in entry.lacks and "transactions" not in entry.lacks
+    ],
+)
+def test_other_clients_keep_version_1_of_transactions(world: World, name: str) -> None:
+    checks_transactions.check_version_1(world, client_of(world, name))
 
 
 @pytest.mark.slow

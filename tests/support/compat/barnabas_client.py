@@ -1,13 +1,16 @@
 """Our own clients, over TCP."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib.metadata import version
 from itertools import islice
 from typing import Any
 
+import attrs
+
 from barnabas.app.clients.admin.admin import Admin
 from barnabas.app.clients.consumer.consumer import Consumer
 from barnabas.app.clients.producer.producer import Producer
+from barnabas.app.clients.share.share_consumer import ShareConsumer
 from barnabas.core.message.message import Message
 from barnabas.ports.errors import ApiError
 
@@ -91,6 +94,29 @@ class Barnabas(OwnTransactions):
 
         return PollingMember(subscribed)
 
+    def join_consumer_group(self, group: str, topic: str) -> PollingMember:
+        def subscribed() -> _Polled:
+            consumer = Consumer(
+                self._bootstrap,
+                group_id=group,
+                group_protocol="consumer",
+                auto_offset_reset="earliest",
+                enable_auto_commit=False,
+                fetch_max_wait_ms=100,
+            )
+            consumer.subscribe([topic])
+            return _Polled(consumer)
+
+        return PollingMember(subscribed)
+
+    def join_share_group(self, group: str, topic: str, released: Collection[bytes]) -> PollingMember:
+        def subscribed() -> _Sharing:
+            consumer = ShareConsumer(self._bootstrap, group_id=group, share_acknowledgement_mode="explicit")
+            consumer.subscribe([topic])
+            return _Sharing(consumer, released)
+
+        return PollingMember(subscribed)
+
     # --- administration
 
     def offsets(self, topic: str) -> tuple[int, int]:
@@ -157,6 +183,27 @@ class _Polled:
 
     def commit(self) -> None:
         self._consumer.commit()
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class _Sharing:
+    def __init__(self, consumer: Any, released: Collection[bytes]) -> None:
+        self._consumer, self._released = consumer, released
+
+    def poll(self) -> list[Record]:
+        found = self._consumer.poll_many(timeout=0.05)
+        for message in found:
+            again = message.value in self._released and message.delivery_count == 1
+            self._consumer.acknowledge(message, "release" if again else "accept")
+        return [attrs.evolve(_record(message), delivery_count=message.delivery_count) for message in found]
+
+    def assignment(self) -> frozenset[tuple[str, int]]:
+        return frozenset()
+
+    def commit(self) -> None:
+        """Comes with `poll` and `close`."""
 
     def close(self) -> None:
         self._consumer.close()

@@ -22,7 +22,10 @@ class Crew:
         self.members: list[Member] = []
 
     def join(self, client: Client, assignor: str = "") -> Member:
-        member = client.join(self.group, self.topic, assignor=assignor)
+        return self.enter(client.join(self.group, self.topic, assignor=assignor))
+
+    def enter(self, member: Member) -> Member:
+        """Take a member in that has just been made."""
         self.members.append(member)
         self._stack.callback(self.leave, member)
         return member
@@ -113,6 +116,31 @@ def check_rebalance(world: World, client: Client, assignor: str = "") -> None:
 
 def check_cooperative(world: World, client: Client) -> None:
     check_rebalance(world, client, "cooperative-sticky")
+
+
+def check_consumer_protocol(world: World, client: Client) -> None:
+    """By KIP-848: a second member joins, the first one commits and leaves, a third one resumes when both are gone."""
+    with crew(world, 4) as group:
+        before = group.send("before")
+        first = group.enter(client.join_consumer_group(group.group, group.topic))
+        group.settle()
+        group.expect(before)
+        assert world.group_type(group.group) == "consumer"
+        second = group.enter(client.join_consumer_group(group.group, group.topic))
+        group.settle()
+        group.expect(group.send("two"))
+        first.commit()
+        second.commit()
+        group.leave(first)
+        group.settle()
+        group.expect(group.send("one"))
+        second.commit()
+        group.leave(second)
+        after = group.send("after")
+        third = group.enter(client.join_consumer_group(group.group, group.topic))
+        group.settle()
+        group.expect(after)
+        assert sorted(v for v in got(third) if v) == sorted(after)
 
 
 def check_mixed(world: World, client: Client, others: Sequence[Client]) -> None:

@@ -42,6 +42,29 @@ def check_transform(world: World, client: Client) -> None:
     _until_committed(world, topic, records)
 
 
+def check_version_2(world: World, client: Client) -> None:
+    """EndTxn raises the epoch of the producer, besides what each new producer of the name does."""
+    _check_epochs(world, client, [1, 3, 5])
+
+
+def check_version_1(world: World, client: Client) -> None:
+    """The epoch stays that of the producer."""
+    _check_epochs(world, client, [0, 1, 2])
+
+
+def _check_epochs(world: World, client: Client, expected: Sequence[int]) -> None:
+    topic, name = world.topic(), world.name("txn")
+    epochs, committed = [], []
+    for number in range(3):
+        records = records_of(f"round {number}", 3)
+        client.transact(name, topic, records, commit=number != 1)
+        epochs.append(world.epoch(name))
+        if number != 1:
+            committed += records
+    assert epochs == expected
+    _until_committed(world, topic, committed)
+
+
 def _until_committed(world: World, topic: str, records: Sequence[Record]) -> None:
     """The markers come after the answer to who commits."""
     expected = [record.value for record in records]

@@ -95,16 +95,18 @@ class ConsoleTools:
         return [record for record in map(_record, said.splitlines()) if record is not None]
 
     def join(self, group: str, topic: str, *, assignor: str = "") -> "_ConsoleMember":
-        name = f"console-{next(self._numbers)}"
-        properties = {
-            "client.id": name,
-            "session.timeout.ms": str(SESSION_MS),
-            "heartbeat.interval.ms": str(HEARTBEAT_MS),
-            "fetch.max.wait.ms": "100",
-        }
+        properties = {"session.timeout.ms": str(SESSION_MS), "heartbeat.interval.ms": str(HEARTBEAT_MS)}
         if assignor:
             short = {"range": "RangeAssignor", "cooperative-sticky": "CooperativeStickyAssignor"}[assignor]
             properties["partition.assignment.strategy"] = f"org.apache.kafka.clients.consumer.{short}"
+        return self._join(group, topic, properties)
+
+    def join_consumer_group(self, group: str, topic: str) -> "_ConsoleMember":
+        return self._join(group, topic, {"group.protocol": "consumer"})
+
+    def _join(self, group: str, topic: str, settings: Mapping[str, str]) -> "_ConsoleMember":
+        name = f"console-{next(self._numbers)}"
+        properties = {"client.id": name, "fetch.max.wait.ms": "100", **settings}
         command = [
             "java",
             *QUICK,

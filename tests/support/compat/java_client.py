@@ -50,6 +50,8 @@ _BROKER = (
 )
 """What a broker needs besides."""
 _SOURCES = [Path(__file__).parent / "java" / name for name in ("Driver.java", "Tool.java", "Transactions.java")]
+_SHARING = Path(__file__).parent / "java" / "Sharing.java"
+"""What only generation 4 can compile."""
 
 
 def java_classpath(generation: int) -> str:
@@ -57,12 +59,13 @@ def java_classpath(generation: int) -> str:
     need("java", "javac", "mvn")
     libraries = [_CLIENTS[generation], *_COMMON, *(_TOOLS if generation == 4 else ())]
     folder = jars(f"java-{generation}", libraries)
+    sources = [*_SOURCES, *([_SHARING] if generation == 4 else ())]
 
     def compile_driver(into: Path) -> None:
-        command = ["javac", "-nowarn", "-cp", f"{folder}/*", "-d", str(into), *map(str, _SOURCES)]
+        command = ["javac", "-nowarn", "-cp", f"{folder}/*", "-d", str(into), *map(str, sources)]
         run(command, into, "the driver could not be compiled")
 
-    recipe = "\n".join([*libraries, *(source.read_text(encoding="utf-8") for source in _SOURCES)])
+    recipe = "\n".join([*libraries, *(source.read_text(encoding="utf-8") for source in sources)])
     return f"{fetched(f'java-{generation}-driver', recipe, compile_driver)}:{folder}/*"
 
 

@@ -1,10 +1,11 @@
 """librdkafka, through confluent-kafka."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
+import attrs
 import confluent_kafka as ck
 from confluent_kafka import admin
 
@@ -121,6 +122,23 @@ class Librdkafka(LibrdkafkaTransactions):
 
         return PollingMember(subscribed)
 
+    def join_consumer_group(self, group: str, topic: str) -> PollingMember:
+        def subscribed() -> _Polled:
+            consumer = self._consumer(**{"group.id": group, "group.protocol": "consumer"})
+            consumer.subscribe([topic])
+            return _Polled(consumer)
+
+        return PollingMember(subscribed)
+
+    def join_share_group(self, group: str, topic: str, released: Collection[bytes]) -> PollingMember:
+        def subscribed() -> _Sharing:
+            settings = {"group.id": group, "share.acknowledgement.mode": "explicit"}
+            consumer = ck.ShareConsumer({**self._common, **settings})
+            consumer.subscribe([topic])
+            return _Sharing(consumer, released)
+
+        return PollingMember(subscribed)
+
     # --- administration
 
     def offsets(self, topic: str) -> tuple[int, int]:
@@ -209,6 +227,29 @@ class _Polled:
         if not self._committed:
             self._consumer.commit(asynchronous=False)
             self._committed = True
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class _Sharing:
+    def __init__(self, consumer: Any, released: Collection[bytes]) -> None:
+        self._consumer, self._released = consumer, released
+
+    def poll(self) -> list[Record]:
+        found = []
+        for message in self._consumer.poll(0.05):
+            record = attrs.evolve(_record(message), delivery_count=message.delivery_count())
+            again = record.value in self._released and record.delivery_count == 1
+            self._consumer.acknowledge(message, ck.AcknowledgeType.RELEASE if again else ck.AcknowledgeType.ACCEPT)
+            found.append(record)
+        return found
+
+    def assignment(self) -> frozenset[tuple[str, int]]:
+        return frozenset()
+
+    def commit(self) -> None:
+        """Comes with `poll` and `close`."""
 
     def close(self) -> None:
         self._consumer.close()

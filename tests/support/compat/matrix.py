@@ -25,10 +25,13 @@ FEATURES: Mapping[str, str] = {
     "rebalance": "members join and leave",
     "cooperative": "the same, cooperatively",
     "mixed": "groups with other clients",
+    "consumer-protocol": "consumer groups by KIP-848",
+    "share": "share groups",
     "describe": "list and describe groups",
     "transactions": "transactions: commit, abort, read committed",
     "fencing": "fencing of an earlier producer",
     "transform": "consume, transform, produce in a transaction",
+    "transactions-2": "transactions of version 2",
     "tls": "TLS",
     "mutual-tls": "TLS with client certificates",
     **{
@@ -41,7 +44,10 @@ FEATURES: Mapping[str, str] = {
     "delegation-token": "SASL_SSL: delegation token",
 }
 
-_TRANSACTIONS = ("transactions", "fencing", "transform")
+_TRANSACTIONS = ("transactions", "fencing", "transform", "transactions-2")
+_VERSION_1 = {"transactions-2": "its transactions keep version 1 in the same cluster"}
+_NO_SHARE = {"share": "has no share groups"}
+_CLASSIC = {"consumer-protocol": "has the classic protocol only", **_NO_SHARE}
 _NO_TOKEN = {"delegation-token": "does not log in by delegation tokens"}
 _GSSAPI = ("sasl_plaintext-gssapi", "sasl_ssl-gssapi")
 _ADMINISTRATION = ("create", "alter", "delete", "configs", "describe")
@@ -91,20 +97,20 @@ CLIENTS: Mapping[str, Entry] = {
             title="confluent-kafka",
             make=_late("librdkafka", "Librdkafka"),
             others=("barnabas", "kafka-python"),
-            lacks={**_NO_TOKEN, **dict.fromkeys(_GSSAPI, "its wheels are built without GSSAPI")},
+            lacks={**_NO_TOKEN, **_VERSION_1, **dict.fromkeys(_GSSAPI, "its wheels are built without GSSAPI")},
         ),
         Entry(
             key="kafka-python",
             title="kafka-python",
             make=_late("kafka_python_client", "KafkaPython"),
             others=("barnabas", "librdkafka"),
-            lacks=_NO_TOKEN,
+            lacks={**_CLASSIC, **_VERSION_1, **_NO_TOKEN},
         ),
         Entry(
             key="aiokafka",
             title="aiokafka",
             make=_late("aiokafka_client", "AioKafka"),
-            lacks={"cooperative": "its assignors are eager", **_NO_TOKEN},
+            lacks={"cooperative": "its assignors are eager", **_CLASSIC, **_VERSION_1, **_NO_TOKEN},
         ),
         Entry(
             key="kafkajs",
@@ -113,17 +119,27 @@ CLIENTS: Mapping[str, Entry] = {
             lacks={
                 "assigned": "reads in groups alone",
                 "cooperative": "its assignors are eager",
+                **_CLASSIC,
+                **_VERSION_1,
                 **dict.fromkeys(_GSSAPI, "has no GSSAPI"),
                 **_NO_TOKEN,
             },
         ),
-        Entry(key="java-3", title="Java 3.9", make=_late("java_client", "java_3")),
+        Entry(
+            key="java-3",
+            title="Java 3.9",
+            make=_late("java_client", "java_3"),
+            lacks={"share": "has an early access version of share groups that Kafka 4 has no more", **_VERSION_1},
+        ),
         Entry(key="java-4", title="Java 4", make=_late("java_client", "java_4")),
         Entry(
             key="console",
             title="console tools",
             make=_late("console_tools", "ConsoleTools"),
-            lacks=dict.fromkeys(_TRANSACTIONS, "has no transactions"),
+            lacks={
+                "share": "accept or release all that they show; tested apart",
+                **dict.fromkeys(_TRANSACTIONS, "has no transactions"),
+            },
         ),
         Entry(
             key="kcat",
@@ -132,6 +148,7 @@ CLIENTS: Mapping[str, Entry] = {
             lacks={
                 **dict.fromkeys(_ADMINISTRATION, "does not administer"),
                 **dict.fromkeys(_TRANSACTIONS, "can only commit all that it is given"),
+                **_CLASSIC,
                 **_NO_TOKEN,
                 **dict.fromkeys(
                     ("sasl_plaintext-oauthbearer", "sasl_ssl-oauthbearer"),

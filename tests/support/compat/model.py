@@ -1,6 +1,6 @@
 """What a test asks of a client library, whichever it is."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 import attrs
@@ -14,7 +14,10 @@ SESSION_MS = 6000
 
 @attrs.frozen(kw_only=True)
 class Record:
-    """A message, as sent or as received; `partition` and `offset` are -1 on those to send."""
+    """A message, as sent or as received; `partition` and `offset` are -1 on those to send.
+
+    delivery_count: the number of this delivery; 0 outside of share groups.
+    """
 
     value: bytes | None
     key: bytes | None = None
@@ -22,6 +25,7 @@ class Record:
     timestamp_ms: int | None = None
     partition: int = -1
     offset: int = -1
+    delivery_count: int = 0
 
     @property
     def content(self) -> tuple[object, ...]:
@@ -113,6 +117,13 @@ class Client(Protocol):
 
         assignor: "range" or "cooperative-sticky"; "": what the library takes if it is told nothing.
         """
+
+    def join_consumer_group(self, group: str, topic: str) -> Member:
+        """A new member by KIP-848 (`group.protocol=consumer`), otherwise as `join` makes it."""
+
+    def join_share_group(self, group: str, topic: str, released: Collection[bytes]) -> Member:
+        """A new member of a share group that acknowledges each message: it releases the first delivery of those whose
+        value is in `released`, and accepts all else. It has no assignment and commits as it polls."""
 
     def offsets(self, topic: str) -> tuple[int, int]:
         """The first offset of partition 0 and its end."""

@@ -5,7 +5,7 @@ import itertools
 import json
 import subprocess
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -170,6 +170,17 @@ class RemoteClient:
         )
         return _RemoteMember(self.process, number)
 
+    def join_consumer_group(self, group: str, topic: str) -> "_RemoteMember":
+        number = next(self._numbers)
+        self.process.call("joinConsumerGroup", member=number, group=group, topic=topic)
+        return _RemoteMember(self.process, number)
+
+    def join_share_group(self, group: str, topic: str, released: Collection[bytes]) -> "_RemoteMember":
+        number = next(self._numbers)
+        values = [_text(value) for value in released]
+        self.process.call("joinShareGroup", member=number, group=group, topic=topic, released=values)
+        return _RemoteMember(self.process, number)
+
     def offsets(self, topic: str) -> tuple[int, int]:
         first, end = self.process.call("offsets", topic=topic)
         return first, end
@@ -259,4 +270,5 @@ def _from_json(record: Mapping[str, Any]) -> Record:
         timestamp_ms=record["timestamp"],
         partition=record["partition"],
         offset=record["offset"],
+        delivery_count=record.get("deliveryCount", 0),
     )

@@ -4,14 +4,27 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 
+from support.waiting import wait_for
+
 from barnabas.app.clients.admin.admin import Admin
 from barnabas.app.clients.consumer.simple_consumer import SimpleConsumer
 from barnabas.app.clients.producer.producer import Producer
 from barnabas.app.embedded_broker import Broker
 from barnabas.core.message.batch_header import BatchHeader
+from barnabas.ports.broker_api.transactions import DescribedTransaction
 from barnabas.ports.types import TopicPartition
 
-from .model import PATIENCE_S, Client, Record, Unavailable
+from .model import HEARTBEAT_MS, PATIENCE_S, Client, Record, Unavailable
+
+_CONFIG = {
+    "group.initial.rebalance.delay.ms": 0,
+    "log.retention.ms": -1,
+    # in groups by KIP-848 and in share groups the broker says how often a member sends heartbeats
+    "group.consumer.heartbeat.interval.ms": HEARTBEAT_MS,
+    "group.consumer.min.heartbeat.interval.ms": HEARTBEAT_MS,
+    "group.share.heartbeat.interval.ms": HEARTBEAT_MS,
+    "group.share.min.heartbeat.interval.ms": HEARTBEAT_MS,
+}
 
 
 class World:
@@ -23,9 +36,7 @@ class World:
         self._unavailable: dict[str, str] = {}
         self._numbers = itertools.count(1)
         self._open = ExitStack()
-        self.broker = self._open.enter_context(
-            Broker(storage="memory", config={"group.initial.rebalance.delay.ms": 0, "log.retention.ms": -1})
-        )
+        self.broker = self._open.enter_context(Broker(storage="memory", config=_CONFIG))
         self.admin = self._open.enter_context(Admin(self.broker))
         self._simple = self._open.enter_context(SimpleConsumer(self.broker))
 
@@ -110,6 +121,18 @@ class World:
         """The values in partition 0, without those of transactions that are open or aborted."""
         with SimpleConsumer(self.broker, isolation_level="read_committed") as reader:
             return [message.value for piece in reader.read(topic, 0, 0) for message in piece]
+
+    def group_type(self, group: str) -> str:
+        return next(each.group_type for each in self.admin.list_groups() if each.group_id == group)
+
+    def epoch(self, name: str) -> int:
+        """The producer epoch of a transactional id, when its transaction is over."""
+
+        def found() -> DescribedTransaction:
+            return self.admin.describe_transactions([name])[0]
+
+        wait_for(lambda: found().state.startswith("Complete"), PATIENCE_S)
+        return found().producer_epoch
 
     def position(self, group: str, topic: str) -> int | None:
         """What the group has committed of partition 0."""

@@ -1,12 +1,11 @@
 module driver
 
-go 1.24.0
+go 1.26.0
 
-require github.com/twmb/franz-go v1.20.5
+require github.com/twmb/franz-go v1.22.3
 
 require (
-	github.com/klauspost/compress v1.18.1 // indirect
-	github.com/pierrec/lz4/v4 v4.1.22 // indirect
-	github.com/twmb/franz-go/pkg/kmsg v1.12.0 // indirect
-	golang.org/x/crypto v0.45.0 // indirect
+	github.com/klauspost/compress v1.20.3 // indirect
+	github.com/pierrec/lz4/v4 v4.1.33 // indirect
+	github.com/twmb/franz-go/pkg/kmsg v1.15.1 // indirect
 )

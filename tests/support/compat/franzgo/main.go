@@ -31,6 +31,7 @@ type record struct {
 	Timestamp *int64  `json:"timestamp"`
 	Partition int32   `json:"partition"`
 	Offset    int64   `json:"offset"`
+	Delivery  int32   `json:"deliveryCount"`
 }
 
 type command struct {
@@ -59,6 +60,7 @@ type command struct {
 	SessionMs   int      `json:"sessionMs"`
 	HeartbeatMs int      `json:"heartbeatMs"`
 	From        int      `json:"from"`
+	Released    [][]byte `json:"released"`
 	Settings    login    `json:"settings"`
 }
 
@@ -130,8 +132,10 @@ func (d *driver) carryOut(c command) (any, error) {
 		return d.zombie(ctx, c)
 	case "transform":
 		return nil, d.transform(ctx, c)
-	case "join":
+	case "join", "joinConsumerGroup":
 		return nil, d.join(c)
+	case "joinShareGroup":
+		return nil, d.share(c)
 	case "state":
 		return d.member(c).state(c.From)
 	case "commit":
@@ -262,6 +266,7 @@ func received(one *kgo.Record) record {
 	at := one.Timestamp.UnixMilli()
 	return record{
 		Value: one.Value, Key: one.Key, Headers: headers, Timestamp: &at, Partition: one.Partition, Offset: one.Offset,
+		Delivery: one.DeliveryCount(),
 	}
 }
 
@@ -401,6 +406,7 @@ type member struct {
 	lock     sync.Mutex
 	assigned map[string]map[int32]bool
 	received []record
+	released map[string]bool // nil outside of share groups
 	failure  error
 	ended    chan struct{}
 }
@@ -433,15 +439,34 @@ func (d *driver) join(c command) error {
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.DisableAutoCommit(),
 		kgo.FetchMaxWait(100 * time.Millisecond),
-		kgo.SessionTimeout(time.Duration(c.SessionMs) * time.Millisecond),
-		kgo.HeartbeatInterval(time.Duration(c.HeartbeatMs) * time.Millisecond),
 		kgo.OnPartitionsAssigned(change(true)),
 		kgo.OnPartitionsRevoked(change(false)),
 		kgo.OnPartitionsLost(change(false)),
 	}
+	if c.Do == "joinConsumerGroup" {
+		options = append(options, kgo.ServerSideBalancer(), kgo.Balancers(kgo.StickyBalancer()))
+	} else {
+		options = append(options,
+			kgo.SessionTimeout(time.Duration(c.SessionMs)*time.Millisecond),
+			kgo.HeartbeatInterval(time.Duration(c.HeartbeatMs)*time.Millisecond),
+		)
+	}
 	if c.Assignor == "range" {
 		options = append(options, kgo.Balancers(kgo.RangeBalancer()))
 	}
+	return d.enter(c, m, options)
+}
+
+// It releases the first delivery of some values, and accepts all else.
+func (d *driver) share(c command) error {
+	m := &member{received: []record{}, released: map[string]bool{}, ended: make(chan struct{})}
+	for _, value := range c.Released {
+		m.released[string(value)] = true
+	}
+	return d.enter(c, m, []kgo.Opt{kgo.ShareGroup(c.Group), kgo.ConsumeTopics(c.Topic)})
+}
+
+func (d *driver) enter(c command, m *member, options []kgo.Opt) error {
 	client, err := d.client(options...)
 	if err != nil {
 		return err
@@ -465,7 +490,14 @@ func (m *member) poll() {
 		if err := fetches.Err(); err != nil {
 			m.failure = err
 		}
-		fetches.EachRecord(func(one *kgo.Record) { m.received = append(m.received, received(one)) })
+		fetches.EachRecord(func(one *kgo.Record) {
+			m.received = append(m.received, received(one))
+			if m.released != nil && m.released[string(one.Value)] && one.DeliveryCount() == 1 {
+				one.Ack(kgo.AckRelease)
+			} else if m.released != nil {
+				one.Ack(kgo.AckAccept)
+			}
+		})
 		m.lock.Unlock()
 	}
 }

@@ -50,6 +50,16 @@ public final class Driver {
     static final Duration PATIENCE = Duration.ofSeconds(30);
     private static final ObjectMapper JSON = new ObjectMapper();
 
+    /** A member of a group, in a thread of its own. */
+    interface Member {
+        /** What it has, and what it has received beginning with a number. */
+        Object state(int from) throws Throwable;
+
+        void commit() throws Throwable;
+
+        void close() throws InterruptedException;
+    }
+
     private final Map<Integer, Member> members = new ConcurrentHashMap<>();
     private String bootstrap;
     private final Properties login = new Properties();
@@ -109,7 +119,15 @@ public final class Driver {
             case "read":
                 return read(command);
             case "join":
-                members.put(command.get("member").asInt(), new Member(command));
+            case "joinConsumerGroup":
+                members.put(command.get("member").asInt(), new GroupMember(command));
+                return null;
+            case "joinShareGroup": // compiled for Java 4 only
+                Class<?> sharing = Class.forName("Sharing");
+                members.put(
+                        command.get("member").asInt(),
+                        (Member) sharing.getDeclaredConstructor(Properties.class, JsonNode.class)
+                                .newInstance(common(), command));
                 return null;
             case "state":
                 return members.get(command.get("member").asInt()).state(command.get("from").asInt());
@@ -220,7 +238,7 @@ public final class Driver {
     }
 
     /** A consumer in a group, in a thread of its own. */
-    private final class Member implements Runnable {
+    private final class GroupMember implements Member, Runnable {
         private final KafkaConsumer<byte[], byte[]> consumer;
         private final String topic;
         private final List<Object> received = new ArrayList<>();
@@ -230,12 +248,16 @@ public final class Driver {
         private boolean committing;
         private volatile boolean closing;
 
-        Member(JsonNode command) {
+        GroupMember(JsonNode command) {
             Properties settings = common();
             settings.put("group.id", command.get("group").asText());
-            settings.put("session.timeout.ms", command.get("sessionMs").asText());
-            settings.put("heartbeat.interval.ms", command.get("heartbeatMs").asText());
-            String assignor = command.get("assignor").asText();
+            if (command.get("do").asText().equals("joinConsumerGroup")) {
+                settings.put("group.protocol", "consumer");
+            } else {
+                settings.put("session.timeout.ms", command.get("sessionMs").asText());
+                settings.put("heartbeat.interval.ms", command.get("heartbeatMs").asText());
+            }
+            String assignor = command.path("assignor").asText();
             if (!assignor.isEmpty()) {
                 String name = assignor.equals("range") ? "RangeAssignor" : "CooperativeStickyAssignor";
                 settings.put("partition.assignment.strategy", "org.apache.kafka.clients.consumer." + name);
@@ -271,7 +293,8 @@ public final class Driver {
             }
         }
 
-        synchronized Object state(int from) throws Throwable {
+        @Override
+        public synchronized Object state(int from) throws Throwable {
             if (failure != null) {
                 throw failure;
             }
@@ -280,7 +303,8 @@ public final class Driver {
             return Map.of("assignment", places, "received", List.copyOf(received.subList(from, received.size())));
         }
 
-        synchronized void commit() throws Throwable {
+        @Override
+        public synchronized void commit() throws Throwable {
             committing = true;
             while (committing && failure == null) {
                 wait(PATIENCE.toMillis());
@@ -290,7 +314,8 @@ public final class Driver {
             }
         }
 
-        void close() throws InterruptedException {
+        @Override
+        public void close() throws InterruptedException {
             closing = true;
             thread.join(PATIENCE.toMillis());
         }
@@ -376,11 +401,11 @@ public final class Driver {
         return node.isNull() ? null : Base64.getDecoder().decode(node.asText());
     }
 
-    private static String text(byte[] data) {
+    static String text(byte[] data) {
         return data == null ? null : Base64.getEncoder().encodeToString(data);
     }
 
-    private static Object toJson(ConsumerRecord<byte[], byte[]> record) {
+    static Map<String, Object> toJson(ConsumerRecord<byte[], byte[]> record) {
         List<Object> headers = new ArrayList<>();
         for (Header header : record.headers()) {
             List<Object> pair = new ArrayList<>();

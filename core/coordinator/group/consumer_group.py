@@ -802,7 +802,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         self.causes.add(f"{member.name} {why}")
         self._forget_member(member)
         self._update_metadata_hash()
-        self._raise_epoch()
+        if not self.is_left_to_classic_members or not self.config.allows_downgrade:
+            self._raise_epoch()  # else the generation of the classic members stays valid, for their last commits
 
     def _forget_member(self, member: ConsumerMember) -> None:
         self._disown(member.assigned)

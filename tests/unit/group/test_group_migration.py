@@ -326,7 +326,8 @@ def test_last_consumer_member_that_leaves_makes_a_classic_group_of_the_others(ho
     beat(house, "a", -1)
     house.pass_time(0)
     assert house.describe().state == "PreparingRebalance"
-    assert house.heartbeat("g", old, generation) is E.ILLEGAL_GENERATION
+    assert house.heartbeat("g", old, generation) is E.REBALANCE_IN_PROGRESS
+    assert commit_error(house, {("t", 0): 3}, old, generation) is E.NONE
     again = house.join(member=old, metadata=metadata()).result
     assert (again.error, again.leader, again.protocol_type) == (E.NONE, old, "consumer")
     assert again.generation_id > generation

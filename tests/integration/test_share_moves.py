@@ -12,7 +12,7 @@ from barnabas.testing import TestCluster
 
 LOG = "__share_group_state"
 PARTITIONS = 3
-ACCEPT, RELEASE, REJECT = b"\x01", b"\x02", b"\x03"
+ACCEPT, RELEASE, REJECT, RENEW = b"\x01", b"\x02", b"\x03", b"\x04"
 Disturb = Callable[[TestCluster, str, int, int], None]
 
 
@@ -122,6 +122,30 @@ def test_deposed_leader_cannot_store_what_a_later_leader_has_delivered(
     assert member.acknowledge((0, 9, ACCEPT)) is not E.NONE
     assert other.acknowledge((0, 9, RELEASE)) is E.NONE
     assert other.state() == (0, [(0, 9, 0, 1)])
+    other.leave()
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_renewed_lock_ends_with_its_leader(cluster: TestCluster, member: RawShareMember, event: str) -> None:
+    """Neither locks nor deliveries under way are stored: the next leader counts from what was released."""
+    assert acquire_all(member) == dict.fromkeys(range(10), 1)
+    assert member.acknowledge((0, 4, RELEASE)) is E.NONE
+    assert acquire_all(member) == dict.fromkeys(range(5), 2)
+    assert member.acknowledge((0, 9, RENEW)) is E.NONE
+    stored = (0, [(0, 4, 0, 1)])
+    assert member.state() == stored
+    leader = member.leader
+    EVENTS[event](cluster, member.topic, 0, leader)
+    other = RawShareMember(cluster.bootstrap, member.topic, member="n")
+    assert acquire_all(other) == {**dict.fromkeys(range(5), 2), **dict.fromkeys(range(5, 10), 1)}
+    assert other.leader != leader
+    member.leave()
+    assert member.fetch() == [], "the other member has all of them"
+    for late in (RENEW, ACCEPT, RELEASE):
+        assert member.acknowledge((0, 9, late)) is E.INVALID_RECORD_STATE
+    assert member.state() == stored
+    assert other.acknowledge((0, 4, RELEASE), (5, 9, ACCEPT)) is E.NONE
+    assert acquire_all(member) == dict.fromkeys(range(5), 3)
     other.leave()
 
 

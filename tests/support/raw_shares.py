@@ -13,6 +13,7 @@ from barnabas.ports.broker_api.groups import SHARE_COORDINATOR, FindCoordinator
 from barnabas.ports.broker_api.metadata import Metadata
 from barnabas.ports.broker_api.share_groups import (
     AcknowledgementBatch,
+    AcknowledgeType,
     ShareAcknowledge,
     ShareAcknowledgePartition,
     ShareFetch,
@@ -146,7 +147,11 @@ class RawShareMember:
         rows = [AcknowledgementBatch(*each) for each in batches]
         entry = ShareAcknowledgePartition(self.topic_id, self.partition, rows)
         request = ShareAcknowledge(
-            group_id=self.group, member_id=self.member, share_session_epoch=self.epoch, partitions=[entry]
+            group_id=self.group,
+            member_id=self.member,
+            share_session_epoch=self.epoch,
+            partitions=[entry],
+            is_renew_ack=any(AcknowledgeType.RENEW in types for _, _, types in batches),
         )
         result = self.session.ask(request)
         if result.error is E.NONE:

@@ -1,4 +1,4 @@
-"""A member of a share group beside a plain consumer: librdkafka's `ShareConsumer` and `Consumer` read the same small
+"""A member of a share group and a plain consumer: librdkafka's `ShareConsumer` and `Consumer` read the same small
 messages of one partition, each in a process and a group of its own, by turns.
 
 At our broker, and at Apache Kafka's where its jars and Java are there: for each the ratio of the two rates. Both

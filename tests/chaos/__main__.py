@@ -28,7 +28,7 @@ def main() -> int:
     parser.add_argument("--brokers", type=int, default=3)
     parser.add_argument("--transactions", action="store_true", help="with transactions and a recreated topic")
     parser.add_argument("--shares", action="store_true", help="with a share group")
-    parser.add_argument("--new-groups", action="store_true", help="with groups by KIP-848 beside the classic ones")
+    parser.add_argument("--new-groups", action="store_true", help="with groups by KIP-848 and classic ones")
     parser.add_argument("--keep", action="store_true", help="keep the folders of the brokers, to look at them")
     parser.add_argument("--record", action="store_true", help="add the runs to tests/chaos/runs.json")
     given = parser.parse_args()

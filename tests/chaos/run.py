@@ -191,7 +191,7 @@ def _drain_shares(history: History, tell: Callable[[str], None]) -> None:
     try:
         wait_until(is_complete, DRAIN_S, "sharing to the end")
     except TimeoutError:
-        tell("the share group did not come to the end")
+        tell("the share group did not reach the end")
     history.is_shared = True
 
 

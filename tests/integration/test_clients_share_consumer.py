@@ -38,7 +38,7 @@ class World:
 
 
 def get(consumer: ShareConsumer, count: int) -> list[ShareMessage]:
-    """Exactly so many messages, acknowledged in implicit mode but for the last ones."""
+    """Exactly this number of messages, acknowledged in implicit mode but for the last ones."""
     found: list[ShareMessage] = []
     deadline = time.monotonic() + PATIENCE_S
     while len(found) < count:

@@ -49,7 +49,7 @@ class Asker:
 
     def __init__(self, bootstrap: str) -> None:
         self.connection = ApiConnection(bootstrap)
-        self.told: list[Any] = []
+        self.answers: list[Any] = []
         with Admin(bootstrap) as admin:
             admin.create_topic("t", partitions=6)
         self.topic_id = self.connection.ask(Metadata(topics=["t"]), 12).topics[0].topic_id
@@ -79,7 +79,7 @@ class Asker:
             None if assignment is None else tuple(sorted(each for one in assignment for each in one.partitions))
         )
         answer = Answer(result.error.value, result.member_epoch, partitions)
-        self.told.append((member, epoch, answer))
+        self.answers.append((member, epoch, answer))
         return answer
 
     def commit(self, member: str, epoch: int, partition: int = 0, version: int = 9) -> None:
@@ -91,13 +91,13 @@ class Asker:
             knows_group_id_not_found=version >= 9,
         )
         error = self._ask(request, version).partitions[0].error.value
-        self.told.append(("commit", member, epoch, partition, version, error))
+        self.answers.append(("commit", member, epoch, partition, version, error))
 
     def fetch(self, member: str | None, epoch: int) -> None:
         group = OffsetFetchGroup(
             group_id="g", partitions=[TopicPartition("t", 0)], member_id=member, member_epoch=epoch
         )
-        self.told.append(("fetch", member, epoch, self._ask(OffsetFetch(groups=[group]), 9).groups[0].error.value))
+        self.answers.append(("fetch", member, epoch, self._ask(OffsetFetch(groups=[group]), 9).groups[0].error.value))
 
     def describe(self, group: str = "g") -> None:
         (found,) = self._ask(ConsumerGroupDescribe(group_ids=[group]), 1).groups
@@ -106,7 +106,7 @@ class Asker:
             for each in found.members
         )
         state = found.group_state, found.group_epoch, found.assignment_epoch, found.assignor_name
-        self.told.append((found.error.value, state, members))
+        self.answers.append((found.error.value, state, members))
 
     def administer(self, group: str = "g") -> None:
         listed = [
@@ -119,7 +119,7 @@ class Asker:
             for each in self._ask(DescribeGroups(group_ids=[group]), version).groups
         ]
         deleted = self._ask(DeleteGroups(group_ids=[group]), 2).groups[0].error.value
-        self.told.append((sorted(listed), old, deleted))
+        self.answers.append((sorted(listed), old, deleted))
 
     def _ask(self, request: Request[Any], version: int) -> Any:
         deadline = time.monotonic() + PATIENCE_S
@@ -238,12 +238,12 @@ def barnabas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asker]:
 @pytest.mark.parametrize("story", [life_of_a_group, static_members, wrong_requests])
 def test_answers_are_those_of_apache_kafka(story: Any, kafka: Asker, barnabas: Asker) -> None:
     for asker in (kafka, barnabas):
-        asker.told.clear()
+        asker.answers.clear()
         story(asker)
-    assert len(kafka.told) == len(barnabas.told)
+    assert len(kafka.answers) == len(barnabas.answers)
     differences = [
         f"{number}: Kafka {theirs}, here {ours}"
-        for number, (theirs, ours) in enumerate(zip(kafka.told, barnabas.told, strict=True))
+        for number, (theirs, ours) in enumerate(zip(kafka.answers, barnabas.answers, strict=True))
         if theirs != ours
     ]
     assert differences == []

@@ -1,4 +1,4 @@
-"""Groups of group.protocol=consumer (KIP-848), at this broker and at Apache Kafka: our members alone, and beside
+"""Groups of group.protocol=consumer (KIP-848), at this broker and at Apache Kafka: our members alone, and with
 others."""
 
 import asyncio

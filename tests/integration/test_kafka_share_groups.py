@@ -1,4 +1,4 @@
-"""Share groups of Apache Kafka: our share consumer alone, with others, and beside confluent-kafka's."""
+"""Share groups of Apache Kafka: our share consumer alone, with others, and with confluent-kafka's."""
 
 import asyncio
 import json

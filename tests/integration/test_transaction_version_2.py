@@ -97,8 +97,8 @@ def test_java_producer_uses_version_2_and_kafkas_tool_reads_the_records(broker: 
     broker.close()
     files = str(next(tmp_path.rglob("__transaction_state-0/*.log")))
     command = ["java", *QUICK, "-cp", classpath, DUMP, "--transaction-log-decoder", "--files", files]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True).stdout
-    values = [json.loads(line.partition(" payload: ")[2]) for line in told.splitlines() if " payload: " in line]
+    dumped = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True).stdout
+    values = [json.loads(line.partition(" payload: ")[2]) for line in dumped.splitlines() if " payload: " in line]
     assert {value["version"] for value in values} == {"1"}
     assert [value["data"].get("clientTransactionVersion") for value in values[:4]] == [None, 2, 2, 2]
 

@@ -53,7 +53,7 @@ def keeps_the_epoch_when_a_member_leaves(patch: pytest.MonkeyPatch) -> None:
 
 
 def keeps_the_owner_that_has_gone(patch: pytest.MonkeyPatch) -> None:
-    """Nobody gets the partitions of a member whose session has ended."""
+    """No member gets the partitions of a member whose session has ended."""
 
     def disowned(self: ConsumerGroup, partitions: PartitionEpochs) -> None:
         for topic_id, numbers in partitions.items():

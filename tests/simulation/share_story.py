@@ -48,9 +48,9 @@ class ShareBook:
     written: dict[_Place, bytes] = field(factory=dict)
     """Acknowledged to the producer."""
     done: dict[_Place, float] = field(factory=dict)
-    """When a member was told that its accept or reject is stored."""
+    """When a member got the answer that its accept or reject is stored."""
     released: dict[_Place, tuple[int, float]] = field(factory=dict)
-    """The delivery count of a release that is stored, and when the member was told so."""
+    """The delivery count of a release that is stored, and when the member got that answer."""
     given: dict[_Place, int] = field(factory=dict)
     """How often it was given to a member."""
 
@@ -71,7 +71,7 @@ class ShareBook:
             raise Broken(f"count: {what} after a release of delivery {least}")
 
     def left(self) -> list[_Place]:
-        """The messages that nobody is known to have done with."""
+        """The messages that no member is known to have finished."""
         return sorted(self.written.keys() - self.done.keys())
 
 
@@ -212,7 +212,7 @@ class ShareStory(ClusterStory):
         self._await("the group has processed all messages", lambda: self._lags() == [0] * PARTITIONS)
         never = [place for place in self.book.left() if place not in self.book.given]
         if never:
-            raise Broken(f"lost: {never[:5]} were given to nobody")
+            raise Broken(f"lost: {never[:5]} were given to no member")
         given = sum(self.book.given.values())
         world.run((LOCK_MS + MARGIN_MS) / 1000)
         if sum(self.book.given.values()) > given:

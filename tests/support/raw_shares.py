@@ -167,9 +167,9 @@ class RawShareMember:
 
     def _connected(self) -> ApiConnection:
         if self.session is None:
-            told = self._any(Metadata(topics=[self.topic]))
-            nodes = {node.node_id: f"{node.host}:{node.port}" for node in told.brokers}
-            self.leader = told.topics[0].partitions[self.partition].leader
+            found = self._any(Metadata(topics=[self.topic]))
+            nodes = {node.node_id: f"{node.host}:{node.port}" for node in found.brokers}
+            self.leader = found.topics[0].partitions[self.partition].leader
             if self.leader not in nodes:
                 raise ConnectionError("there is no leader now")
             self.session = ApiConnection(nodes[self.leader])

@@ -56,7 +56,7 @@ class ShareGroupScript:
     # --- for tests
 
     def fill(self, tp: TopicPartition, *batches: int) -> list[bytes]:
-        """Append batches of so many messages each; return their values, which are their offsets."""
+        """Append batches of these numbers of messages; return their values, which are their offsets."""
         values = []
         for count in batches:
             base = self.cluster.end(tp)

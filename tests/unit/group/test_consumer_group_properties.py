@@ -1,4 +1,4 @@
-"""Any order of events: no partition has two owners, nobody is stopped without need, and the group comes to rest."""
+"""Any order of events: no partition has two owners, no member is stopped without need, and the group comes to rest."""
 
 from hypothesis import settings
 from hypothesis import strategies as st

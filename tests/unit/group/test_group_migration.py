@@ -160,7 +160,7 @@ def test_requests_that_wait_in_the_classic_group_are_answered_with_rebalance_in_
 
 
 def test_cooperative_members_keep_what_they_read_if_the_upgrade_meets_a_rebalance(house: House) -> None:
-    """Between JoinGroup and SyncGroup nobody is assigned anything, and each still reads what it had."""
+    """Between JoinGroup and SyncGroup no member is assigned anything, and each still reads what it had."""
     ids, _ = classic_group(house, {"x": assignment(0, 1, 2), "y": assignment(3, 4, 5)})
     third = house.join(metadata=metadata())
     for member_id, owned in zip(ids, ([0, 1, 2], [3, 4, 5]), strict=True):

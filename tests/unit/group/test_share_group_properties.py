@@ -32,7 +32,7 @@ def described(group: ShareGroup) -> ShareGroupDescription:
 
 
 class ShareGroupMachine(RuleBasedStateMachine):
-    """Members say the epoch that they were told last; the answer may be lost on its way."""
+    """Members say the epoch that they got last; the answer may be lost on its way."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -59,7 +59,7 @@ class World:
     epoch: int = 0
     serial: int = 0
     phase: str = "idle"
-    told: dict[int, bool] = field(factory=dict)
+    answered: dict[int, bool] = field(factory=dict)
     sent: dict[Message, int] = field(factory=dict)
     """Messages, and how often each has arrived."""
     producer: tuple[Any, ...] | None = None
@@ -72,11 +72,11 @@ class World:
     """The epoch of a transaction that lasted too long; -1: none did."""
 
     def copy(self) -> "World":
-        return evolve(self, told=dict(self.told), sent=dict(self.sent), fates=dict(self.fates))
+        return evolve(self, answered=dict(self.answered), sent=dict(self.sent), fates=dict(self.fates))
 
     @property
     def key(self) -> Hashable:
-        parts = (self.told, self.sent, self.fates)
+        parts = (self.answered, self.sent, self.fates)
         known = tuple(tuple(sorted(part.items())) for part in parts)
         offsets = self.producer and (*self.producer[:3], self.producer[5], self.producer[6] >= 0)
         client = (self.epoch, self.serial, self.phase)
@@ -162,8 +162,8 @@ class World:
         self.end += 1
         for serial in self.open:
             self.fates[serial] = committed
-            if self.told.get(serial, committed) is not committed:
-                raise Wrong(f"transaction {serial} has the fate {committed}; its producer was answered otherwise")
+            if self.answered.get(serial, committed) is not committed:
+                raise Wrong(f"transaction {serial} has the fate {committed}; its producer got another answer")
             is_asked_for = self.phase not in ("sent", "acked", "failed") or self.timed_out == epoch - 1
             if serial == self.serial and not is_asked_for:
                 raise Wrong(f"transaction {serial} was ended before its producer asked for it")
@@ -243,7 +243,7 @@ class World:
         if result.error is E.CONCURRENT_TRANSACTIONS:
             self.sent[message] = 0
         elif result.error is E.NONE:
-            self.told[serial] = committed
+            self.answered[serial] = committed
             if serial in self.fates and self.fates[serial] is not committed:
                 raise Wrong(f"transaction {serial} was to be ended otherwise")
             self.epoch, self.phase = max(self.epoch, result.producer_epoch), "idle"

@@ -7,7 +7,7 @@ from .assignor import GroupAssignment, GroupSpec, Partitions, SubscribedTopicDes
 
 
 class ServerRangeAssignor:
-    """Divides each topic by itself: equal partitions of equally subscribed topics go to one member, for joins.
+    """Divides each topic on its own: equal partitions of equally subscribed topics go to one member, for joins.
 
     The first members get one partition more where a topic cannot be divided. Static members come first, by their
     instance ids: they keep their places when they return under another member id.

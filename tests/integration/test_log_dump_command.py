@@ -75,7 +75,10 @@ def test_positions_of_groups_are_decoded(data: Path) -> None:
     positions = [record["value"] for record in records if "topic" in record["key"]]
     assert positions[-1]["offset"] == 1
     assert {"group": "readers", "topic": "t", "partition": 0} in [record["key"] for record in records]
-    assert any(record["value"] and record["value"].get("members") for record in records)
+    members = [record for record in records if record["key"].get("type") == 5]
+    assert members[0]["value"]["subscribed_topic_names"] == ["t"]
+    assert members[-1]["value"] is None, "it has left"
+    assert not [record for record in records if "undecoded" in record]
 
 
 def test_transactional_ids_are_decoded(data: Path) -> None:

@@ -227,6 +227,7 @@ class House:
         metadata: bytes = b"",
         session_ms: int = 10_000,
         protocol_type: str = "consumer",
+        protocol: str = "range",
         reply: Callable[[Any], None] | None = None,
     ) -> Asked:
         """With `reply` the answer goes there instead."""
@@ -237,7 +238,7 @@ class House:
             member_id=member,
             group_instance_id=instance,
             protocol_type=protocol_type,
-            protocols=[GroupProtocol("range", metadata)],
+            protocols=[GroupProtocol(protocol, metadata)],
             knows_member_id_required=not at_once,
         )
         asked = Asked()

@@ -1,8 +1,15 @@
 """Decoders of the records of internal topics, for `barnabas log dump`."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from ....core.cluster.layout import encode_id
+from ....core.coordinator.group.consumer_records import (
+    CONSUMER_RECORDS,
+    ConsumerRecord,
+    StoredConsumerAssignment,
+    StoredConsumerGroup,
+    StoredConsumerMember,
+)
 from ....core.coordinator.group.records import GroupKey, decode_group, decode_offset
 from ....core.coordinator.group.records import decode_key as decode_group_key
 from ....core.coordinator.group.share_group_records import (
@@ -14,11 +21,10 @@ from ....core.coordinator.group.share_group_records import (
     StoredStatePartitions,
     StoredTargetAssignment,
     StoredTopicPartitions,
-    TopicIdAssignment,
     decode_share_key,
     decode_share_value,
 )
-from ....core.coordinator.record_fields import UnknownVersion
+from ....core.coordinator.record_fields import RecordReader, UnknownVersion
 from ....core.coordinator.share.records import SNAPSHOT, decode_snapshot, decode_update
 from ....core.coordinator.share.records import decode_key as decode_share_state_key
 from ....core.coordinator.transaction.records import decode_key as decode_transactional_id
@@ -31,8 +37,10 @@ Fields = dict[str, object]
 
 
 def offsets(message: Message) -> Fields:
-    """Decode a record of `__consumer_offsets`: a committed offset of a group, its members, or a share group."""
+    """Decode a record of `__consumer_offsets`: a committed offset, or a part of a group of any type."""
     try:
+        if message.key and message.key[:2] in CONSUMER_RECORDS:
+            return _consumer_record(message.key, message.value)
         if message.key and message.key[:2] in SHARE_RECORDS:
             share_key = decode_share_key(message.key)
             return {"key": _share_key(share_key), "value": _share_value(share_key, message.value)}
@@ -68,6 +76,73 @@ def _group(content: bytes | None) -> Fields | None:
     }
 
 
+def _consumer_record(content: bytes, value: bytes | None) -> Fields:
+    """Decode a record of a consumer group (KIP-848)."""
+    key = RecordReader(content)
+    kind = ConsumerRecord(key.i16())
+    found: Fields = {"type": int(kind), "group": key.text()}
+    if key.has_more:
+        found["regex" if kind is ConsumerRecord.REGULAR_EXPRESSION else "member"] = key.text()
+    if value is None:
+        return {"key": found, "value": None}
+    key, group = RecordReader(content), StoredConsumerGroup()
+    key.i16(), key.text()
+    group.add(kind, key, value)
+    return {"key": found, "value": _consumer_value(kind, group)}
+
+
+def _consumer_value(kind: ConsumerRecord, group: StoredConsumerGroup) -> Fields | None:
+    """Return what one record has put into an empty group."""
+    match kind:
+        case ConsumerRecord.GROUP:
+            return {"epoch": group.epoch, "metadata_hash": group.metadata_hash}
+        case ConsumerRecord.TARGET_ASSIGNMENT:
+            return {"assignment_epoch": group.target_epoch, "assignment_timestamp": group.target_timestamp_ms}
+        case ConsumerRecord.MEMBER:
+            (member,) = group.members.values()
+            return _consumer_member(member)
+        case ConsumerRecord.TARGET_ASSIGNMENT_OF_MEMBER:
+            (target,) = group.target.values()
+            return {"topic_partitions": _partitions(target)}
+        case ConsumerRecord.CURRENT_ASSIGNMENT:
+            (current,) = group.current.values()
+            return _consumer_assignment(current)
+        case ConsumerRecord.REGULAR_EXPRESSION:
+            (resolved,) = group.expressions.values()
+            found: Fields = {"topics": sorted(resolved.topics), "version": resolved.version}
+            return {**found, "timestamp": resolved.timestamp_ms}
+    return None
+
+
+def _consumer_member(member: StoredConsumerMember) -> Fields:
+    classic = member.classic
+    return {
+        "instance_id": member.instance_id,
+        "rack_id": member.rack_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "subscribed_topic_names": list(member.subscribed_topic_names),
+        "subscribed_topic_regex": member.subscribed_topic_regex,
+        "rebalance_timeout_ms": member.rebalance_timeout_ms,
+        "server_assignor": member.server_assignor,
+        "classic_protocol": None if classic is None else classic.protocol,
+    }
+
+
+def _consumer_assignment(current: StoredConsumerAssignment) -> Fields:
+    return {
+        "member_epoch": current.member_epoch,
+        "previous_member_epoch": current.previous_member_epoch,
+        "state": current.state,
+        "assigned_partitions": _partitions(current.assigned),
+        "partitions_pending_revocation": _partitions(current.revoking),
+    }
+
+
+def _partitions(topics: Mapping[bytes, Collection[int]]) -> list[Fields]:
+    return [{"topic_id": encode_id(topic_id), "partitions": sorted(numbers)} for topic_id, numbers in topics.items()]
+
+
 def _share_key(key: ShareGroupKey) -> Fields:
     found: Fields = {"type": int(key.kind), "group": key.group_id}
     return {**found, "member": key.member_id} if key.member_id else found
@@ -93,7 +168,7 @@ def _share_value(key: ShareGroupKey, content: bytes | None) -> Fields | None:
                 "member_epoch": current.member_epoch,
                 "previous_member_epoch": current.previous_member_epoch,
                 "state": current.state,
-                "assigned_partitions": _assignment(current.assigned),
+                "assigned_partitions": _partitions(current.assigned),
             }
         case StoredStatePartitions() as partitions:
             return {
@@ -105,13 +180,7 @@ def _share_value(key: ShareGroupKey, content: bytes | None) -> Fields | None:
                 ],
             }
         case assignment:
-            return {"topic_partitions": _assignment(assignment)}
-
-
-def _assignment(assignment: TopicIdAssignment) -> list[Fields]:
-    return [
-        {"topic_id": encode_id(topic_id), "partitions": list(partitions)} for topic_id, partitions in assignment.items()
-    ]
+            return {"topic_partitions": _partitions(assignment)}
 
 
 def _topics(topics: Mapping[bytes, StoredTopicPartitions]) -> list[Fields]:

@@ -704,7 +704,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         """Return the expressions to resolve for this heartbeat, which starts that; then comes `take_expressions` or
         `expressions_resolved`."""
         refresh_ms, version = self.config.group_consumer_regex_refresh_interval_ms, self._context.topics.version
-        texts = self._expressions.to_resolve(request.subscribed_topic_regex, version, now_ms, refresh_ms)
+        asked, joins = request.subscribed_topic_regex, request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
+        texts = self._expressions.to_resolve(asked, version, now_ms, refresh_ms, joins=joins)
         self._expressions.is_resolving = bool(texts)
         return texts
 
@@ -998,6 +999,10 @@ _KINDS = {
 }
 
 
+_STICKY_ASSIGNORS = ("sticky", "cooperative-sticky")
+"""The assignors whose data in assignments, with librdkafka, are the assignment itself: nothing is lost without them."""
+
+
 def read_member(member: Member, protocol: str | None) -> tuple[EmbeddedSubscription, NamedPartitions]:
     """Return the subscription and the partitions of a member of a classic group. Raises `ApiError`
     GROUP_ID_NOT_FOUND if its protocol is not the one of consumers, or its assignor needs data of its own."""
@@ -1008,7 +1013,7 @@ def read_member(member: Member, protocol: str | None) -> tuple[EmbeddedSubscript
         raise ApiError(
             ErrorCode.GROUP_ID_NOT_FOUND, f"The assignment of classic member {member.member_id} cannot be read."
         ) from None
-    if assignment.has_user_data:
+    if assignment.has_user_data and protocol not in _STICKY_ASSIGNORS:
         raise ApiError(
             ErrorCode.GROUP_ID_NOT_FOUND,
             f"The assignor of classic member {member.member_id} has data of its own, so the group stays classic.",

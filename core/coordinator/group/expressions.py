@@ -1,8 +1,9 @@
 """Regular expressions in subscriptions (KIP-848): the names that match are found here, once for all groups.
 
-A group asks when one of its expressions is not resolved yet, at most every ten seconds when topics have changed, and
-after `group.consumer.regex.refresh.interval.ms`, since rights to describe topics may have changed. What has been
-compared stays: after a change of topics only new names are compared.
+A group asks when one of its expressions is not resolved yet; when topics have changed, at most every ten seconds or
+when a member joins; and after `group.consumer.regex.refresh.interval.ms`, since rights to describe topics may have
+changed.
+What has been compared stays: after a change of topics only new names are compared.
 """
 
 from collections import Counter, OrderedDict
@@ -114,14 +115,17 @@ class GroupExpressions:
         """Return the resolved expressions that no member has."""
         return [text for text in self.resolved if text not in self._members]
 
-    def to_resolve(self, asked: str | None, version: int, now_ms: float, refresh_ms: int) -> Sequence[str]:
+    def to_resolve(
+        self, asked: str | None, version: int, now_ms: float, refresh_ms: int, *, joins: bool = False
+    ) -> Sequence[str]:
         """Return the expressions that must be resolved now. `asked` is that of a member which may be new, `version`
-        that of the topics."""
+        that of the topics. A member that joins gets the present topics: it may leave again soon."""
         if self.is_resolving or not (asked or self._members):
             return ()
         texts = dict.fromkeys([*self._members, *([asked] if asked else ())])
         age_ms = now_ms - self._resolved_ms
-        is_due = age_ms >= refresh_ms or (version != self._version and age_ms >= REFRESH_AFTER_CHANGE_MS)
+        wait_ms = 0 if joins and asked else REFRESH_AFTER_CHANGE_MS
+        is_due = age_ms >= refresh_ms or (version != self._version and age_ms >= wait_ms)
         if not is_due and all(text in self.resolved for text in texts):
             return ()
         return tuple(texts)

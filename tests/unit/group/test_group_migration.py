@@ -196,6 +196,15 @@ def test_assignment_that_the_coordinator_cannot_continue_leaves_the_group_classi
     assert house.heartbeat("g", old, generation) is E.NONE
 
 
+def test_data_of_a_sticky_assignor_do_not_keep_the_group_classic(house: House) -> None:
+    """librdkafka's adds them to each assignment."""
+    first = house.join(metadata=metadata(), protocol="cooperative-sticky").result
+    given = {first.member_id: assignment(*range(6), user_data=b"former owners")}
+    assert not house.sync("g", first.member_id, first.generation_id, given).error
+    assert numbers(beat(house, "a")) == []
+    assert sorted(each.member_id for each in house.describe_consumers().members) == sorted(["a", first.member_id])
+
+
 def test_group_of_another_protocol_type_is_not_upgraded(house: House) -> None:
     house.stable(protocol_type="connect")
     assert house.beat("a").error is E.GROUP_ID_NOT_FOUND

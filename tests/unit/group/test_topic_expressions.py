@@ -133,6 +133,17 @@ def test_new_topic_is_assigned_ten_seconds_after_the_last_search(house: House) -
     assert assigned(result) == {ID: [0, 1], OTHER_ID: [0], b"4" * 16: [0]}
 
 
+def test_member_that_joins_gets_a_topic_that_is_newer_than_the_last_search(house: House) -> None:
+    """A static member may return at once, and leave again before ten seconds have passed."""
+    beat(house, "a", instance_id="i", subscribed_topic_regex="t.")
+    house.topics["t3"] = 1
+    house.topic_ids["t3"] = b"4" * 16
+    beat(house, "a", -2, instance_id="i")
+    house.pass_time(2 * SECOND_MS)
+    result = beat(house, "b", instance_id="i", subscribed_topic_regex="t.")
+    assert assigned(result) == {ID: [0, 1], OTHER_ID: [0], b"4" * 16: [0]}
+
+
 def test_topic_that_is_deleted_leaves_the_assignment(house: House) -> None:
     beat(house, "a", subscribed_topic_regex="t.")
     del house.topics["t2"]

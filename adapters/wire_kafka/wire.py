@@ -157,7 +157,11 @@ class CompactReader(Reader):
         return None if size == -1 else self.span(size)
 
     def count(self) -> int:
-        count = self.uvarint() - 1
+        count = self.buffer[self.position] - 1
+        if count > 0x7E:
+            count = self.uvarint() - 1
+        else:
+            self.position += 1
         if count > self.size - self.position or count > self.items_left:
             raise Malformed(f"an array of {count} elements is claimed before {self.position}")
         self.items_left -= count
@@ -267,7 +271,10 @@ class CompactWriter(Writer):
         content = text.encode()
         if len(content) > TEXT_BYTES_MAX:
             raise ValueError(f"a string of {len(content)} bytes is too long for the protocol")
-        self.uvarint(len(content) + 1)
+        if len(content) < 0x7F:
+            self.out.append(len(content) + 1)
+        else:
+            self.uvarint(len(content) + 1)
         self.out += content
 
     def nullable_text(self, text: str | None) -> None:
@@ -282,7 +289,10 @@ class CompactWriter(Writer):
         self._add(data, size)
 
     def count(self, count: int) -> None:
-        self.uvarint(count + 1)
+        if count < 0x7F:
+            self.out.append(count + 1)
+        else:
+            self.uvarint(count + 1)
 
     def end(self) -> None:
         self.out.append(0)

@@ -135,7 +135,8 @@ class CoordinatorRuntime(Generic[EntryT, LoadedT, EffectT]):
         others: a later decision is written later.
         """
         self.on_event(entry)
-        self._effects.extend((entry, effect) for effect in effects)
+        for effect in effects:
+            self._effects.append((entry, effect))
         if self._is_executing:
             return
         self._is_executing = True

@@ -398,11 +398,20 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
 
     def _update(self, member: ConsumerMember, request: ConsumerGroupHeartbeat, caller: Caller) -> bool:
         """Take what the heartbeat says of the member; return True if its topics are others now."""
-        assignor = member.server_assignor
+        assignor, regex = member.server_assignor, member.subscribed_topic_regex
         is_changed = member.update(request, caller)
         if member.server_assignor != assignor:
             self._vote(assignor, -1)
             self._vote(member.server_assignor, 1)
+        is_named = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
+        is_other = is_named and self._update_topics(member, request)
+        is_changed = is_changed or is_other or member.subscribed_topic_regex != regex
+        if is_changed or request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
+            self._write(RecordKind.MEMBER, member.member_id)
+        return is_other
+
+    def _update_topics(self, member: ConsumerMember, request: ConsumerGroupHeartbeat) -> bool:
+        """Take the topics that the heartbeat names; return True if they are others now."""
         names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
         if request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:  # a former static member may have had others
             names, regex = names or (), regex or ""
@@ -413,7 +422,6 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         if regex is not None and (regex or None) != former:
             member.subscribed_topic_regex = regex or None
             self._expressions.count(member.subscribed_topic_regex, 1)
-            is_changed = True
         after = self._subscription_of(member)
         is_other = before is not after and before != after
         if is_other:
@@ -423,8 +431,6 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
             self._count_size(member)
         if former != member.subscribed_topic_regex:
             self._count_expression(former, -1)
-        if is_changed or is_other or request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
-            self._write(RecordKind.MEMBER, member.member_id)
         return is_other
 
     # --- members with the classic protocol
@@ -699,6 +705,11 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         self._deadlines.set((Timeout.SESSION, member_id), now_ms + timeout_ms)
 
     # --- regular expressions
+
+    @property
+    def has_expressions(self) -> bool:
+        """True if a member has a regular expression."""
+        return self._expressions.is_any_used
 
     def expressions_to_resolve(self, request: ConsumerGroupHeartbeat, now_ms: float) -> Sequence[str]:
         """Return the expressions to resolve for this heartbeat, which starts that; then comes `take_expressions` or

@@ -642,7 +642,9 @@ class GroupCoordinator:
             return
         if not request.member_id:
             request = evolve(request, member_id=urlsafe_b64encode(self._entropy.token(16)).decode().rstrip("="))
-        if request.member_epoch >= JOIN_GROUP_MEMBER_EPOCH:
+        if request.member_epoch >= JOIN_GROUP_MEMBER_EPOCH and (
+            request.subscribed_topic_regex or group.has_expressions
+        ):
             self._resolve_expressions(entry, group, request, caller)
         wall_ms = self._runtime.clock.now_ms()
         self._runtime.apply(entry, group.heartbeat(request, caller, reply, shard.now_ms, wall_ms))

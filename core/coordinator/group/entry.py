@@ -51,7 +51,7 @@ class GroupEntry:
     @property
     def is_void(self) -> bool:
         """True if nothing of the group is stored, nor need be."""
-        return self.is_over and not self.group.is_stored
+        return not self.group.is_stored and self.is_over
 
     @property
     def is_over(self) -> bool:

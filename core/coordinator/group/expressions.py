@@ -107,6 +107,11 @@ class GroupExpressions:
         del self._members[text]
         return self.resolved.pop(text, None) is not None
 
+    @property
+    def is_any_used(self) -> bool:
+        """True if a member has an expression."""
+        return bool(self._members)
+
     def is_used(self, text: str) -> bool:
         """True if a member has the expression."""
         return text in self._members

@@ -285,17 +285,18 @@ class GroupShard:
     def on_event(self, entry: GroupEntry) -> None:
         """Log rebalances, note the time of a new state, remove a group without state, and set the timer."""
         group = entry.group
-        if group.generation > entry.generation:
+        state, generation = group.state, group.generation
+        if generation > entry.generation:
             if group.group_type is GroupType.SHARE:
                 self.counters.share_group_rebalances.add()
             elif group.group_type is GroupType.CONSUMER:
                 self.counters.consumer_group_rebalances.add()
-        if group.generation != entry.generation or group.state is not entry.state:
+        if generation != entry.generation or state is not entry.state:
             self._log_rebalance(entry)
-        if group.state is not entry.state:
-            entry.state = group.state
+        if state is not entry.state:
+            entry.state = state
             entry.state_since_ms = self.runtime.clock.now_ms()
-            if group.state is GroupState.COMPLETING_REBALANCE:
+            if state is GroupState.COMPLETING_REBALANCE:
                 self.counters.rebalances.add()
         if entry.is_void:
             self.table.remove(entry)

@@ -123,7 +123,7 @@ class ConsumerGroupStory(GroupStory):
         return self.world.brokers[state.leader if state is not None and state.leader > 0 else 1]
 
     def fates(self) -> list[Callable[[], None]]:
-        found = [*super().fates(), self.add_partition, self.return_static_member]
+        found = [*super().fates(), self.add_partition, self.return_static_member, self.cut_power_early]
         if self.world.shared:
             found += [self.isolate, self.kill, self.pause, self.expire]
         if self.mixed:
@@ -159,6 +159,19 @@ class ConsumerGroupStory(GroupStory):
                 return
             self.book.gone.add(topic)
             self._errands.append(Deleter(self.world, f"deleter of {topic}", topic))
+
+    def cut_power_early(self) -> None:
+        """Cut the power while some members have yet to give up what the next one is to get."""
+        for member in self.members:
+            member.is_slow = True
+        self.vanish()
+        self.world.scheduler.advance(200 + self.entropy.below(600))
+        broker = self.broker
+        broker.power_cut()
+        self.world.scheduler.advance(self.entropy.below(300))
+        broker.start()
+        for member in self.members:
+            member.is_slow = False
 
     def return_static_member(self) -> None:
         """Stop a static member, and start it again with another member id, before its session ends or after."""
@@ -211,12 +224,13 @@ class ConsumerGroupStory(GroupStory):
         broker, network = self.broker, self.world.network
         brokers = [each for each in self.world.brokers if each != broker.broker_id]
         members = [member.name for member in self.members]
-        cuts = ([COORDINATION], brokers, [*brokers, COORDINATION], [*brokers, COORDINATION, *members])
+        alone = [*brokers, COORDINATION]
+        cuts = ([COORDINATION], brokers, alone, alone, [*alone, *members])
         network.partition(broker.broker_id, *cuts[self.entropy.below(len(cuts))])
         if self.entropy.below(2):  # what the broker decides now, it cannot store
             self.world.scheduler.advance(self.entropy.below(500))
             self.leave()
-        self.world.scheduler.advance(500 + self.entropy.below(3000))
+        self.world.scheduler.advance(500 + self.entropy.below(3500))
         network.heal_all()
 
     def kill(self) -> None:

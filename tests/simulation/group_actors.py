@@ -107,6 +107,8 @@ class GroupMember(Client):
         self.left = False
         self.is_quick = False
         """Settable: it gives partitions up at once."""
+        self.is_slow = False
+        """Settable: it takes its time."""
         self.losses = 0
         """How often it was thrown out of the group."""
         self.instance_id: str | None = own.get("group_instance_id")
@@ -156,13 +158,20 @@ class GroupMember(Client):
             if self.membership.settled and self._revoking is None:
                 generation = self.membership.generation_id
                 if generation != self._generation:
-                    self._generation, self._life = generation, self.book.life()
+                    self._check_generation(generation)
                 for partition in self.owned:
                     self.book.own(self._life, generation, partition, self.instance_id or self.name)
             reads = self.owned and (self.membership.settled or self._revoking is not None)
             if reads and not self._committing and self.entropy.below(4) == 0:
                 self._commit()
         return 10 + self.entropy.below(50)
+
+    def _check_generation(self, generation: int) -> None:
+        """The coordinator knows what it has told, even if it is another one by now."""
+        life = self.book.life()
+        is_back = life == self._life and generation < self._generation and self.book.acknowledged
+        assert not is_back, f"back: {self.name} is in generation {generation}, and was in {self._generation} before"
+        self._generation, self._life = generation, life
 
     def _carry_out(self, event: GroupEvent) -> None:
         if isinstance(event, Assigned):
@@ -177,7 +186,9 @@ class GroupMember(Client):
         elif isinstance(event, Revoke):
             self._revoking = event
             self._revoked_ms = self.world.clock.monotonic_ms()
-            if not self.is_quick and self.entropy.below(3) == 0:  # the user's program is in the middle of something
+            if not self.is_quick and (
+                self.is_slow or self.entropy.below(3) == 0
+            ):  # the user's program is in the middle of something
                 self._revoked_ms += self.entropy.below(REBALANCE_MS * 3 // 2)
             else:
                 self._finish_revocation(event)

@@ -10,6 +10,7 @@ from simulation.consumer_group_story import ConsumerGroupStory
 
 from barnabas.core.coordinator.group.classic_group import ClassicGroup
 from barnabas.core.coordinator.group.consumer_group import ConsumerGroup, PartitionEpochs
+from barnabas.core.coordinator.group.effects import Answer, WriteRecords
 from barnabas.core.coordinator.group.expressions import GroupExpressions
 from barnabas.core.coordinator.group.modern_group import MemberState, Timeout
 from barnabas.core.coordinator.group.shard import GroupShard
@@ -206,6 +207,21 @@ def matches_topics_for_the_first_member_alone(patch: pytest.MonkeyPatch) -> None
     patch.setattr(ConsumerGroup, "take_expressions", resolved)
 
 
+def answers_before_the_records_are_durable(patch: pytest.MonkeyPatch) -> None:
+    execute = GroupShard.execute
+
+    def executed(self: GroupShard, entry: Any, effect: Any) -> None:
+        answer = effect.answer if isinstance(effect, WriteRecords) else None
+        if answer is not None:
+            self.runtime.respond(answer.to, answer.result)
+            effect = WriteRecords(effect.records, effect.keys, calls=effect.calls)
+        if isinstance(effect, Answer):
+            effect = Answer(effect.to, effect.result)
+        execute(self, entry, effect)
+
+    patch.setattr(GroupShard, "execute", executed)
+
+
 PLAIN: Mapping[str, Any] = {"brokers": 1, "mixed": False, "patterns": False}
 MIXED: Mapping[str, Any] = {"mixed": True}
 PATTERNS: Mapping[str, Any] = {"patterns": True}
@@ -213,12 +229,25 @@ MUTATIONS = (
     Mutation(
         frees_partitions_before_they_are_given_up,
         frozenset({"two"}),
+        ("vanish", "add_partition", "return_static_member"),
         story=ConsumerGroupStory,
         settings=PLAIN,
         quick=True,
     ),
-    Mutation(takes_a_null_list_for_given_up, frozenset({"two"}), story=ConsumerGroupStory, settings=PLAIN),
-    Mutation(takes_commits_of_all_epochs, frozenset({"two", "lost"}), story=ConsumerGroupStory, settings=PLAIN),
+    Mutation(
+        takes_a_null_list_for_given_up,
+        frozenset({"two"}),
+        ("vanish", "add_partition", "return_static_member"),
+        story=ConsumerGroupStory,
+        settings=PLAIN,
+    ),
+    Mutation(
+        takes_commits_of_all_epochs,
+        frozenset({"two", "lost"}),
+        ("delay_requests", "add_partition", "vanish"),
+        story=ConsumerGroupStory,
+        settings=PLAIN,
+    ),
     Mutation(
         keeps_the_epoch_when_a_member_leaves,
         frozenset({"liveness"}),
@@ -231,7 +260,7 @@ MUTATIONS = (
     Mutation(
         restores_members_as_stable,
         frozenset({"two"}),
-        ("cut_power", "leave", "add_partition"),
+        ("cut_power_early", "add_partition"),
         story=ConsumerGroupStory,
         settings=PLAIN,
     ),
@@ -280,5 +309,12 @@ MUTATIONS = (
         frozenset({"liveness"}),
         story=ConsumerGroupStory,
         settings=PATTERNS,
+    ),
+    Mutation(
+        answers_before_the_records_are_durable,
+        frozenset({"two", "back"}),
+        ("isolate", "vanish", "return_static_member"),
+        story=ConsumerGroupStory,
+        settings={"brokers": 3},
     ),
 )

@@ -112,6 +112,8 @@ class GroupMember(Client):
         self.losses = 0
         """How often it was thrown out of the group."""
         self.instance_id: str | None = own.get("group_instance_id")
+        self._told = -1, -1
+        """The life of the group, and the generation, that it was told last; the next two: when it was settled last."""
         self._life = self._generation = -1
         self._late: dict[TopicPartition, int] = {}
         """What was acknowledged of a partition before a commit of this member that was acknowledged after it had lost
@@ -155,8 +157,10 @@ class GroupMember(Client):
                 self._finish_revocation(self._revoking)
             while self._revoking is None and (event := self.membership.take_event()) is not None:
                 self._carry_out(event)
+            generation = self.membership.generation_id
+            if generation != self._told[1]:
+                self._told = self.book.life(), generation
             if self.membership.settled and self._revoking is None:
-                generation = self.membership.generation_id
                 if generation != self._generation:
                     self._check_generation(generation)
                 for partition in self.owned:
@@ -168,7 +172,7 @@ class GroupMember(Client):
 
     def _check_generation(self, generation: int) -> None:
         """The coordinator knows what it has told, even if it is another one by now."""
-        life = self.book.life()
+        life, _ = self._told
         is_back = life == self._life and generation < self._generation and self.book.acknowledged
         assert not is_back, f"back: {self.name} is in generation {generation}, and was in {self._generation} before"
         self._generation, self._life = generation, life

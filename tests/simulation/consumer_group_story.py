@@ -69,6 +69,7 @@ class ConsumerGroupStory(GroupStory):
         self._topics_made = 0
         self._errands: list[Creator | Deleter | PartitionCreator] = []
         self._lives = self._lines_read = 0
+        self._replaced_ms = 0.0
         self.agreed_within_ms = AGREED_WITHIN_MS
         self.agreed_within_ms += REFRESH_AFTER_CHANGE_MS if self.patterns else 0
         self.agreed_within_ms += FAILOVER_MS if count > 1 else 0
@@ -87,12 +88,15 @@ class ConsumerGroupStory(GroupStory):
         return "classic" if self.mixed and self.entropy.below(2) else "consumer"
 
     def _life(self) -> int:
-        """Return how often the group, when it had no members, was replaced by one of the other type."""
-        reports = self.world.reports
+        """Count how often the group, when it had no members, was replaced by one of the other type: see `GroupBook`."""
+        reports, now_ms = self.world.reports, self.world.clock.monotonic_ms()
         for line in reports[self._lines_read :]:
-            self._lives += f"group {GROUP}: the empty " in line
+            if f"group {GROUP}: the empty " in line:
+                self._lives += 1
+                self._replaced_ms = now_ms
         self._lines_read = len(reports)
-        return self._lives
+        is_new = self._lives > 0 and now_ms < self._replaced_ms + LASTING_MS
+        return 2 * self._lives - is_new
 
     def settings_of_member(self) -> dict[str, Any]:
         return self._settings_of(f"static-{self.named}" if self.entropy.below(2) else None)

@@ -45,7 +45,8 @@ class GroupBook:
     gone: set[str] = field(factory=set)
     """Topics that are being deleted, or were: nothing is promised of them."""
     life: Callable[[], int] = field(default=lambda: 0, eq=False)
-    """Settable: how often a group without members was replaced by one of another type, which counts from the start."""
+    """Settable: twice how often a group without members was replaced by one of another type, which counts from 0;
+    one less while answers of the former group may still arrive."""
     generation: int = 0
 
     def own(self, life: int, generation: int, partition: TopicPartition, member: str) -> None:
@@ -173,7 +174,7 @@ class GroupMember(Client):
     def _check_generation(self, generation: int) -> None:
         """The coordinator knows what it has told, even if it is another one by now."""
         life, _ = self._told
-        is_back = life == self._life and generation < self._generation and self.book.acknowledged
+        is_back = life == self._life and life % 2 == 0 and generation < self._generation and self.book.acknowledged
         assert not is_back, f"back: {self.name} is in generation {generation}, and was in {self._generation} before"
         self._generation, self._life = generation, life
 

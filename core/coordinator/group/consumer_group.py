@@ -717,7 +717,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         refresh_ms, version = self.config.group_consumer_regex_refresh_interval_ms, self._context.topics.version
         asked, joins = request.subscribed_topic_regex, request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
         texts = self._expressions.to_resolve(asked, version, now_ms, refresh_ms, joins=joins)
-        self._expressions.is_resolving = bool(texts)
+        if texts:
+            self._expressions.is_resolving = True
         return texts
 
     def take_expressions(self, found: Mapping[str, frozenset[str]], version: int, now_ms: float, wall_ms: int) -> None:

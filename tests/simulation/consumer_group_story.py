@@ -13,6 +13,7 @@ from barnabas.adapters.system import SeededEntropy
 from barnabas.core.client.cluster_view import ViewSettings
 from barnabas.core.coordinator.group.expressions import REFRESH_AFTER_CHANGE_MS
 from barnabas.core.coordinator.table import partition_of
+from barnabas.ports.errors import BarnabasError
 from barnabas.ports.types import TopicPartition
 from barnabas.simulation import SimulatedBroker, World
 from barnabas.simulation.network import COORDINATION
@@ -193,8 +194,21 @@ class ConsumerGroupStory(GroupStory):
 
     def _hire_again(self, former: GroupMember) -> None:
         self.named += 1
-        own = self._settings_of(former.instance_id)
-        self.members.append(GroupMember(self.world, f"member-{self.named}", self.book, self.assignor, **own))
+        self.add_member(self._settings_of(former.instance_id))
+
+    def add_member(self, own: dict[str, Any]) -> GroupMember:
+        member = super().add_member(own)
+        if self.mixed and own["group_protocol"] == "classic":
+            member.on_fenced = self._replace_fenced
+        return member
+
+    def _replace_fenced(self, member: GroupMember, error: BarnabasError) -> None:
+        """A join that arrives late takes the place of a static member with the classic protocol, in Kafka too."""
+        assert member.instance_id is not None and not member.is_quick, error
+        member.vanish()
+        if member in self.members:
+            self.members.remove(member)
+            self._hire_again(member)
 
     def change_protocol(self) -> None:
         """Let one member after the other be replaced by one with the other protocol, as in a rolling upgrade."""

@@ -86,6 +86,10 @@ class GroupBook:
         self.seen[partition] = number
 
 
+def _refuse(member: "GroupMember", error: BarnabasError) -> None:
+    raise AssertionError(f"{member.name}: {error}")
+
+
 class GroupMember(Client):
     """Is in the group as a consumer is, reads nothing, and commits for what it owns."""
 
@@ -110,6 +114,8 @@ class GroupMember(Client):
         """Settable: it gives partitions up at once."""
         self.is_slow = False
         """Settable: it takes its time."""
+        self.on_fenced: Callable[[GroupMember, BarnabasError], None] = _refuse
+        """Settable: what happens when another member has taken its place."""
         self.losses = 0
         """How often it was thrown out of the group."""
         self.instance_id: str | None = own.get("group_instance_id")
@@ -156,7 +162,7 @@ class GroupMember(Client):
             self.membership.polled(now_ms)
             if self._revoking is not None and now_ms >= self._revoked_ms:
                 self._finish_revocation(self._revoking)
-            while self._revoking is None and (event := self.membership.take_event()) is not None:
+            while self.active and self._revoking is None and (event := self.membership.take_event()) is not None:
                 self._carry_out(event)
             generation = self.membership.generation_id
             if generation != self._told[1]:
@@ -187,7 +193,8 @@ class GroupMember(Client):
                 self.book.hold(partition, self.name, self.world.clock.monotonic_ms())
                 self.owned.add(partition)
         elif isinstance(event, Failed):
-            assert not event.final, event.error
+            if event.final:
+                self.on_fenced(self, event.error)
         elif isinstance(event, Revoke):
             self._revoking = event
             self._revoked_ms = self.world.clock.monotonic_ms()

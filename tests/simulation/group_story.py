@@ -67,8 +67,13 @@ class GroupStory:
 
     def hire(self) -> None:
         self.named += 1
-        own = self.settings_of_member()
-        self.members.append(GroupMember(self.world, f"member-{self.named}", self.book, self.assignor, **own))
+        self.add_member(self.settings_of_member())
+
+    def add_member(self, own: dict[str, Any]) -> GroupMember:
+        """`own`: its settings."""
+        member = GroupMember(self.world, f"member-{self.named}", self.book, self.assignor, **own)
+        self.members.append(member)
+        return member
 
     def settings_of_member(self) -> dict[str, Any]:
         """Return the settings of the next member."""

@@ -350,6 +350,7 @@ class Auditor:
             window_ms=window_ms,
             interval_s=interval_s,
             group_instance_id=f"{TOPIC}-{tier}-{instance}",
+            group_protocol="classic",  # a member that has joined has all present topics; KIP-848 assigns once a second
             auto_offset_reset="earliest",
             metadata_max_age_ms=_METADATA_MS,
             skip_damaged=True,  # unreadable messages are lost, and reported as such

@@ -62,11 +62,20 @@ def acquire_all(member: RawShareMember) -> dict[int, int]:
     return got
 
 
+def acquire_first(member: RawShareMember) -> None:
+    """Acquire the ten records with the delivery count 1; if an answer is lost on a busy machine, in another group."""
+    while (got := acquire_all(member)) != dict.fromkeys(range(10), 1):
+        assert set(got) == set(range(10)), got
+        member.leave()
+        member.group += "-again"
+        member.initialize()
+
+
 @pytest.mark.parametrize("event", EVENTS)
 def test_next_leader_delivers_what_was_not_acknowledged(
     cluster: TestCluster, member: RawShareMember, event: str
 ) -> None:
-    assert acquire_all(member) == dict.fromkeys(range(10), 1)
+    acquire_first(member)
     outcome = member.acknowledge((0, 2, ACCEPT), (3, 3, RELEASE), (4, 4, REJECT), (5, 5, ACCEPT))
     assert outcome is E.NONE
     assert member.state() == (3, [(3, 3, 0, 1), (4, 4, 4, 1), (5, 5, 2, 1)])
@@ -82,7 +91,7 @@ def test_next_leader_delivers_what_was_not_acknowledged(
 
 @pytest.mark.parametrize("event", EVENTS)
 def test_acknowledgement_waits_for_next_coordinator(cluster: TestCluster, member: RawShareMember, event: str) -> None:
-    assert acquire_all(member) == dict.fromkeys(range(10), 1)
+    acquire_first(member)
     assert member.acknowledge((0, 1, ACCEPT)) is E.NONE
     coordinator = member.coordinator()
     place = partition_of(member.key(), PARTITIONS)
@@ -128,7 +137,7 @@ def test_deposed_leader_cannot_store_what_a_later_leader_has_delivered(
 @pytest.mark.parametrize("event", EVENTS)
 def test_renewed_lock_ends_with_its_leader(cluster: TestCluster, member: RawShareMember, event: str) -> None:
     """Neither locks nor deliveries under way are stored: the next leader counts from what was released."""
-    assert acquire_all(member) == dict.fromkeys(range(10), 1)
+    acquire_first(member)
     assert member.acknowledge((0, 4, RELEASE)) is E.NONE
     assert acquire_all(member) == dict.fromkeys(range(5), 2)
     assert member.acknowledge((0, 9, RENEW)) is E.NONE

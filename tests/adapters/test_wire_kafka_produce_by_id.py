@@ -47,7 +47,7 @@ def operations(
     most: int = 13,
     operation: TransactionSupportedOperation = TransactionSupportedOperation.DEFAULT_ERROR,
 ) -> list[TransactionSupportedOperation]:
-    """What a broker is to do with partitions that are not in the transaction."""
+    """The action of a broker for partitions that are not in the transaction."""
     asked = Produce(partitions=partitions, transactional_id="x", supported_operation=operation)
     requests, (result,) = served(asked, most=most)
     if isinstance(result, ApiError):

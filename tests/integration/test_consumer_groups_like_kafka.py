@@ -1,4 +1,4 @@
-"""The same requests of members by KIP-848 get the same answers from this broker and from Apache Kafka."""
+"""Requests of members by KIP-848 get equal answers from this broker and from Apache Kafka."""
 
 import time
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ LATER = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAIL
 
 
 class Answer(NamedTuple):
-    """What counts of the answer to a heartbeat."""
+    """The compared part of the answer to a heartbeat."""
 
     error: int
     epoch: int

@@ -1,4 +1,4 @@
-"""What docs/groups.md says, done: its commands run as written."""
+"""The commands of docs/groups.md run as written."""
 
 from pathlib import Path
 

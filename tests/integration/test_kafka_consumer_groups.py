@@ -24,7 +24,7 @@ from barnabas.ports.types import TopicPartition
 APACHE, BARNABAS = "apache", "barnabas"
 SERVERS = [BARNABAS, pytest.param(APACHE, marks=[pytest.mark.process, pytest.mark.slow])]
 HEARTBEAT_MS = 500
-"""Of this broker's groups: 5 s, the default, would make the scenarios long."""
+"""The heartbeat interval of this broker's groups: 5 s, the default, would make the scenarios long."""
 
 PARTITIONS = 6
 

@@ -107,6 +107,6 @@ def test_classic_members_stay_when_the_last_new_member_dies(crew: Crew, kind: Ki
         lags = {place.partition: lag.lag for place, lag in admin.group_lag(GROUP).items()}
         assert lags == dict.fromkeys(range(PARTITIONS), 0)
     last = {partition: (first, end) for partition, first, end in dying.ranges}
-    """Of each partition, what it got last and may not have committed."""
+    """The last messages of each partition, which the member may not have committed."""
     doubled = [place for place, count in Counter(crew.offsets()).items() if count > 1]
     assert [(number, at) for number, at in doubled if not last[number][0] <= at <= last[number][1]] == []

@@ -20,7 +20,6 @@ from ....ports.broker_api.consumer_groups import (
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatResult,
     ConsumerGroupMember,
-    DescribedTopicPartitions,
 )
 from ....ports.broker_api.envelope import Caller
 from ....ports.broker_api.groups import (
@@ -211,16 +210,6 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
             assignor_name=self._assignor().name,
             members=members,
         )
-
-    def _described(
-        self, partitions: Mapping[bytes, AbstractSet[int] | Mapping[int, int]]
-    ) -> list[DescribedTopicPartitions]:
-        names = ((topic_id, self._context.topics.topic_name(topic_id)) for topic_id in partitions)
-        return [
-            DescribedTopicPartitions(topic_id, name, sorted(partitions[topic_id]))
-            for topic_id, name in names
-            if name is not None
-        ]
 
     # --- heartbeats
 

@@ -7,7 +7,7 @@ with its own heartbeats. A heartbeat that changes nothing takes the same short t
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import IntEnum
 from hashlib import blake2b
@@ -17,7 +17,7 @@ from typing import Generic, Protocol, TypeVar
 
 from attrs import define, field
 
-from ....ports.broker_api.consumer_groups import TopicIdPartitions
+from ....ports.broker_api.consumer_groups import DescribedTopicPartitions, TopicIdPartitions
 from ....ports.broker_api.envelope import Caller
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
@@ -269,6 +269,15 @@ class ModernGroup(ABC, Generic[MemberT]):
     def subscribed_topics(self) -> AbstractSet[str] | None:
         """Return the topics of all members together."""
         return self._subscribers.keys()
+
+    def _described(self, partitions: Mapping[bytes, Collection[int]]) -> list[DescribedTopicPartitions]:
+        """Return partitions as descriptions of groups show them, without topics that are gone."""
+        names = ((topic_id, self._context.topics.topic_name(topic_id)) for topic_id in partitions)
+        return [
+            DescribedTopicPartitions(topic_id, name, sorted(partitions[topic_id]))
+            for topic_id, name in names
+            if name is not None
+        ]
 
     # --- events
 

@@ -9,7 +9,6 @@ from math import inf
 
 from attrs import define, evolve
 
-from ....ports.broker_api.consumer_groups import DescribedTopicPartitions
 from ....ports.broker_api.envelope import Caller
 from ....ports.broker_api.groups import OffsetCommit, OffsetFetchGroup
 from ....ports.broker_api.metadata import NO_TOPIC_ID
@@ -215,14 +214,6 @@ class ShareGroup(ModernGroup[ShareMember]):
             assignor_name=_SIMPLE.name,
             members=members,
         )
-
-    def _described(self, partitions: Partitions) -> list[DescribedTopicPartitions]:
-        names = ((topic_id, self._context.topics.topic_name(topic_id)) for topic_id in partitions)
-        return [
-            DescribedTopicPartitions(topic_id, name, sorted(partitions[topic_id]))
-            for topic_id, name in names
-            if name is not None
-        ]
 
     def topic_name(self, topic_id: bytes) -> str:
         """Return the name of a topic that the group has state of; empty for another one."""

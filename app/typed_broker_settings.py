@@ -26,6 +26,7 @@ class BrokerKeywords(TypedDict, total=False):
     broker_heartbeat_interval_ms: str | None
     broker_id: int | str | None
     broker_id_generation_enable: bool | str | None
+    broker_machine: str | None
     broker_rack: str | None
     classic_allowed_addresses: str | Sequence[str] | None
     classic_allowed_subjects: str | Sequence[str] | None

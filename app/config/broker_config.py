@@ -457,6 +457,12 @@ class BrokerConfig(
         "reserved.broker.max.id", 1000, 0, doc="Generated numbers of brokers are larger."
     )
     broker_rack: str | None = text_key("broker.rack", None, doc="Where the broker stands; replicas spread over racks.")
+    broker_machine: str | None = text_key(
+        "broker.machine",
+        None,
+        doc="Ours. The machine that several brokers share: replicas of a partition go to different machines. Unset: "
+        "the broker has one to itself.",
+    )
     listeners: tuple[str, ...] = list_key(
         "listeners",
         ("kafka://127.0.0.1:9092",),

@@ -1,6 +1,6 @@
 """The assignment of new partitions' replicas to brokers (facts D7)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from ...ports.entropy import Entropy
 from ...ports.error_codes import ErrorCode
@@ -10,6 +10,9 @@ from ...ports.report import counted
 ReplicaList = tuple[int, ...]
 Racks = Mapping[int, str | None]
 """Broker id to rack, None where the broker has none."""
+Machines = Mapping[int, str]
+"""Broker id to machine (`broker.machine`); a broker that is missing has a machine to itself."""
+NO_MACHINES: Machines = {}
 
 
 def assign_replicas(
@@ -20,24 +23,33 @@ def assign_replicas(
     start: int,
     shift: int,
     first_partition: int = 0,
+    machines: Machines = NO_MACHINES,
 ) -> dict[int, ReplicaList]:
     """Spread `partitions` new partitions, numbered from `first_partition`, over the brokers.
 
     Leaders go round from `start`; the distance of followers grows by one each time round, from `shift`. When every
     broker has a rack, the replicas of a partition go to different racks as far as there are enough; when only some have
-    one, racks do not count. Raises `ApiError` INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR.
+    one, racks do not count. Within that rule they go to different machines, as far as there are enough.
+    Raises `ApiError` INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR.
     """
     check_counts(partitions, replication_factor, len(racks))
     rack_of = {broker: rack for broker, rack in racks.items() if rack is not None}
     aware = len(rack_of) == len(racks)
-    brokers = _alternate_racks(rack_of) if aware else sorted(racks)
+    machine_of = {broker: machine_key(machines, broker) for broker in sorted(racks)}
+    apart = aware or len(set(machine_of.values())) < len(racks)
+    brokers = list(machine_of)
+    if apart:
+        brokers = _alternate(brokers, machine_of)
+    if aware:
+        brokers = _alternate(sorted(brokers, key=rack_of.__getitem__), rack_of)
     assigned = {}
     for partition in range(first_partition, first_partition + partitions):
         if partition > 0 and partition % len(brokers) == 0:
             shift += 1
         first = (partition + start) % len(brokers)
-        if aware:
-            assigned[partition] = _replicas_on_racks(brokers, rack_of, first, shift, replication_factor)
+        if apart:
+            places = (rack_of, machine_of) if aware else (machine_of,)
+            assigned[partition] = _replicas_apart(brokers, places, first, shift, replication_factor)
         else:
             followers = (_follower(first, shift, j, len(brokers)) for j in range(replication_factor - 1))
             assigned[partition] = (brokers[first], *(brokers[index] for index in followers))
@@ -45,19 +57,34 @@ def assign_replicas(
 
 
 def assign_new_topic(
-    racks: Racks, partitions: int, replication_factor: int, entropy: Entropy
+    racks: Racks, partitions: int, replication_factor: int, entropy: Entropy, machines: Machines = NO_MACHINES
 ) -> dict[int, ReplicaList]:
     """Assign the partitions of a new topic, from a random start."""
     check_counts(partitions, replication_factor, len(racks))
     start, shift = entropy.below(len(racks)), entropy.below(len(racks))
-    return assign_replicas(racks, partitions, replication_factor, start=start, shift=shift)
+    return assign_replicas(racks, partitions, replication_factor, start=start, shift=shift, machines=machines)
 
 
-def assign_added(racks: Racks, existing: Mapping[int, ReplicaList], added: int) -> dict[int, ReplicaList]:
+def assign_added(
+    racks: Racks, existing: Mapping[int, ReplicaList], added: int, machines: Machines = NO_MACHINES
+) -> dict[int, ReplicaList]:
     """Assign further partitions of a topic, in the order that its first partition began."""
     brokers = sorted(racks)
     start = next((index for index, broker in enumerate(brokers) if broker >= existing[0][0]), 0)
-    return assign_replicas(racks, added, len(existing[0]), start=start, shift=start, first_partition=len(existing))
+    return assign_replicas(
+        racks,
+        added,
+        len(existing[0]),
+        start=start,
+        shift=start,
+        first_partition=len(existing),
+        machines=machines,
+    )
+
+
+def machine_key(machines: Machines, broker: int) -> str | int:
+    """Return what stands for the machine of a broker: brokers on one machine have the same."""
+    return machines.get(broker, broker)
 
 
 def check_counts(partitions: int, replication_factor: int, brokers: int) -> None:
@@ -100,27 +127,40 @@ def _follower(first: int, shift: int, number: int, brokers: int) -> int:
     return (first + 1 + (shift + number) % (brokers - 1)) % brokers
 
 
-def _alternate_racks(rack_of: Mapping[int, str]) -> list[int]:
-    """The brokers, one from each rack in turn, racks by name and brokers by id."""
-    rows: dict[str, list[int]] = {}
-    for broker in sorted(rack_of):
-        rows.setdefault(rack_of[broker], []).append(broker)
+def _alternate(brokers: Sequence[int], group_of: Mapping[int, Hashable]) -> list[int]:
+    """The brokers, one from each group in turn, in the order given."""
+    rows: dict[Hashable, list[int]] = {}
+    for broker in brokers:
+        rows.setdefault(group_of[broker], []).append(broker)
     depth = max(len(row) for row in rows.values())
-    return [rows[rack][turn] for turn in range(depth) for rack in sorted(rows) if turn < len(rows[rack])]
+    return [row[turn] for turn in range(depth) for row in rows.values() if turn < len(row)]
 
 
-def _replicas_on_racks(
-    brokers: Sequence[int], rack_of: Mapping[int, str], first: int, shift: int, replication_factor: int
+def _replicas_apart(
+    brokers: Sequence[int], places: Sequence[Mapping[int, Hashable]], first: int, shift: int, replication_factor: int
 ) -> ReplicaList:
-    racks = len(set(rack_of.values()))
+    """Choose brokers at different places; of several kinds of places, the first one counts most.
+
+    A place is free while no replica is there, and again when there is one at each.
+    """
+    counts = [len(set(place_of.values())) for place_of in places]
     chosen = [brokers[first]]
-    used_racks = {rack_of[brokers[first]]}
     tries = 0
     while len(chosen) < replication_factor:
-        broker = brokers[_follower(first, shift * racks, tries, len(brokers))]
-        tries += 1
-        rack_free = rack_of[broker] not in used_racks or len(used_racks) == racks
-        if rack_free and broker not in chosen:
-            chosen.append(broker)
-            used_racks.add(rack_of[broker])
+        used = [{place_of[broker] for broker in chosen} for place_of in places]
+        best, best_rank, best_try = -1, (True,) * (len(places) + 1), tries
+        for number in range(tries, tries + len(brokers) - 1):
+            broker = brokers[_follower(first, shift * counts[0], number, len(brokers))]
+            if broker in chosen:
+                continue
+            rank = tuple(
+                place_of[broker] in taken and len(taken) < count
+                for place_of, taken, count in zip(places, used, counts, strict=True)
+            )
+            if rank < best_rank:
+                best, best_rank, best_try = broker, rank, number
+                if not any(rank):
+                    break
+        chosen.append(best)
+        tries = best_try + 1
     return tuple(chosen)

@@ -306,6 +306,10 @@ class ClusterImage:
         """Return the live brokers that may get new replicas, with their racks."""
         return {number: each.rack for number, each in self.brokers.items() if not self.is_cordoned(number)}
 
+    def machines(self) -> dict[int, str]:
+        """Return the machines of the live brokers that share one with others, or say so (`broker.machine`)."""
+        return {number: each.machine for number, each in self.brokers.items() if each.machine is not None}
+
     def entities(self, kind: layout.EntityKind) -> Entities:
         """Return the entities of a kind: the same object until one of them changes."""
         return self._entities.get(kind, _NO_ENTITIES)

@@ -426,6 +426,8 @@ def encode_broker(broker: BrokerRegistration) -> bytes:
         node["leaving"] = True
     if broker.cordoned:
         node["cordoned"] = True
+    if broker.machine is not None:
+        node["machine"] = broker.machine
     if broker.min_isr is not None:
         node["min_insync_replicas"] = broker.min_isr
     if broker.features:
@@ -444,12 +446,16 @@ def decode_broker(name: str, data: bytes) -> BrokerRegistration:
         raise ValueError("'endpoints' is not a list of texts")
     if not isinstance(rack, str | None):
         raise ValueError("'rack' is not a text")
+    machine = node.get("machine")
+    if not isinstance(machine, str | None):
+        raise ValueError("'machine' is not a text")
     if not (name.isascii() and name.isdecimal()):
         raise ValueError(f"{name!r} is not a broker id")
     return BrokerRegistration(
         broker_id=int(name),
         endpoints=tuple(endpoints),
         rack=rack,
+        machine=machine,
         started_ms=_integer(node, "started_ms"),
         broker_epoch=_integer(node, "broker_epoch"),
         previous_epoch=_integer(node, "previous_epoch"),

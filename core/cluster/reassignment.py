@@ -13,7 +13,7 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.types import TopicPartition
 from . import layout
-from .assignment import Racks
+from .assignment import NO_MACHINES, Machines, Racks, machine_key
 from .election import Brokers, ElectionRules, later, settled
 from .image import ClusterImage
 from .topics import UNKNOWN_EPOCH, PartitionState, Topic
@@ -120,16 +120,21 @@ def may_keep_only(staying: Sequence[int], state: PartitionState, brokers: Broker
     return len(set(live_isr(state, brokers)) & set(staying)) >= rules.enough(staying, state)
 
 
-def grown(topic: Topic, wanted: int, racks: Racks) -> Topic:
-    """Return the topic with its partitions moving to `wanted` replicas, as far as there are live brokers for them.
+def grown(topic: Topic, wanted: int, racks: Racks, machines: Machines = NO_MACHINES) -> Topic:
+    """Return the topic with its partitions moving to `wanted` replicas, as far as there are live machines for them.
 
-    New replicas come last, so that the preferred leaders stay; they go to racks without a replica of the partition, and
-    to the brokers with the fewest of the topic. Returns the same object where there is nothing to do.
+    New replicas come last, so that the preferred leaders stay; they go to machines without a replica of the partition,
+    to racks without one, and to the brokers with the fewest of the topic. Returns the same object where there is
+    nothing to do.
     """
     load = Counter(broker for replicas in topic.partitions.values() for broker in replicas)
     for number, replicas in topic.partitions.items():
         target = list(replicas)
-        while len(target) < wanted and (free := sorted(racks.keys() - set(target))) and not is_moving(topic, number):
+        while len(target) < wanted and not is_moving(topic, number):
+            taken = {machine_key(machines, broker) for broker in target}
+            free = sorted(broker for broker in racks if machine_key(machines, broker) not in taken)
+            if not free:
+                break
             used = {racks.get(broker) for broker in target} - {None}
             target.append(min(free, key=lambda broker: (racks[broker] in used, load[broker])))
             load[target[-1]] += 1

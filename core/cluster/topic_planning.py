@@ -45,7 +45,7 @@ def plan_topic(
         count = default_partitions if new.partitions == -1 else new.partitions
         replicas = default_replication_factor if new.replication_factor == -1 else new.replication_factor
         _check_request_size(count)
-        partitions = assign_new_topic(racks, count, replicas, entropy)
+        partitions = assign_new_topic(racks, count, replicas, entropy, image.machines())
     topic = Topic(name=new.name, topic_id=_new_id(image, entropy), partitions=partitions, configs=dict(configs))
     node_bytes = _check_fits(topic)
     config_bytes = check_configs_fit(configs)
@@ -70,7 +70,7 @@ def plan_partitions(
         raise ApiError(ErrorCode.INVALID_PARTITIONS, text)
     _check_request_size(count - present)
     if assignments is None:
-        added = assign_added(racks, topic.partitions, count - present)
+        added = assign_added(racks, topic.partitions, count - present, image.machines())
     else:
         if len(assignments) != count - present:
             text = f"{counted(count - present, 'partition')} to be added, but {len(assignments)} assigned"

@@ -212,5 +212,7 @@ class BrokerRegistration:
     """Partitions whose logs on this broker are offline: for them it does not count as live."""
     cordoned: bool = False
     """True if all its data folders are cordoned (KIP-1066): it keeps its replicas, and gets no new ones."""
+    machine: str | None = None
+    """The machine that the broker shares with others (`broker.machine`); None: it has one to itself."""
     features: Mapping[str, SupportedVersionRange] = {}
     """The levels of features that the broker supports; one that is missing, only at the level 0."""

@@ -71,7 +71,8 @@ class InternalReplicas:
 
     def _grown(self, topic: Topic) -> Topic:
         state = self._state
-        return grown(topic, replication_factor_of(topic.name, state.settings.static), state.racks())
+        wanted = replication_factor_of(topic.name, state.settings.static)
+        return grown(topic, wanted, state.racks(), state.image.machines())
 
     async def _grow(self, name: str) -> None:
         state = self._state

@@ -55,10 +55,10 @@ def _configs(topic: str, static: BrokerConfig) -> dict[str, str | None]:
     return configs
 
 
-def as_it_must_be(new: NewTopic, static: BrokerConfig, live_brokers: int) -> NewTopic:
+def as_it_must_be(new: NewTopic, static: BrokerConfig, live_machines: int) -> NewTopic:
     """Return the request for a topic, completed if it is an internal one.
 
-    The topic gets its replication factor, or one replica on each live broker if there are fewer; see
+    The topic gets its replication factor, or one replica on each live machine if there are fewer; see
     `InternalReplicas`.
     """
     if new.name not in INTERNAL_TOPICS:
@@ -66,7 +66,7 @@ def as_it_must_be(new: NewTopic, static: BrokerConfig, live_brokers: int) -> New
     completed = evolve(new, configs={**_configs(new.name, static), **new.configs})
     if new.assignments is not None:
         return completed
-    replicas = min(replication_factor_of(new.name, static), max(1, live_brokers))
+    replicas = min(replication_factor_of(new.name, static), max(1, live_machines))
     partitions = static.offsets_topic_num_partitions
     if new.name == TRANSACTIONS_TOPIC:
         partitions = static.transaction_state_log_num_partitions

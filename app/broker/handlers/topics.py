@@ -175,7 +175,7 @@ class TopicService:
     async def _planned(self, new: NewTopic) -> Topic:
         state, static = self._state, self._state.settings.static
         check_topic_name(new.name)
-        new = as_it_must_be(new, static, len(state.racks()))
+        new = as_it_must_be(new, static, state.live_machines())
         state.check_owns_topics()
         await self.settled(new.name)
         state.classic.check_free(new.name)

@@ -22,6 +22,7 @@ def current_broker(state: BrokerState, config: BrokerConfig) -> BrokerRegistrati
         broker_id=state.node_id,
         endpoints=state.endpoints.registered(),
         rack=config.broker_rack,
+        machine=config.broker_machine,
         started_ms=state.clock.now_ms(),
         inter_broker=state.endpoints.inter_broker or 0,
         listener_names=state.endpoints.names,

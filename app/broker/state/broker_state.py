@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from ....core.client.driver import Submit
+from ....core.cluster.assignment import machine_key
 from ....core.cluster.change_queue import ChangeQueue
 from ....core.cluster.deltas import BrokersChanged, ConfigsChanged, Delta, LeadershipEnded, StatesChanged, TopicSet
 from ....core.cluster.election import ElectionRules, may_join
@@ -217,6 +218,11 @@ class BrokerState:
     def racks(self) -> dict[int, str | None]:
         """Return the racks of the live brokers that may get new replicas."""
         return self.image.racks_for_new_replicas()
+
+    def live_machines(self) -> int:
+        """Return the number of machines whose brokers may get new replicas."""
+        machines = self.image.machines()
+        return len({machine_key(machines, broker) for broker in self.racks()})
 
     @contextmanager
     def explaining_cordoned(self) -> Iterator[None]:

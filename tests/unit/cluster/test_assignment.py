@@ -132,3 +132,63 @@ def test_assignments_by_hand_are_checked(assignments: list[list[int]], fault: st
         check_manual(assignments, no_racks({1, 2, 3}))
     assert refused.value.code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert check_manual([[1, 2], [2, 3]], no_racks({1, 2, 3})) == [(1, 2), (2, 3)]
+
+
+def workers(machines: int, per_machine: int) -> dict[int, str]:
+    """Machine k has the workers 100k + 1, 100k + 2, and so on."""
+    return {100 * k + w: f"machine-{k}" for k in range(1, machines + 1) for w in range(1, per_machine + 1)}
+
+
+@pytest.mark.parametrize("machines", [1, 3])
+@pytest.mark.parametrize("start", [0, 5])
+def test_sixteen_workers_on_each_machine_lead_and_hold_equal_shares(machines: int, start: int) -> None:
+    machine_of = workers(machines, 16)
+    racks = no_racks(set(machine_of))
+    for partitions in (16 * machines, 80 * machines):
+        for factor in (1, 2, 3):
+            assigned = assign_replicas(racks, partitions, factor, start=start, shift=start, machines=machine_of)
+            led = Counter(replicas[0] for replicas in assigned.values())
+            held = Counter(broker for replicas in assigned.values() for broker in replicas)
+            assert set(led.values()) == {partitions // (16 * machines)}
+            assert set(held.values()) == {factor * partitions // (16 * machines)}
+            for replicas in assigned.values():
+                assert len(set(replicas)) == factor
+                assert len({machine_of[broker] for broker in replicas}) == min(factor, machines)
+
+
+def test_workers_of_few_partitions_are_on_all_machines() -> None:
+    machine_of = workers(3, 16)
+    assigned = assign_replicas(no_racks(set(machine_of)), 3, 1, start=0, shift=0, machines=machine_of)
+    assert sorted(machine_of[replicas[0]] for replicas in assigned.values()) == ["machine-1", "machine-2", "machine-3"]
+
+
+@given(racked(), st.integers(1, 40), st.data())
+def test_racks_come_before_machines(racks: dict[int, str | None], partitions: int, data: st.DataObject) -> None:
+    """A machine may even stand in several racks, if the settings say so."""
+    factor = data.draw(st.integers(1, len(racks)))
+    machine_of = {broker: data.draw(st.sampled_from("mno")) for broker in racks if data.draw(st.booleans())}
+    within_racks = data.draw(st.booleans())
+    if within_racks:
+        machine_of = {broker: f"{racks[broker]}{machine}" for broker, machine in machine_of.items()}
+    assigned = assign_replicas(racks, partitions, factor, start=0, shift=1, machines=machine_of)
+    used = len({machine_of.get(broker, broker) for broker in racks})
+    for replicas in assigned.values():
+        assert len(replicas) == len(set(replicas)) == factor
+        assert len({racks[broker] for broker in replicas}) == min(factor, len(set(racks.values())))
+        if len(set(racks.values())) == 1:
+            assert len({machine_of.get(broker, broker) for broker in replicas}) == min(factor, used)
+
+
+def test_a_broker_without_a_machine_has_one_to_itself() -> None:
+    machine_of = {1: "m", 2: "m", 3: "m"}
+    assigned = assign_replicas(no_racks({1, 2, 3, 4, 5}), 10, 3, start=0, shift=0, machines=machine_of)
+    assert all({4, 5} < set(replicas) for replicas in assigned.values())
+
+
+def test_added_partitions_and_new_topics_know_machines() -> None:
+    machine_of = workers(2, 4)
+    racks = no_racks(set(machine_of))
+    made = assign_new_topic(racks, 8, 2, SeededEntropy(3), machine_of)
+    added = assign_added(racks, made, 8, machine_of)
+    assert all(len({machine_of[broker] for broker in replicas}) == 2 for replicas in {**made, **added}.values())
+    assert set(Counter(replicas[0] for replicas in made.values()).values()) == {1}

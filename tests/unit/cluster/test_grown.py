@@ -39,3 +39,10 @@ def test_where_nothing_is_to_be_done_nothing_is() -> None:
 def test_racks_without_a_replica_come_first() -> None:
     after = grown(topic((1,)), 3, {1: "a", 2: "a", 3: "b", 4: "a"})
     assert after.partitions == {0: (1, 3, 2)}
+
+
+def test_machines_count_as_brokers_do() -> None:
+    workers = {1: "m", 2: "m", 3: "n", 4: "n"}
+    assert grown(topic((1,), (4,)), 3, racks(1, 2, 3, 4), workers).partitions == {0: (1, 3), 1: (4, 2)}
+    alone = topic((1,))
+    assert grown(alone, 3, racks(1, 2), workers) is alone, "another worker of the machine would fail with it"

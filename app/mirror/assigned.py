@@ -84,11 +84,12 @@ class AssignedReader:
             threading.Event().wait(timeout)  # for a topic to appear
             return []
         taken, reached = [], self._reached
+        topic_ids: dict[TopicPartition, bytes] = {}
         for message in self._consumer.poll_many(max_messages, timeout):
             place, next_offset = TopicPartition(message.topic, message.partition), message.offset + 1
-            before = reached.get(place)
-            advances = before is not None and next_offset > before[0]
-            topic_id = before[1] if advances and before is not None else self._consumer.topic_id(place)
+            topic_id = topic_ids.get(place)
+            if topic_id is None:
+                topic_id = topic_ids[place] = self._consumer.topic_id(place)
             reached[place] = (next_offset, topic_id)
             taken.append(Taken(message.topic, message, place, next_offset, topic_id))
         return taken

@@ -168,6 +168,10 @@ class ClusterView:
                 if self.last_error is None:
                     self._not_before = -NEVER
 
+    def wants(self, topic: str) -> bool:
+        """Return True if metadata requests ask for this topic by its name."""
+        return topic in self._wanted
+
     def need_all_topics(self, wants: bool = True) -> None:
         """Ask for all topics from now on, or for the wanted ones only again."""
         if wants and not self._wants_all:

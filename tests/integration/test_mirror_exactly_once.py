@@ -2,7 +2,7 @@
 
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,10 @@ from support.waiting import wait_for
 
 from barnabas import Admin, Broker, Consumer, Message, Producer
 from barnabas.app.mirror import MirrorMaker, assigned, layout
-from barnabas.app.mirror.assigned import AssignedReader
+from barnabas.app.mirror.assigned import AssignedReader, AssignedSource
+from barnabas.app.mirror.taken import Taken
+from barnabas.core.classic.registry.topic_filter import TopicFilter
+from barnabas.core.client.consumer.subscription_state import AtOffset
 from barnabas.core.client.errors import ProducerFenced
 from barnabas.ports.errors import ApiError, ConfigError
 from barnabas.ports.types import TopicPartition
@@ -151,7 +154,7 @@ def two_topics(
     """A mirror of "goes" and "stays" that has copied what they had; how to have more copied; what it said."""
     configs, to = {"bootstrap.servers": source.bootstrap, "group.id": "copy"}, {"bootstrap.servers": target.bootstrap}
     said: list[str] = []
-    with Admin(source) as admin, Producer(source) as producer:
+    with Admin(source) as admin, Producer(source, allow_auto_create_topics=False) as producer:
         for topic in ("goes", "stays"):
             admin.create_topic(topic, partitions=2)
         with MirrorMaker(
@@ -239,6 +242,45 @@ def test_a_topic_of_the_target_that_is_deleted_is_made_again(
         assert values_of(target.bootstrap, "goes") == all_of(10, b"new")
         assert values_of(target.bootstrap, "stays") == all_of(10, *((b"s", b"t", b"u") if source_too else (b"s", b"t")))
         assert caplog.messages.count(line) == 1
+
+
+def test_messages_carry_the_id_of_a_topic_made_again_that_begins_behind_the_last_position(quick: None) -> None:
+    """By its offsets alone it could be the topic that was read before."""
+
+    class Source(AssignedSource):
+        def start_of(self, places: Sequence[TopicPartition]) -> Mapping[TopicPartition, AtOffset]:
+            return {}
+
+        def commit(self, offsets: object) -> None:
+            """Nothing is kept."""
+
+    def read(reader: AssignedReader) -> list[Taken]:
+        taken: list[Taken] = []
+
+        def has_two() -> bool:
+            taken.extend(reader.poll_messages(100, 0.05))
+            return len(taken) >= 2
+
+        wait_for(has_two)
+        return taken
+
+    with broker() as source, Admin(source) as admin, Producer(source, allow_auto_create_topics=False) as producer:
+        admin.create_topic("views", partitions=1)
+        producer.send_many("views", [b"old"] * 2).result()
+        reading = Source({"bootstrap.servers": source.bootstrap}, TopicFilter.whitelist("views"))
+        (reader,) = reading.open(1)
+        assert isinstance(reader, AssignedReader)
+        try:
+            old = read(reader)
+            admin.delete_topics(["views"])
+            admin.create_topic("views", partitions=1)
+            producer.send_many("views", [b"new"] * 6).result()
+            admin.delete_records({TopicPartition("views", 0): 4})
+            new = read(reader)
+        finally:
+            reading.close()
+        assert [taken.next_offset for taken in old + new] == [1, 2, 5, 6]
+        assert {taken.topic_id for taken in new} == {admin.describe_topics(["views"])[0].topic_id}
 
 
 def test_a_partition_stays_in_the_same_stream_whatever_topics_there_are() -> None:

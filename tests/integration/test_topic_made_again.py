@@ -8,6 +8,7 @@ from support.waiting import PATIENCE_S, wait_for
 from barnabas import Admin, Broker, Consumer, Producer
 from barnabas.core.client.errors import AbortNeeded, CommitFailed, NoOffset
 from barnabas.core.client.group.events import Assigned, CommittedOffset
+from barnabas.ports.errors import ApiError
 from barnabas.ports.types import TopicPartition
 
 OLD = [b"old-%d" % number for number in range(5)]
@@ -103,6 +104,56 @@ def test_messages_fetched_from_the_old_topic_come_first(bootstrap: str) -> None:
         made(bootstrap, [b"new"])
         assert first is not None
         assert [first.value, *read(consumer, 5)] == [*OLD, b"new"]
+
+
+def test_topic_that_could_not_be_assigned_again_is_read_once_it_is_made_again(bootstrap: str) -> None:
+    """A failed `assign` changes nothing: the consumer still reads what was assigned before."""
+    made(bootstrap, OLD)
+    with Consumer(bootstrap, auto_offset_reset="earliest", fetch_max_wait_ms=50) as consumer, Admin(bootstrap) as admin:
+        admin.create_topic("other", partitions=1)
+        consumer.assign(["t", "other"], position="earliest")
+        assert read(consumer, len(OLD)) == OLD
+        admin.delete_topics(["t"])
+        with pytest.raises(ApiError, match="topic t does not exist"):
+            wait_for(lambda: consumer.assign(["t"], position="earliest") is None)
+        made(bootstrap, [b"new"])
+        assert read(consumer, 1) == [b"new"]
+
+
+def test_topic_is_assigned_although_metadata_from_before_it_was_made_lack_it(bootstrap: str) -> None:
+    made(bootstrap, OLD)
+    with Consumer(bootstrap, fetch_max_wait_ms=50) as consumer, Admin(bootstrap) as admin:
+        assigned(consumer)
+        view = consumer._shell.view
+        admin.delete_topics(["t"])
+        wait_for(lambda: "t" in view.topic_errors)
+        with consumer._lock:
+            made(bootstrap, [b"new"])
+        assigned(consumer)
+        assert read(consumer, 1) == [b"new"]
+
+
+def test_partitions_that_were_just_added_can_be_assigned(bootstrap: str) -> None:
+    made(bootstrap, OLD)
+    with Consumer(bootstrap) as consumer, Admin(bootstrap) as admin:
+        assigned(consumer)
+        admin.create_partitions("t", 3)
+        assert consumer.assign([("t", 0), ("t", 2)], position="earliest") == [("t", 0), ("t", 2)]
+        with pytest.raises(ApiError, match="t has 3 partitions"):
+            consumer.assign([("t", 3)])
+
+
+@pytest.mark.parametrize("instead", ["another", "nothing"])
+def test_metadata_of_topics_that_are_no_longer_assigned_are_not_asked_for(bootstrap: str, instead: str) -> None:
+    made(bootstrap, OLD)
+    with Consumer(bootstrap) as consumer, Admin(bootstrap) as admin:
+        admin.create_topic("other", partitions=1)
+        assigned(consumer)
+        if instead == "another":
+            consumer.assign("other")
+        else:
+            consumer.unsubscribe()
+        assert not consumer._shell.view.wants("t")
 
 
 def test_without_a_reset_the_reader_is_asked(bootstrap: str) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, overload
 
 from ....core.client.arguments import as_topic_partition, check_offset
 from ....core.client.consumer.fetcher import Fetcher
-from ....core.client.consumer.subscription_state import AtOffset, AtTime, FetcherSettings
+from ....core.client.consumer.subscription_state import AtOffset, AtTime, FetcherSettings, StartPosition
 from ....core.client.group.events import CommittedOffset, GroupMetadata
 from ....core.message.corrupt_record import Damage
 from ....core.message.message import KeyT_co, Message, ValueT_co
@@ -249,7 +249,7 @@ class Consumer(Generic[ValueT_co, KeyT_co]):
             self._group.give_up(CLOSE_S if timeout is None else timeout)
         with self._lock:
             self._reading.drop()
-            self._fetcher.assign({})
+            self._assign({})
 
     @property
     def subscription(self) -> list[str]:
@@ -288,11 +288,18 @@ class Consumer(Generic[ValueT_co, KeyT_co]):
             starts = dict.fromkeys(places, start)
         with self._lock:
             self._reading.drop()
-            self._fetcher.assign(starts)
+            self._assign(starts)
             if self._group is not None:
                 self._group.keep_committing()
             self._shell.wake()
         return places
+
+    def _assign(self, starts: Mapping[TopicPartition, StartPosition]) -> None:
+        """Read these partitions, and no longer ask for the metadata of topics that only others belong to. Lock held."""
+        before = {tp.topic for tp in self._fetcher.partitions}
+        self._fetcher.assign(starts)
+        for topic in before - {tp.topic for tp in starts}:
+            self._shell.view.forget(topic)
 
     @overload
     def seek(self, place: Place, position: StartOffset | AtOffset) -> None: ...
@@ -360,7 +367,11 @@ class Consumer(Generic[ValueT_co, KeyT_co]):
         return self._positions.position(place, timeout)
 
     def topic_id(self, place: Place) -> bytes:
-        """Return the id of the topic that the consumer reads there; `NO_TOPIC_ID` while it is not known."""
+        """Return the id of the topic that the consumer reads there; `NO_TOPIC_ID` while it is not known.
+
+        All messages of the last `poll_many` are of this topic: one `poll_many` does not read on in another topic of the
+        same name.
+        """
         return self._positions.state(as_topic_partition(place)).topic_id
 
     def lag(self, places: Iterable[Place] | None = None, timeout: float | None = None) -> dict[TopicPartition, int]:
@@ -626,7 +637,9 @@ class Consumer(Generic[ValueT_co, KeyT_co]):
 
     def _take_at_once(self) -> bool:
         with self._lock:
-            return not (self._group is not None and self._group.wanted) and self._reading.select_next_fetch()
+            if self._group is not None and self._group.wanted:
+                return False
+            return self._reading.select_next_fetch(may_go_back=False)
 
     def _at_end(self, ends: Mapping[TopicPartition, int] | None) -> bool:
         with self._lock:

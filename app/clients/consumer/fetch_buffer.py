@@ -118,14 +118,18 @@ class FetchBuffer:
             raise failure from error
         self._finish(current)
 
-    def select_next_fetch(self) -> bool:
-        """Make the next completed fetch the current one; return False if there is none. Lock held; raises its error."""
+    def select_next_fetch(self, *, may_go_back: bool = True) -> bool:
+        """Make the next completed fetch the current one; return False if there is none. Lock held; raises its error.
+
+        `may_go_back` False: also return False when a partition is due to continue in a log that is another one, or has
+        lost records.
+        """
         for tp, current in self._suspended.items():
             if not current.state.paused:
                 self._current = self._suspended.pop(tp)
                 self._latest = current.state
                 return True
-        completed_fetch = self._fetcher.next_completed_fetch()
+        completed_fetch = self._fetcher.next_completed_fetch(may_go_back=may_go_back)
         if completed_fetch is None:
             return False
         self._shell.wake()

@@ -93,31 +93,38 @@ class PartitionFinder:
         return list(dict.fromkeys(places))
 
     def _count(self, topic: str, largest: int) -> int:
-        """Return the number of partitions of the topic. Raises `ApiError` if `largest` is not one; `ClientTimeout`."""
+        """Return the number of partitions of the topic. Raises `ApiError` if `largest` is not one; `ClientTimeout`.
+
+        An error or a partition count of earlier metadata may be outdated: newer metadata decide.
+        """
         view, shell = self._shell.view, self._shell
-
-        def has_metadata() -> bool:
-            error = view.topic_errors.get(topic)
-            missing = error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not self._auto_create
-            return (
-                view.topic(topic) is not None
-                or (error is not None and (missing or not error.retriable))
-                or view.authentication_error is not None
-            )
-
         with shell.lock:
+            was_wanted, known = view.wants(topic), view.updates
             view.add_topics([topic])
+            known_view = view.topic(topic)
+            if known_view is None or largest >= len(known_view.leaders):
+                view.request_refresh()
+
+            def is_decided() -> bool:
+                found, error = view.topic(topic), view.topic_errors.get(topic)
+                if view.authentication_error is not None or (found is not None and largest < len(found.leaders)):
+                    return True
+                missing = error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not self._auto_create
+                return view.updates > known and (
+                    found is not None or (error is not None and (missing or not error.retriable))
+                )
+
             shell.wake()
-            known = shell.wait(has_metadata, self._timeout_s)
+            decided = shell.wait(is_decided, self._timeout_s)
             found, error = view.topic(topic), view.topic_errors.get(topic)
-            if found is None:
+            if found is None and not was_wanted:  # otherwise the consumer reads it, as soon as it exists again
                 view.forget(topic)
         if found is None:
             if error is not None:
                 raise topic_error(error, topic)
             if view.authentication_error is not None:
                 raise view.authentication_error
-            why = "" if known else view.why
+            why = "" if decided else view.why
             raise ClientTimeout(f"no metadata of topic {topic} within {self._timeout_s} s{why}")
         count = len(found.leaders)
         if not 0 <= largest < count:

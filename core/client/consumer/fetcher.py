@@ -112,11 +112,16 @@ class Fetcher:
         waits_for = silent(self._view.address(state.tried[0])) if state.busy else state.last_error
         return self._view.why if waits_for is None else f"; last: {waits_for}"
 
-    def next_completed_fetch(self) -> CompletedFetch | None:
-        """Return the next completed fetch for the reader, partitions in turn; None when there is none yet."""
+    def next_completed_fetch(self, *, may_go_back: bool = True) -> CompletedFetch | None:
+        """Return the next completed fetch for the reader, partitions in turn; None when there is none yet.
+
+        `may_go_back` False: leave one that makes the reader go back for a later call, and return None.
+        """
         for turn, tp in enumerate(self._order):
             state = self.partitions[tp]
             if state.completed_fetches and not state.paused:
+                if not may_go_back and state.completed_fetches[0].go_back is not None:
+                    return None
                 self._order = [*self._order[turn + 1 :], *self._order[: turn + 1]]
                 return state.completed_fetches.popleft()
         return None

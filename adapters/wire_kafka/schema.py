@@ -4,6 +4,7 @@ The field tables of the protocol (facts E1) are stated with these as data. `Stru
 that each field of the wire belongs to, in wire order, with the versions that have it.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum, IntEnum
 from operator import attrgetter
@@ -15,8 +16,9 @@ from attrs import field
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import Malformed
 from ...ports.values import frozen
-from . import wire
+from . import straight_code, wire
 from .grouping import by_topic, grouped
+from .straight_code import ReadFunction, Shape, WriteFunction
 from .topic_ids import read_id, write_id
 from .wire import COPIED_BYTES_MAX, Reader, Writer
 
@@ -27,6 +29,8 @@ NEWEST = 0x7FFF
 ERROR_TEXT_MAX = 2000
 """Characters of an error's text; more than a person reads, and far below what the encodings can carry."""
 _ITEMS_PER_STEP = 16
+_OFTEN = 32
+"""A version of a struct becomes code when it is used this often: to make the code takes as long as some fifty uses."""
 _TOPIC_ID = attrgetter("topic_id")
 
 
@@ -66,7 +70,10 @@ def write_in_steps(codec: FieldCodec[T], writer: Writer, version: int, value: T)
 class Number:
     """An integer of fixed width."""
 
+    shape = Shape.FIXED
+
     def __init__(self, layout: Layout) -> None:
+        self.format = layout.format[1:]
         self._unpack, self._pack, self._size = layout.unpack_from, layout.pack, layout.size
 
     def read(self, reader: Reader, version: int) -> int:  # noqa: ARG002
@@ -82,6 +89,9 @@ class Number:
 class Bool:
     """A byte, 0 or 1."""
 
+    shape = Shape.FIXED
+    format = "?"
+
     def read(self, reader: Reader, version: int) -> bool:  # noqa: ARG002
         return bool(reader.unpack(wire.I8)[0])
 
@@ -91,6 +101,8 @@ class Bool:
 
 class Text:
     """A string."""
+
+    shape = Shape.TEXT
 
     def read(self, reader: Reader, version: int) -> str:  # noqa: ARG002
         return reader.text()
@@ -102,6 +114,8 @@ class Text:
 class NullableText:
     """A string or null."""
 
+    shape = Shape.NULLABLE_TEXT
+
     def read(self, reader: Reader, version: int) -> str | None:  # noqa: ARG002
         return reader.nullable_text()
 
@@ -111,6 +125,8 @@ class NullableText:
 
 class ErrorText(NullableText):
     """The reason of a refusal, or null. A reason that quotes input could be longer than any string, so it is cut."""
+
+    shape = Shape.ERROR_TEXT
 
     def write(self, writer: Writer, version: int, value: str | None) -> None:  # noqa: ARG002
         writer.nullable_text(cut(value))
@@ -149,6 +165,9 @@ class Data:
 class Uuid:
     """16 bytes; all zero means none."""
 
+    shape = Shape.ID
+    format = "16s"
+
     def read(self, reader: Reader, version: int) -> bytes:  # noqa: ARG002
         return bytes(reader.span(16))
 
@@ -161,7 +180,10 @@ class Uuid:
 class Choice(Generic[EnumT]):
     """An integer that means one of an enumeration; a number we do not know is read as `unknown`."""
 
+    shape = Shape.CHOICE
+
     def __init__(self, layout: Layout, kind: type[EnumT], unknown: EnumT) -> None:
+        self.format = layout.format[1:]
         self._layout = layout
         self._known = {int(member): member for member in kind}
         self._unknown = unknown
@@ -237,6 +259,8 @@ def _items_in_steps(codec: FieldCodec[T], writer: Writer, version: int, items: S
 
 class NullableArray(Generic[T]):
     """A sequence or null."""
+
+    shape = Shape.NULLABLE_ARRAY
 
     def __init__(self, item: FieldCodec[T]) -> None:
         self._item = item
@@ -331,6 +355,8 @@ class Pairs:
 class Nullable(Generic[T]):
     """A struct or null, in flexible versions: a byte, -1 for null, 1 before a struct."""
 
+    shape = Shape.NULLABLE_STRUCT
+
     def __init__(self, item: FieldCodec[T]) -> None:
         self._item = item
 
@@ -391,17 +417,15 @@ class _Plan:
     """The fields that a version has, in order: by attribute name ("" for a filler) how each is read, and how it is
     written, with the value of a filler."""
 
-    __slots__ = ("absent", "codecs", "readers", "writers")
+    __slots__ = ("absent", "fields")
 
     def __init__(self, fields: Sequence[StructPart], version: int) -> None:
         present = [part for part in fields if isinstance(part, Field | Filler) and part.since <= version <= part.until]
-        names = ["" if isinstance(part, Filler) else part.name for part in present]
-        self.readers = [(name, part.codec.read) for name, part in zip(names, present, strict=True)]
-        self.writers = [
-            (name, part.codec.write, part.value if isinstance(part, Filler) else None)
-            for name, part in zip(names, present, strict=True)
+        self.fields: list[tuple[str, FieldCodec[Any], Any]] = [
+            ("", part.codec, part.value) if isinstance(part, Filler) else (part.name, part.codec, None)
+            for part in present
         ]
-        self.codecs = [part.codec for part in present]
+        names = {name for name, _, _ in self.fields}
         self.absent = {
             part.name: part.absent
             for part in fields
@@ -412,29 +436,53 @@ class _Plan:
 
 
 class Struct(Generic[T]):
-    """A struct and the type that holds it. An `inline` one is fields among others, without tagged fields of its own."""
+    """A struct and the type that holds it. An `inline` one is fields among others, without tagged fields of its own.
 
-    def __init__(self, kind: Callable[..., T], *fields: StructPart, inline: bool = False) -> None:
+    given: the attributes that `read_with` gets from elsewhere.
+    """
+
+    def __init__(
+        self, kind: Callable[..., T], *fields: StructPart, inline: bool = False, given: Sequence[str] = ()
+    ) -> None:
         self._kind = kind
         self._fields = fields
         self._inline = inline
+        self._given = given
         self._plans: dict[int, _Plan] = {}
+        self._read_functions: dict[int, ReadFunction] = {}
+        """The code of versions that are often read: by the version, times two, and one more in the compact encoding."""
+        self._write_functions: dict[int, WriteFunction] = {}
+        self._reads: Counter[int] = Counter()
+        self._writes: Counter[int] = Counter()
         self.has_steps = any(
             getattr(part.codec, "has_steps", False) for part in fields if isinstance(part, Field | Filler)
         )
 
     def read(self, reader: Reader, version: int) -> T:
-        plan = self._plans.get(version) or self._plan(version)
-        return self._read(reader, version, plan, plan.absent.copy())
+        function = self._read_functions.get(2 * version + reader.is_compact)
+        if function is not None:
+            value: T = function(reader, version)
+            return value
+        return self.read_by_fields(reader, version)
 
-    def read_with(self, reader: Reader, version: int, given: dict[str, Any]) -> T:
+    def read_with(self, reader: Reader, version: int, *given: Any) -> T:
         """The value, with attributes that are `given` from elsewhere."""
-        plan = self._plans.get(version) or self._plan(version)
-        return self._read(reader, version, plan, {**plan.absent, **given})
+        function = self._read_functions.get(2 * version + reader.is_compact)
+        if function is not None:
+            value: T = function(reader, version, *given)
+            return value
+        return self.read_by_fields(reader, version, *given)
 
-    def _read(self, reader: Reader, version: int, plan: _Plan, values: dict[str, Any]) -> T:
-        for name, read in plan.readers:
-            value = read(reader, version)
+    def read_by_fields(self, reader: Reader, version: int, *given: Any) -> T:
+        """Read field by field; where this happens often it becomes code."""
+        key = 2 * version + reader.is_compact
+        self._reads[key] += 1
+        if self._reads[key] == _OFTEN:
+            self._read_functions[key] = self.read_function(version, is_compact=reader.is_compact)
+        plan = self._plans.get(version) or self._plan(version)
+        values = plan.absent | dict(zip(self._given, given, strict=True))
+        for name, codec, _ in plan.fields:
+            value = codec.read(reader, version)
             if name:
                 values[name] = value
         if not self._inline:
@@ -442,19 +490,42 @@ class Struct(Generic[T]):
         return self._kind(**values)
 
     def write(self, writer: Writer, version: int, value: T) -> None:
+        function = self._write_functions.get(2 * version + writer.is_compact)
+        if function is not None:
+            function(writer, version, value)
+        else:
+            self.write_by_fields(writer, version, value)
+
+    def write_by_fields(self, writer: Writer, version: int, value: T) -> None:
+        """Write field by field; where this happens often it becomes code."""
+        key = 2 * version + writer.is_compact
+        self._writes[key] += 1
+        if self._writes[key] == _OFTEN:
+            self._write_functions[key] = self.write_function(version, is_compact=writer.is_compact)
         plan = self._plans.get(version) or self._plan(version)
-        for name, write, filler in plan.writers:
-            write(writer, version, getattr(value, name) if name else filler)
+        for name, codec, filler in plan.fields:
+            codec.write(writer, version, getattr(value, name) if name else filler)
         if not self._inline:
             writer.end()
 
     def write_in_steps(self, writer: Writer, version: int, value: T) -> Iterator[None]:
         plan = self._plans.get(version) or self._plan(version)
-        for writing, codec in zip(plan.writers, plan.codecs, strict=True):
-            name, _, filler = writing
+        for name, codec, filler in plan.fields:
             yield from write_in_steps(codec, writer, version, getattr(value, name) if name else filler)
         if not self._inline:
             writer.end()
+
+    def read_function(self, version: int, *, is_compact: bool) -> ReadFunction:
+        """Return the code that reads a version in one encoding."""
+        plan = self._plans.get(version) or self._plan(version)
+        return straight_code.reading(
+            self._kind, plan.fields, plan.absent, self._given, is_compact=is_compact, has_tags=not self._inline
+        )
+
+    def write_function(self, version: int, *, is_compact: bool) -> WriteFunction:
+        """Return the code that writes a version in one encoding."""
+        plan = self._plans.get(version) or self._plan(version)
+        return straight_code.writing(plan.fields, is_compact=is_compact, has_tags=not self._inline)
 
     def _plan(self, version: int) -> _Plan:
         plan = self._plans[version] = _Plan(self._fields, version)
@@ -473,7 +544,7 @@ class ByTopic(Generic[T]):
     def __init__(
         self, kind: Callable[..., T], *fields: StructPart, inline: bool = False, ids_since: int = NEWEST + 1
     ) -> None:
-        self._item = Struct(kind, *fields, inline=inline)
+        self._item = Struct(kind, *fields, inline=inline, given=("topic",))
         self._ids_since = ids_since
 
     def read(self, reader: Reader, version: int) -> Sequence[T]:
@@ -483,9 +554,9 @@ class ByTopic(Generic[T]):
         """The rest, when it is known how many topics there are."""
         flat: list[T] = []
         for _ in range(count):
-            given = {"topic": read_id(reader) if version >= self._ids_since else reader.text()}
+            topic = read_id(reader) if version >= self._ids_since else reader.text()
             for _ in range(_present(reader.count())):
-                flat.append(self._item.read_with(reader, version, given))
+                flat.append(self._item.read_with(reader, version, topic))
             reader.skip_tags()
         return flat
 
@@ -522,14 +593,14 @@ class ByTopicId(Generic[T]):
     """
 
     def __init__(self, kind: Callable[..., T], *fields: StructPart, inline: bool = False) -> None:
-        self._item = Struct(kind, *fields, inline=inline)
+        self._item = Struct(kind, *fields, inline=inline, given=("topic_id",))
 
     def read(self, reader: Reader, version: int) -> Sequence[T]:
         flat: list[T] = []
         for _ in range(_present(reader.count())):
-            given = {"topic_id": UUID.read(reader, version)}
+            topic_id = UUID.read(reader, version)
             for _ in range(_present(reader.count())):
-                flat.append(self._item.read_with(reader, version, given))
+                flat.append(self._item.read_with(reader, version, topic_id))
             reader.skip_tags()
         return flat
 

@@ -71,7 +71,7 @@ _ENTRY = (
     Field("operation", Code(Operation)),
     Field("permission", Code(PermissionType)),
 )
-_ENTRY_STRUCT = Struct(AclBinding, *_ENTRY)
+_ENTRY_STRUCT = Struct(AclBinding, *_ENTRY, given=("resource_type", "resource_name", "pattern_type"))
 _BINDING = (_RESOURCE_TYPE, Field("resource_name", TEXT), _PATTERN_TYPE, *_ENTRY)
 _FILTER = Struct(
     AclBindingFilter,
@@ -104,8 +104,8 @@ class _ByPattern:
             resource_type = _RESOURCE_TYPE.codec.read(reader, version)
             name = TEXT.read(reader, version)
             pattern_type = _PATTERN_TYPE.codec.read(reader, version)
-            given = {"resource_type": resource_type, "resource_name": name, "pattern_type": pattern_type}
-            acls += [_ENTRY_STRUCT.read_with(reader, version, given) for _ in range(reader.count())]
+            given = resource_type, name, pattern_type
+            acls += [_ENTRY_STRUCT.read_with(reader, version, *given) for _ in range(reader.count())]
             reader.skip_tags()
         return acls
 

@@ -8,7 +8,7 @@ subclasses the compact ones, and what reads or writes an API rarely needs to kno
 from collections.abc import Sequence
 from struct import Struct
 from struct import error as StructError
-from typing import Any
+from typing import Any, ClassVar
 
 from ...ports.errors import Malformed
 from ...ports.storage import Region, size_of
@@ -48,6 +48,7 @@ class Reader:
     """
 
     __slots__ = ("buffer", "items_left", "position", "size")
+    is_compact: ClassVar[bool] = False
 
     def __init__(self, buffer: memoryview, position: int, items_max: int) -> None:
         self.buffer = buffer
@@ -113,6 +114,7 @@ class CompactReader(Reader):
     """A `Reader` of the compact encoding."""
 
     __slots__ = ()
+    is_compact = True
 
     def uvarint(self) -> int:
         """An unsigned base-128 number of at most 32 bits."""
@@ -197,6 +199,7 @@ class Writer:
     """Collects one frame as pieces, classic encoding: records by reference, all else in buffers between them."""
 
     __slots__ = ("_pieces", "out")
+    is_compact: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self.out = bytearray()
@@ -259,6 +262,7 @@ class CompactWriter(Writer):
     """A `Writer` of the compact encoding."""
 
     __slots__ = ()
+    is_compact = True
 
     def uvarint(self, value: int) -> None:
         out = self.out

@@ -20,6 +20,7 @@ BENCHMARKS = (
     "fetch_committed",
     "growth",
     "many_partitions",
+    "small_requests",
     "capacity",
     "create_topics",
     "replicate",

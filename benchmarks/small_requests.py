@@ -1,7 +1,7 @@
 """What a small request costs the broker, beside the system calls that it cannot do without.
 
-Each request comes alone, at a given rate, over connections in turn, so that the broker wakes up for each. The floor is a
-process that does only the system calls of it: epoll, receive, send. Brokers and floor take turns, request kind by
+Each request comes alone, at a given rate, over connections in turn, so that the broker wakes up for each. The floor is
+a process that does only the system calls of it: epoll, receive, send. Brokers and floor take turns, request kind by
 request kind, so that all see the same machine.
 
     python benchmarks/small_requests.py [OTHER]
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
@@ -172,8 +172,7 @@ def measure(other: str | None = None) -> list[Result]:
 
 
 def _result(kind: str, servers: list[Server]) -> Result:
-    us: dict[str, Callable[[], float] | float] = {each.name: median(each.us[kind]) for each in servers}
-    details = {f"us, {name}": value for name, value in us.items() if isinstance(value, float)}
+    details = {f"us, {each.name}": median(each.us[kind]) for each in servers}
     floor = details[f"us, {_SERVE_FLOOR}"]
     return Result(f"{kind}: CPU / its system calls", details["us, broker"] / floor, details=details)
 
@@ -181,5 +180,6 @@ def _result(kind: str, servers: list[Server]) -> Result:
 if __name__ == "__main__":
     if sys.argv[1:] == [_SERVE_FLOOR]:
         _serve_floor()
-    for each in measure(*sys.argv[1:]):
-        print(each)
+    else:
+        for each in measure(*sys.argv[1:]):
+            print(each.name, f"{each.ratio:.2f}", {name: round(value, 1) for name, value in each.details.items()})

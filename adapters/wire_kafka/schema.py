@@ -18,7 +18,7 @@ from ...ports.errors import Malformed
 from ...ports.values import frozen
 from . import straight_code, wire
 from .grouping import by_topic, grouped
-from .straight_code import ReadFunction, Shape, WriteFunction
+from .straight_code import CodeShape, ReadFunction, WriteFunction
 from .topic_ids import read_id, write_id
 from .wire import COPIED_BYTES_MAX, Reader, Writer
 
@@ -70,7 +70,7 @@ def write_in_steps(codec: FieldCodec[T], writer: Writer, version: int, value: T)
 class Number:
     """An integer of fixed width."""
 
-    shape = Shape.FIXED
+    shape = CodeShape.FIXED
 
     def __init__(self, layout: Layout) -> None:
         self.format = layout.format[1:]
@@ -89,7 +89,7 @@ class Number:
 class Bool:
     """A byte, 0 or 1."""
 
-    shape = Shape.FIXED
+    shape = CodeShape.FIXED
     format = "?"
 
     def read(self, reader: Reader, version: int) -> bool:  # noqa: ARG002
@@ -102,7 +102,7 @@ class Bool:
 class Text:
     """A string."""
 
-    shape = Shape.TEXT
+    shape = CodeShape.TEXT
 
     def read(self, reader: Reader, version: int) -> str:  # noqa: ARG002
         return reader.text()
@@ -114,7 +114,7 @@ class Text:
 class NullableText:
     """A string or null."""
 
-    shape = Shape.NULLABLE_TEXT
+    shape = CodeShape.NULLABLE_TEXT
 
     def read(self, reader: Reader, version: int) -> str | None:  # noqa: ARG002
         return reader.nullable_text()
@@ -126,7 +126,7 @@ class NullableText:
 class ErrorText(NullableText):
     """The reason of a refusal, or null. A reason that quotes input could be longer than any string, so it is cut."""
 
-    shape = Shape.ERROR_TEXT
+    shape = CodeShape.ERROR_TEXT
 
     def write(self, writer: Writer, version: int, value: str | None) -> None:  # noqa: ARG002
         writer.nullable_text(cut(value))
@@ -165,7 +165,7 @@ class Data:
 class Uuid:
     """16 bytes; all zero means none."""
 
-    shape = Shape.ID
+    shape = CodeShape.ID
     format = "16s"
 
     def read(self, reader: Reader, version: int) -> bytes:  # noqa: ARG002
@@ -180,7 +180,7 @@ class Uuid:
 class Choice(Generic[EnumT]):
     """An integer that means one of an enumeration; a number we do not know is read as `unknown`."""
 
-    shape = Shape.CHOICE
+    shape = CodeShape.CHOICE
 
     def __init__(self, layout: Layout, kind: type[EnumT], unknown: EnumT) -> None:
         self.format = layout.format[1:]
@@ -260,7 +260,7 @@ def _items_in_steps(codec: FieldCodec[T], writer: Writer, version: int, items: S
 class NullableArray(Generic[T]):
     """A sequence or null."""
 
-    shape = Shape.NULLABLE_ARRAY
+    shape = CodeShape.NULLABLE_ARRAY
 
     def __init__(self, item: FieldCodec[T]) -> None:
         self._item = item
@@ -355,7 +355,7 @@ class Pairs:
 class Nullable(Generic[T]):
     """A struct or null, in flexible versions: a byte, -1 for null, 1 before a struct."""
 
-    shape = Shape.NULLABLE_STRUCT
+    shape = CodeShape.NULLABLE_STRUCT
 
     def __init__(self, item: FieldCodec[T]) -> None:
         self._item = item

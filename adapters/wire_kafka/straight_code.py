@@ -17,8 +17,8 @@ ReadFunction = Callable[..., Any]
 WriteFunction = Callable[[Writer, int, Any], None]
 
 
-class Shape(Enum):
-    """How the code for a field looks; a codec says it with `shape`, and its `struct` format with `format`."""
+class CodeShape(Enum):
+    """The kind of code for a field; a codec names it with `shape`, and its `struct` format with `format`."""
 
     FIXED = "a number"
     CHOICE = "a number that means a member of an enumeration"
@@ -32,14 +32,14 @@ class Shape(Enum):
     OTHER = "whatever the codec does"
 
 
-_PACKED = (Shape.FIXED, Shape.CHOICE, Shape.ID)
-_TEXTS = (Shape.TEXT, Shape.NULLABLE_TEXT, Shape.ERROR_TEXT)
-_COMPACT_NULLS = {Shape.ERROR_TEXT: 0, Shape.NULLABLE_ARRAY: 0, Shape.NULLABLE_STRUCT: 255}
+_PACKED = (CodeShape.FIXED, CodeShape.CHOICE, CodeShape.ID)
+_TEXTS = (CodeShape.TEXT, CodeShape.NULLABLE_TEXT, CodeShape.ERROR_TEXT)
+_COMPACT_NULLS = {CodeShape.ERROR_TEXT: 0, CodeShape.NULLABLE_ARRAY: 0, CodeShape.NULLABLE_STRUCT: 255}
 """The byte for null in the compact encoding, of what is written by its codec otherwise."""
 
 
-def _shape(codec: Any) -> Shape:
-    shape: Shape = getattr(codec, "shape", Shape.OTHER)
+def _shape(codec: Any) -> CodeShape:
+    shape: CodeShape = getattr(codec, "shape", CodeShape.OTHER)
     return shape
 
 
@@ -107,7 +107,7 @@ def reading(
             _read_one(code, run[0][1], targets[0], is_compact=is_compact)
         for (name, codec, _), target in zip(run, targets, strict=True):
             if name:
-                is_choice = _shape(codec) is Shape.CHOICE
+                is_choice = _shape(codec) is CodeShape.CHOICE
                 values[name] = f"{code.bind('of', codec.of)}({target})" if is_choice else target
     if is_compact and has_tags:
         code.add("if b[p] == 0: reader.position = p + 1", "else:", "    reader.position = p", "    reader.skip_tags()")
@@ -126,15 +126,15 @@ def _read_one(code: _Code, codec: Any, target: str, *, is_compact: bool) -> None
     by_codec.append("p = reader.position")
     otherwise = ["else:", *(f"    {line}" for line in by_codec)]
     if is_compact and shape in _TEXTS:
-        if shape is not Shape.TEXT:
+        if shape is not CodeShape.TEXT:
             code.add("if b[p] == 0:", f"    {target} = None", "    p += 1")
         code.add(
-            f"{'if' if shape is Shape.TEXT else 'elif'} 0 < b[p] < 128 and (e := p + b[p]) <= reader.size:",
+            f"{'if' if shape is CodeShape.TEXT else 'elif'} 0 < b[p] < 128 and (e := p + b[p]) <= reader.size:",
             f"    {target} = str(b[p + 1:e], 'utf-8')",
             "    p = e",
             *otherwise,
         )
-    elif is_compact and shape is Shape.NULLABLE_ARRAY:
+    elif is_compact and shape is CodeShape.NULLABLE_ARRAY:
         code.add("if b[p] == 0:", f"    {target} = None", "    p += 1", *otherwise)
     else:
         code.add(*by_codec)
@@ -148,7 +148,7 @@ def writing(fields: Sequence[tuple[str, Any, Any]], *, is_compact: bool, has_tag
         values = [f"value.{name}" if name else code.bind("filler", filler) for name, _, filler in run]
         if _shape(run[0][1]) in _PACKED:
             for (_, codec, _), value in zip(run, values, strict=True):
-                if _shape(codec) is Shape.ID:
+                if _shape(codec) is CodeShape.ID:
                     code.add(f"if len({value}) != 16: {code.bind('write', codec.write)}(writer, version, {value})")
             code.add(f"out += {code.bind('pack', _layout(run).pack)}({', '.join(values)})")
         else:
@@ -163,8 +163,8 @@ def _write_one(code: _Code, codec: Any, value: str, *, is_compact: bool) -> None
     shape = _shape(codec)
     by_codec = [f"{code.bind('write', codec.write)}(writer, version, v)", "out = writer.out"]
     code.add(f"v = {value}")
-    if shape in (Shape.TEXT, Shape.NULLABLE_TEXT):
-        has_else = shape is Shape.NULLABLE_TEXT
+    if shape in (CodeShape.TEXT, CodeShape.NULLABLE_TEXT):
+        has_else = shape is CodeShape.NULLABLE_TEXT
         if has_else:
             code.add("if v is None: " + ("out.append(0)" if is_compact else "out += b'\\xff\\xff'"), "else:")
         lines = ["c = v.encode()", "n = len(c)"]

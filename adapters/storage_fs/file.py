@@ -13,6 +13,9 @@ from .descriptors import Descriptor, DescriptorPool
 from .errors import storage_error
 
 _BUFFERS_PER_CALL = 1024  # IOV_MAX on Linux and macOS
+_COPY_BYTES = 1 << 24
+_COPY_SUFFIX = "cleaned"
+"""A start removes a copy that was interrupted, as what compaction leaves unfinished."""
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync alone stops at the drive's cache
 
 
@@ -71,6 +74,7 @@ class FsFile:
         "__weakref__",
         "_closed",
         "_descriptor",
+        "_own",
         "_pinned",
         "_place",
         "_size",
@@ -87,6 +91,7 @@ class FsFile:
         self._closed = False
         self._pinned = False
         self._torn = False
+        self._own = False
         self._descriptor: Descriptor | None = None
         try:
             descriptor = self._open(create=create)
@@ -222,6 +227,21 @@ class FsFile:
             if not descriptor.writable:
                 del descriptor
                 raise StorageReadOnly(f"{self._path} cannot be written to; check permissions and mount options")
+        if not self._own:
+            descriptor = self._owned(descriptor)
+        return descriptor
+
+    def _owned(self, descriptor: Descriptor) -> Descriptor:
+        """Replace a file that has another hard link by a copy, before the first write to it: an import may have linked
+        the segments of another broker, which must not change. Raises `StorageError`."""
+        try:
+            if os.fstat(descriptor.fd).st_nlink > 1 and not self._pinned:
+                _replace_by_copy(self._path, descriptor.fd, self._size)
+                self._descriptor = None
+                descriptor = self._open(create=False)
+        except OSError as error:
+            raise storage_error(error, f"cannot copy {self._path}, which has another hard link") from error
+        self._own = True
         return descriptor
 
     def _cut(self, fd: int) -> None:
@@ -230,6 +250,23 @@ class FsFile:
         except OSError as error:
             raise storage_error(error, f"cannot cut a half-written end off {self._path}") from error
         self._torn = False
+
+
+def _replace_by_copy(path: Path, fd: int, size: int) -> None:
+    """Put a durable copy of the first bytes of an open file in its place. Raises `OSError`."""
+    copy = path.with_name(f"{path.name}.{_COPY_SUFFIX}")
+    with copy.open("wb") as writer:
+        os.fchmod(writer.fileno(), os.fstat(fd).st_mode & 0o7777)
+        for position in range(0, size, _COPY_BYTES):
+            writer.write(_read(fd, position, min(_COPY_BYTES, size - position)))
+        writer.flush()
+        sync(writer.fileno())
+    copy.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        sync(folder)
+    finally:
+        os.close(folder)
 
 
 def _read(fd: int, position: int, size: int) -> bytes:

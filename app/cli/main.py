@@ -34,6 +34,7 @@ _COMMANDS = {
     "brokers": ".brokers",
     "log": ".log.command",
     "mirror": ".mirror",
+    "import": ".import_data",
     "bench": ".bench",
     "profile": ".profiles",
 }

@@ -175,6 +175,13 @@ def system_entropy() -> Entropy:
     return SystemEntropy()
 
 
+def system_clock() -> Clock:
+    """The clocks of the machine."""
+    from ...adapters.system import SystemClock
+
+    return SystemClock()
+
+
 def plugin_host(config: BrokerConfig, plugins: Sequence[object] = ()) -> PluginHost:
     """Return the plug-ins that the configuration asks for, and those given as objects. Raises `ConfigError`."""
     from ...plugins.host import PluginHost

@@ -130,3 +130,25 @@ def test_a_partition_that_is_a_link_to_nowhere_cannot_be_opened(
     target.rename(elsewhere / "away")
     with pytest.raises(StorageError):
         log_dir.folder("t-0")
+
+
+def test_file_with_another_hard_link_is_copied_before_the_first_write(
+    log_dir: LogDir, data: Path, elsewhere: Path
+) -> None:
+    folder = log_dir.folder("t-0")
+    (elsewhere / "linked").write_bytes(b"0123456789")
+    for name in ("grows", "shrinks"):
+        (data / "t-0" / name).hardlink_to(elsewhere / "linked")
+        file = folder.open(name)
+        region = file.region(0, 10)
+        if name == "grows":
+            file.append(b"more")
+        else:
+            file.truncate(4)
+        assert region.read() == b"0123456789"
+        assert file.read(0, 100) == {"grows": b"0123456789more", "shrinks": b"0123"}[name]
+        file.append(b"end")
+        file.close()
+    assert (elsewhere / "linked").read_bytes() == b"0123456789"
+    assert (data / "t-0" / "shrinks").read_bytes() == b"0123end"
+    assert not list((data / "t-0").glob("*.cleaned"))

@@ -13,6 +13,7 @@ from support.server_process import ServerProcess
 
 _CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 _FORMAT_LIMIT_S = 300
+_OF_KRAFT = ("process.roles", "node.id", "controller.quorum.voters", "controller.listener.names")
 
 
 class KafkaServer(ServerProcess):
@@ -29,16 +30,19 @@ class KafkaServer(ServerProcess):
         listeners: Mapping[str, str] | None = None,
         more: Mapping[str, str] | None = None,
         java: Sequence[str] = (),
+        release: str | None = None,
+        zookeeper: str | None = None,
     ) -> None:
         """With `users` and their passwords clients log in by SASL/PLAIN, ACLs decide, and `admin` is a super user.
         With `tls`, settings of certificates, they also log in by SCRAM, over SASL_SSL.
         With `listeners`, name → security protocol, it has these alone, and of `controller`; `more` are their settings,
-        `java` options of the process.
+        `java` options of the process. `release`: the version of an earlier broker, `zookeeper`: where one without KRaft
+        finds its ZooKeeper.
 
         Skips the test where the jars, or Java, cannot be had.
         """
         try:
-            command = ["java", *QUICK, *java, "-cp", broker_classpath()]
+            command = ["java", *QUICK, *java, "-cp", broker_classpath(release)]
         except Unavailable as error:
             pytest.skip(f"Apache Kafka cannot be had here: {error}")
         config = folder / "server.properties"
@@ -91,7 +95,13 @@ class KafkaServer(ServerProcess):
                 ),
             }
         settings |= more or {}
+        if zookeeper is not None:
+            settings = {name: value for name, value in settings.items() if name not in _OF_KRAFT}
+            settings |= {"broker.id": "1", "zookeeper.connect": zookeeper}
+            settings["listeners"] = f"PLAINTEXT://127.0.0.1:{self.port}"
         config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        if zookeeper is not None:
+            return
         words = [*command, "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(config)]
         done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=_FORMAT_LIMIT_S, check=False)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -30,8 +30,8 @@ def format_meta_properties(identity: MetaProperties) -> bytes:
     return "\n".join([*lines, ""]).encode()
 
 
-def parse_meta_properties(content: bytes) -> MetaProperties:
-    """Parse the file. Raises `ValueError` without a cluster id, or for an unknown version."""
+def parse_properties(content: bytes) -> dict[str, str]:
+    """Return the lines of the file, also those that this version does not know. Raises `ValueError`."""
     values: dict[str, str] = {}
     for line in content.decode().splitlines():
         stripped = line.strip()
@@ -43,6 +43,12 @@ def parse_meta_properties(content: bytes) -> MetaProperties:
         values[found[1]] = found[2]
     if values.get("version") not in _VERSIONS:
         raise ValueError(f"version {values.get('version')!r}, expected 0 or 1")
+    return values
+
+
+def parse_meta_properties(content: bytes) -> MetaProperties:
+    """Parse the file. Raises `ValueError` without a cluster id, or for an unknown version."""
+    values = parse_properties(content)
     cluster_id = values.get("cluster.id", "")
     try:
         decode_id(cluster_id)

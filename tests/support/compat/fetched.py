@@ -46,12 +46,14 @@ def fetched(name: str, recipe: str, fetch: Callable[[Path], None]) -> Path:
     return folder
 
 
-def jars(name: str, libraries: Sequence[str]) -> Path:
-    """The folder with these libraries, each "group:artifact:version", and nothing besides. Raises `Unavailable`."""
+def jars(name: str, libraries: Sequence[str], *, with_what_they_need: bool = False) -> Path:
+    """The folder with these libraries, each "group:artifact:version", and nothing besides, unless they are wanted
+    `with_what_they_need`. Raises `Unavailable`."""
+    without = () if with_what_they_need else ("*:*",)
 
     def fetch(folder: Path) -> None:
         try:
-            maven_jars(folder / "jars", libraries, without=["*:*"], timeout_s=LIMIT_S)
+            maven_jars(folder / "jars", libraries, without=without, timeout_s=LIMIT_S)
         except NoJars as error:
             raise Unavailable(str(error)) from error
 

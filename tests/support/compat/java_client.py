@@ -69,9 +69,12 @@ def java_classpath(generation: int) -> str:
     return f"{fetched(f'java-{generation}-driver', recipe, compile_driver)}:{folder}/*"
 
 
-def broker_classpath() -> str:
-    """Of Apache Kafka's broker. Raises `Unavailable`."""
+def broker_classpath(release: str | None = None) -> str:
+    """Of Apache Kafka's broker, of an earlier release with its version. Raises `Unavailable`."""
     need("java", "mvn")
+    if release is not None:
+        library = f"org.apache.kafka:kafka_2.13:{release}"
+        return f"{jars(f'kafka-{release}', [library], with_what_they_need=True)}/*"
     return f"{jars('kafka-broker', [_CLIENTS[4], *_COMMON, *_TOOLS, *_BROKER])}/*"
 
 

@@ -1,0 +1,148 @@
+"""`barnabas import`: a data folder of Barnabas from those of Apache Kafka."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ...core.cluster.layout import encode_id
+from ...ports.report import counted
+from .options import AsJson, DryRun, Settings, describe, parse_settings, print_json, print_table, progress
+from .tables import size_text
+
+if TYPE_CHECKING:
+    from ..kafka_import.carry_out import Imported
+    from ..kafka_import.plan import ImportPlan, PlannedTopic
+
+_COLUMNS = ("topic", "topic_id", "partitions", "from", "settings", "note")
+_SHOWN = 10
+
+
+def register(app: typer.Typer) -> None:
+    app.command("import")(import_data)
+
+
+def import_data(
+    sources: Annotated[
+        list[Path], typer.Argument(metavar="KAFKA_DATA_DIR...", help="Folders of Kafka's log.dirs, of all brokers.")
+    ],
+    into: Annotated[
+        Path, typer.Option("--into", metavar="DIR", help="The new data folder, for 'barnabas serve --data DIR'.")
+    ],
+    broker_id: Annotated[int, typer.Option("--broker-id", metavar="N", help="The id of the broker of DIR.")] = 1,
+    link: Annotated[
+        bool,
+        typer.Option("--link", help="Hard links to closed segments instead of copies: Kafka must not start again."),
+    ] = False,
+    allow_missing: Annotated[
+        bool, typer.Option("--allow-missing", help="Begin partitions empty whose folders are not given.")
+    ] = False,
+    allow_left_out: Annotated[
+        bool, typer.Option("--allow-left-out", help="Leave out topics that cannot be imported.")
+    ] = False,
+    dry_run: DryRun = False,
+    settings: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """Copy the topics and settings of stopped Kafka brokers into a new data folder, for one broker of Barnabas.
+
+    The folders of Kafka do not change. Offsets, topic ids, settings, ACLs, SCRAM credentials, quotas, offsets of groups
+    and transactions stay as they are. --set: settings of the broker, as for 'serve'.
+    """
+    from ..compose.broker import plugin_host, system_entropy
+    from ..config import read_config
+    from ..kafka_import.carry_out import Importer, prepare_target, size_of
+    from ..kafka_import.plan import plan_import
+    from ..kafka_import.source import opened_source, read_metadata
+    from ..logs import log_report
+    from ..offline import opened_offline
+
+    config = read_config(None, {**parse_settings(settings), "log.dirs": str(into), "broker.id": str(broker_id)})
+    entropy = system_entropy()
+    with ExitStack() as opened:
+        folders = [opened.enter_context(opened_source(path, log_report)) for path in sources]
+        metadata = read_metadata(folders, plugin_host(config).codecs())
+        plan = plan_import(folders, metadata, config, entropy, log_report)
+        obstacles = _obstacles(plan, allow_missing=allow_missing, allow_left_out=allow_left_out)
+        if dry_run or obstacles:
+            _show(plan, None, as_json=as_json)
+            for text in obstacles:
+                typer.echo(f"barnabas: {text}", err=True)
+            if obstacles:
+                raise typer.Exit(1)
+            return
+        plan = plan.without_refused()
+        prepare_target(into)
+        with (
+            opened_offline(config, log_report, to_write=True) as (log_dirs, coordination),
+            progress("bytes", size_of(plan)) as advance,
+        ):
+            importer = Importer(plan, config, log_dirs[0], link=link, report=log_report, advance=advance)
+            importer.copy_logs()
+            importer.finish(importer.write_tree(coordination, entropy))
+        _show(plan, importer.done, as_json=as_json)
+
+
+def _obstacles(plan: ImportPlan, *, allow_missing: bool, allow_left_out: bool) -> list[str]:
+    """Return why nothing is imported; empty: nothing is in the way."""
+    found = []
+    if plan.refusals and not allow_left_out:
+        names = ", ".join(topic.name for topic in plan.refusals[:_SHOWN])
+        text = f"{counted(len(plan.refusals), 'topic')} cannot be imported: {names}"
+        found.append(f"{text}; --allow-left-out imports the others")
+    missing = [f"{topic.name}-{number}" for topic in plan.topics if not topic.refused for number in topic.missing]
+    if missing and not allow_missing:
+        some = ", ".join(missing[:_SHOWN])
+        text = f"{counted(len(missing), 'partition has', 'partitions have')} no folder here: {some}"
+        found.append(f"{text}; give the folders of all brokers, or --allow-missing to begin them empty")
+    return found
+
+
+def _show(plan: ImportPlan, done: Imported | None, *, as_json: bool) -> None:
+    rows = [_row(topic) for topic in plan.topics]
+    kinds = Counter(kind.value for kind, _ in plan.entities)
+    if as_json:
+        print_json(
+            {
+                "cluster_id": plan.cluster_id,
+                "executed": done is not None,
+                "topics": rows,
+                "entities": kinds,
+                "broker_configs": dict(plan.broker_configs),
+                "features": dict(plan.features),
+                "next_producer_id": plan.next_producer_id if done is None else done.next_producer_id,
+                "notes": list(plan.notes),
+                "copied": None
+                if done is None
+                else {"partitions": done.partitions, "bytes": done.bytes, "linked_segments": done.linked},
+            }
+        )
+        return
+    print_table(_COLUMNS, ([row[column] for column in _COLUMNS] for row in rows))
+    typer.echo("")
+    counts = ", ".join(f"{count} {name}" for name, count in sorted(kinds.items())) or "none"
+    typer.echo(f"cluster {plan.cluster_id or '(a new id)'}; nodes of security and groups: {counts}")
+    for note in plan.notes:
+        typer.echo(f"- {note}")
+    if done is None:
+        typer.echo("nothing was changed", err=True)
+    else:
+        linked = f", {counted(done.linked, 'segment')} linked" if done.linked else ""
+        typer.echo(f"imported {counted(done.partitions, 'partition')}, {size_text(done.bytes)}{linked}")
+
+
+def _row(topic: PlannedTopic) -> dict[str, object]:
+    folders = sorted({str(replica.source.path) for replica in topic.replicas.values()})
+    missing = f"no folder of partitions {', '.join(map(str, topic.missing[:_SHOWN]))}" if topic.missing else ""
+    return {
+        "topic": topic.name,
+        "topic_id": encode_id(topic.topic_id),
+        "partitions": topic.partition_count,
+        "from": ", ".join(folders) or "-",
+        "settings": describe(topic.configs) or "-",
+        "note": topic.refused or missing or "-",
+    }

@@ -1,0 +1,226 @@
+"""Carries out an import: copies the partitions, checks each log, then writes the coordination tree.
+
+The tree comes last: an interrupted import has a folder without topics, which a broker refuses, and the mark of the
+import, by which the next import begins again.
+"""
+
+import shutil
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+from attrs import define, evolve, field
+
+from ...core.cluster import entity_store, topic_store
+from ...core.cluster.brokers import cluster_id, set_broker_configs
+from ...core.cluster.producer_ids import BLOCK_SIZE, LEFT_OUT, skip_to
+from ...core.cluster.topics import Topic, first_state
+from ...core.log.checkpoints import (
+    CLEAN_SHUTDOWN,
+    CLEANED,
+    HIGH_WATERMARK,
+    LOG_START,
+    PARTITION_METADATA,
+    RECOVERY_POINT,
+    format_offsets,
+    format_partition_metadata,
+)
+from ...core.log.manager.meta_properties import MetaProperties, write_meta_properties
+from ...core.log.names import LOG_SUFFIX
+from ...core.log.partition_log.unified_log import UnifiedLog
+from ...core.log.segment.segment import Segment
+from ...plugins.host import PluginHost
+from ...ports.clock import Clock
+from ...ports.coordination import Coordination
+from ...ports.entropy import Entropy
+from ...ports.errors import ConfigError
+from ...ports.storage import LogDir
+from ...ports.types import TopicPartition
+from ..compose.broker import plugin_host, system_clock
+from ..config import BrokerConfig
+from ..config.topic_config import log_config_for
+from .copying import copy_partition, partition_bytes
+from .plan import ImportPlan, PlannedTopic
+from .source import Replica
+
+INCOMPLETE = "import-incomplete"
+"""The mark of an import that has not ended."""
+
+
+@define
+class Imported:
+    """The counts of an import, for its report."""
+
+    partitions: int = 0
+    segments: int = 0
+    linked: int = 0
+    bytes: int = 0
+    next_producer_id: int = 0
+    ends: dict[TopicPartition, int] = field(factory=dict)
+    """The log end offset of each partition."""
+
+
+def prepare_target(into: Path) -> None:
+    """Make the data folder, or empty it after an import that was interrupted. Raises `ConfigError` for one in use."""
+    if into.exists():
+        if not into.is_dir():
+            raise ConfigError(f"{into} is no folder")
+        names = [each.name for each in into.iterdir()]
+        if names and INCOMPLETE not in names:
+            raise ConfigError(f"{into} is not empty: an import makes a data folder of its own")
+        for each in into.iterdir():
+            if each.name != INCOMPLETE:
+                shutil.rmtree(each) if each.is_dir() else each.unlink()
+    into.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (into / INCOMPLETE).touch()
+
+
+def size_of(plan: ImportPlan) -> int:
+    """Return the number of bytes that the import copies or links."""
+    return sum(partition_bytes(each.path) for topic in plan.topics for each in topic.replicas.values())
+
+
+class Importer:
+    """Writes what a plan says into an open, empty data folder and its coordination tree."""
+
+    def __init__(
+        self,
+        plan: ImportPlan,
+        config: BrokerConfig,
+        log_dir: LogDir,
+        *,
+        link: bool,
+        report: Callable[[str], None],
+        advance: Callable[[float], None],
+    ) -> None:
+        """`advance` is called with the number of bytes that are copied so far."""
+        self._plan = plan
+        self._config = config
+        self._log_dir = log_dir
+        self._link = link
+        self._report = report
+        self._advance = advance
+        self._clock: Clock = system_clock()
+        self._plugins: PluginHost = plugin_host(config)
+        self._starts: dict[TopicPartition, int] = {}
+        self._cleaned: dict[TopicPartition, int] = {}
+        self._largest_producer_id = -1
+        self.done = Imported()
+
+    def copy_logs(self) -> None:
+        """Copy and check the logs of all topics. Raises `BarnabasError`."""
+        for topic in self._plan.topics:
+            for number, replica in topic.replicas.items():
+                self._copy_log(topic, number, replica)
+        root = self._log_dir.root
+        root.write_all_small(
+            {
+                RECOVERY_POINT: format_offsets(self.done.ends),
+                HIGH_WATERMARK: format_offsets(self.done.ends),
+                LOG_START: format_offsets(self._starts),
+                CLEANED: format_offsets(self._cleaned),
+            }
+        )
+        root.flush()
+
+    def _copy_log(self, topic: PlannedTopic, number: int, replica: Replica) -> None:
+        partition, source = TopicPartition(topic.name, number), replica.source
+        bases = [base for base, _ in replica.segments()]
+        recovery_point = _trusted_below(bases, topic.configs, source.recovery_points.get(partition))
+        target = Path(self._log_dir.path) / str(partition)
+        copy_partition(replica.path, target, recovery_point=recovery_point, link=self._link, copied=self._note_copied)
+        folder = self._log_dir.folder(str(partition))
+        folder.write_small(PARTITION_METADATA, format_partition_metadata(topic.topic_id))
+        settings = log_config_for(self._config, topic.configs)
+        now_ms = self._clock.now_ms()
+        log = UnifiedLog.open(
+            folder,
+            topic_partition=partition,
+            config=evolve(settings, message_format=replica.found.format_name),
+            now_ms=now_ms,
+            recover=True,
+            recovery_point=recovery_point,
+            log_start_offset=source.log_starts.get(partition, 0),
+            codecs=self._plugins.codecs(),
+            deletion_policy=self._plugins.deletion_policy(settings.deletion_policy, partition),
+            may_end_early=True,
+            report=self._report,
+        )
+        try:
+            self.done.ends[partition] = log.log_end_offset
+            if log.log_start_offset > 0:
+                self._starts[partition] = log.log_start_offset
+            if partition in source.cleaned_to:
+                self._cleaned[partition] = min(source.cleaned_to[partition], log.log_end_offset)
+            visible = source.high_watermarks.get(partition, 0)
+            if log.log_end_offset < visible:
+                self._report(
+                    f"{replica.path} ends at offset {log.log_end_offset}, but its high watermark was {visible}: "
+                    "the offsets between are lost"
+                )
+            self._largest_producer_id = max(self._largest_producer_id, *log.producers.producers, -1)
+            self.done.segments += sum(1 for each in log.segments if isinstance(each, Segment))
+        finally:
+            log.close(now_ms)
+        self.done.partitions += 1
+        if self._link:
+            logs = (path for path in target.iterdir() if path.suffix == LOG_SUFFIX)
+            self.done.linked += sum(1 for path in logs if path.stat().st_nlink > 1)
+
+    def _note_copied(self, size: int) -> None:
+        self.done.bytes += size
+        self._advance(self.done.bytes)
+
+    def write_tree(self, coordination: Coordination, entropy: Entropy) -> str:
+        """Write the cluster, its topics and its settings into the tree; return the cluster id. Raises
+        `CoordinationError`, `ApiError`."""
+        plan, broker_id = self._plan, self._config.broker_id
+        found = cluster_id(coordination, entropy, plan.cluster_id, plan.features)
+        first = self._first_producer_id()
+        skip_to(coordination, broker_id, first)
+        self.done.next_producer_id = first
+        for topic in plan.topics:
+            replicas = dict.fromkeys(range(topic.partition_count), (broker_id,))
+            states = {
+                number: evolve(first_state((broker_id,)), leader_epoch=topic.leader_epochs.get(number, 0))
+                for number in replicas
+            }
+            made = Topic(name=topic.name, topic_id=topic.topic_id, partitions=replicas, configs=dict(topic.configs))
+            topic_store.create_topic(coordination, made, states)
+        if plan.broker_configs:
+            set_broker_configs(coordination, None, plan.broker_configs)
+        for (kind, name), value in plan.entities.items():
+            entity_store.change_entities(coordination, kind, {name: partial(_as_planned, value)}, False)
+        return found
+
+    def _first_producer_id(self) -> int:
+        """Return the first id for new producers: no producer of Kafka has it, or a larger one."""
+        above_logs = self._largest_producer_id + 1
+        known = self._plan.next_producer_id
+        least = above_logs + LEFT_OUT if known is None else max(known, above_logs)
+        return max(-(-least // BLOCK_SIZE), 1) * BLOCK_SIZE
+
+    def finish(self, found: str) -> None:
+        """Mark the folder as one that a broker has left in order."""
+        identity = MetaProperties(cluster_id=found, broker_id=self._config.broker_id)
+        write_meta_properties(self._log_dir, identity)
+        root = self._log_dir.root
+        root.write_small(CLEAN_SHUTDOWN, b"")
+        root.delete(INCOMPLETE)
+        root.flush()
+
+
+def _trusted_below(bases: list[int], configs: Mapping[str, str], checkpoint: int | None) -> int:
+    """Return the offset below which batches are not read again.
+
+    Compaction leaves gaps between segments, which a recovery would take for the end of the log; Kafka flushes what it
+    has compacted.
+    """
+    active = bases[-1] if bases else 0
+    if "compact" in configs.get("cleanup.policy", ""):
+        return max(active, checkpoint or 0)
+    return checkpoint or 0
+
+
+def _as_planned(value: Mapping[str, object], _before: Mapping[str, object] | None) -> Mapping[str, object]:
+    return value

@@ -1,0 +1,158 @@
+"""`barnabas import` of folders made by hand: what is taken over and refused, and that the source stays as it is."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from support.command import Command
+from support.kafka_folder import CLUSTER, CLUSTER_ID, ORDERS_ID, SECURITY, KafkaDataDir, segment_batch
+from support.waiting import PATIENCE_S
+
+from barnabas import Admin
+from barnabas.app.embedded_broker import Broker
+
+OLD_MESSAGE = bytes(8) + (22).to_bytes(4, "big") + bytes(4) + b"\1" + bytes(17)
+"""An entry of magic 1."""
+
+
+@pytest.fixture
+def barnabas(capsys: pytest.CaptureFixture[str]) -> Command:
+    return Command(capsys)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> KafkaDataDir:
+    made = KafkaDataDir(tmp_path / "kafka")
+    made.add_metadata([*CLUSTER, *SECURITY])
+    return made
+
+
+def read(broker: Broker, topic: str, partition: int = 0) -> list[tuple[int, bytes | None]]:
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "reader", "enable.partition.eof": True})
+    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
+    found = []
+    while True:
+        message = consumer.poll(PATIENCE_S)
+        assert message is not None
+        if message.error() is not None:
+            break
+        found.append((message.offset() or 0, message.value()))
+    consumer.close()
+    return found
+
+
+def imported(barnabas: Command, into: Path, *words: str | Path) -> Any:
+    return json.loads(barnabas("import", *map(str, words), "--into", str(into), "--json").out)
+
+
+def test_import_of_a_crashed_folder_serves_what_was_intact(
+    barnabas: Command, source: KafkaDataDir, tmp_path: Path
+) -> None:
+    torn = segment_batch([b"torn"], 3)[:-2]
+    first, second = segment_batch([b"a", b"b"], 0), segment_batch([b"c"], 2)
+    source.add_partition("orders-0", {0: first, 2: second + torn})
+    before = source.contents()
+    report = imported(barnabas, tmp_path / "data", source.path)
+    assert source.contents() == before
+    assert (report["cluster_id"], report["executed"], report["entities"]) == (CLUSTER_ID, True, {"acls": 1, "users": 1})
+    assert report["features"] == {"group.version": 1}
+    assert report["next_producer_id"] == 1000
+    with Broker(tmp_path / "data") as broker, Admin(broker.bootstrap) as admin:
+        assert read(broker, "orders") == [(0, b"a"), (1, b"b"), (2, b"c")]
+        (topic,) = admin.describe_topics(["orders"])
+        assert topic.topic_id == ORDERS_ID
+        assert topic.partitions[0].leader_epoch == 1
+        assert admin.topic_overrides("orders") == {"retention.ms": "-1"}
+
+
+def test_dry_run_writes_nothing(barnabas: Command, source: KafkaDataDir, tmp_path: Path) -> None:
+    source.add_partition("orders-0", {0: segment_batch([b"a"], 0)})
+    report = imported(barnabas, tmp_path / "data", source.path, "--dry-run")
+    assert [topic["topic"] for topic in report["topics"]] == ["orders"]
+    assert not (tmp_path / "data").exists()
+
+
+def test_linked_segments_are_copied_before_barnabas_writes_to_them(
+    barnabas: Command, source: KafkaDataDir, tmp_path: Path
+) -> None:
+    source.add_partition("orders-0", {0: segment_batch([b"a"], 0), 1: segment_batch([b"b"], 1)})
+    (source.path / "recovery-point-offset-checkpoint").write_text("0\n1\norders 0 1\n")
+    report = imported(barnabas, tmp_path / "data", source.path, "--link")
+    assert report["copied"]["linked_segments"] == 1
+    before = source.contents()
+    log = tmp_path / "data" / "orders-0" / "00000000000000000000.log"
+    assert log.stat().st_nlink == 2
+    with Broker(tmp_path / "data") as broker:
+        assert read(broker, "orders") == [(0, b"a"), (1, b"b")]
+    assert source.contents() == before
+
+
+def test_replica_with_the_highest_epoch_then_end_is_taken(barnabas: Command, tmp_path: Path) -> None:
+    first, second, third = (KafkaDataDir(tmp_path / f"kafka-{number}", node_id=number) for number in (1, 2, 3))
+    for each in (first, second, third):
+        each.add_metadata(CLUSTER)
+    old = segment_batch([b"never committed", b"x", b"y"], 0)
+    first.add_partition("orders-0", {0: old})
+    second.add_partition("orders-0", {0: segment_batch([b"a"], 0, 1)}, epochs=[(1, 0)])
+    third.add_partition("orders-0", {0: segment_batch([b"a", b"b"], 0, 1)}, epochs=[(1, 0)])
+    report = imported(barnabas, tmp_path / "data", first.path, second.path, third.path)
+    assert [topic["from"] for topic in report["topics"]] == [str(third.path)]
+    with Broker(tmp_path / "data") as broker:
+        assert read(broker, "orders") == [(0, b"a"), (1, b"b")]
+
+
+def test_missing_partition_is_refused_unless_allowed(barnabas: Command, source: KafkaDataDir, tmp_path: Path) -> None:
+    ended = barnabas("import", str(source.path), "--into", str(tmp_path / "data"), expect=1)
+    assert "orders-0" in ended.err
+    assert "--allow-missing" in ended.err
+    assert not (tmp_path / "data").exists()
+    imported(barnabas, tmp_path / "data", source.path, "--allow-missing")
+    with Broker(tmp_path / "data") as broker:
+        assert read(broker, "orders") == []
+
+
+def test_messages_from_before_batches_are_refused(barnabas: Command, source: KafkaDataDir, tmp_path: Path) -> None:
+    source.add_partition("orders-0", {0: OLD_MESSAGE, 1: segment_batch([b"a"], 1)})
+    ended = barnabas("import", str(source.path), "--into", str(tmp_path / "data"), expect=1)
+    assert "before Kafka 0.11" in ended.out
+    assert not (tmp_path / "data").exists()
+
+
+def test_folder_of_another_cluster_is_refused(barnabas: Command, source: KafkaDataDir, tmp_path: Path) -> None:
+    other = KafkaDataDir(tmp_path / "other")
+    text = (other.path / "meta.properties").read_text()
+    (other.path / "meta.properties").write_text(text.replace(CLUSTER_ID, "AAAAAAAAAAAAAAAAAAAAAA"))
+    ended = barnabas("import", str(source.path), str(other.path), "--into", str(tmp_path / "data"), expect=2)
+    assert "several clusters" in ended.err
+
+
+def test_target_with_files_is_refused(barnabas: Command, source: KafkaDataDir, tmp_path: Path) -> None:
+    source.add_partition("orders-0", {0: segment_batch([b"a"], 0)})
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "precious").touch()
+    ended = barnabas("import", str(source.path), "--into", str(tmp_path / "data"), expect=2)
+    assert "not empty" in ended.err
+
+
+def test_interrupted_import_begins_again(barnabas: Command, source: KafkaDataDir, tmp_path: Path) -> None:
+    source.add_partition("orders-0", {0: segment_batch([b"a"], 0)})
+    half = tmp_path / "data" / "orders-0"
+    half.mkdir(parents=True)
+    (half / "00000000000000000000.log").write_bytes(b"half")
+    (tmp_path / "data" / "import-incomplete").touch()
+    imported(barnabas, tmp_path / "data", source.path)
+    with Broker(tmp_path / "data") as broker:
+        assert read(broker, "orders") == [(0, b"a")]
+
+
+def test_folder_without_metadata_gives_topics_by_their_folders(barnabas: Command, tmp_path: Path) -> None:
+    source = KafkaDataDir(tmp_path / "kafka", version=0)
+    source.add_partition("logs-1", {5: segment_batch([b"a"], 5)}, topic_id=None)
+    source.add_partition("logs-0", {0: b""}, topic_id=None)
+    report = imported(barnabas, tmp_path / "data", source.path)
+    assert [(topic["topic"], topic["partitions"]) for topic in report["topics"]] == [("logs", 2)]
+    assert any("ZooKeeper" in note for note in report["notes"])
+    with Broker(tmp_path / "data") as broker:
+        assert read(broker, "logs", 1) == [(5, b"a")]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Timer
+from threading import Thread, Timer
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,17 @@ class EndAtStart:
         timer = Timer(_AGAIN_S, signal.raise_signal, [signal.SIGTERM])  # the main thread runs the handler
         timer.daemon = True
         timer.start()
+
+
+def end_with_parent() -> None:
+    """Stop this process, in order (SIGTERM), when the other end of its standard input is closed. Returns at once."""
+
+    def watch() -> None:
+        while os.read(0, 4096):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    Thread(target=watch, name="parent", daemon=True).start()
 
 
 @contextmanager

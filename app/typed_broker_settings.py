@@ -381,6 +381,7 @@ class BrokerKeywords(TypedDict, total=False):
     transaction_two_phase_commit_enable: str | None
     transactional_id_expiration_ms: int | str | None
     unclean_leader_election_enable: bool | str | None
+    workers: int | str | None
     zookeeper_clientCnxnSocket: str | None
     zookeeper_connection_timeout_ms: int | str | None
     zookeeper_max_in_flight_requests: str | None

@@ -9,7 +9,7 @@ from ...core.traffic.log_line_limit import LogLineLimit
 from ...ports.transport import Address, Connection, ConnectionAdmission, ConnectionHandler, Limits, TransportError
 from .connection import Shared, TcpConnection, address_text
 from .handshake import BoundedTls, EncryptedSocket, Handshake
-from .polling import READ
+from .polling import READ, WhenReady
 from .reporting import one_line
 
 _BACKLOG = 1024
@@ -43,11 +43,21 @@ class TcpListener:
         self._throttled: set[socket.socket] = set()
         """The refused connections that are closed after a delay."""
         self._waiting = LogLineLimit(shared.reactor, shared.report, self._waited_more)
-        self._sock = _open(address)
-        bound = self._sock.getsockname()
+        own = open_port(address)
+        bound = own.getsockname()
         self.address: Address = (bound[0], bound[1])
         """The address of the listener, with the real port."""
-        self._shared.reactor.watch(self._sock, READ, self._on_ready)
+        self._ports: dict[socket.socket, WhenReady] = {}
+        self.accept_at(own)
+
+    def accept_at(self, port: socket.socket) -> None:
+        """Accept connections at one more open port; it is closed with the listener."""
+        if self._closed:
+            port.close()
+            return
+        port.setblocking(False)
+        self._ports[port] = partial(self._on_ready, port)
+        self._watch(READ)
 
     def close(self) -> None:
         """Stop accepting connections; a second call has no effect."""
@@ -57,14 +67,19 @@ class TcpListener:
             self._failed.close()
             for handshake in tuple(self._handshakes):
                 handshake.fail("the listener was closed")
-            self._shared.reactor.watch(self._sock, 0, self._on_ready)
-            self._sock.close()
+            self._watch(0)
+            for port in self._ports:
+                port.close()
             self._waiting.close()
             for sock in self._throttled:
                 sock.close()
             self._throttled.clear()
 
-    def _on_ready(self, _events: int) -> None:
+    def _watch(self, events: int) -> None:
+        for port, on_ready in self._ports.items():
+            self._shared.reactor.watch(port, events, on_ready)
+
+    def _on_ready(self, port: socket.socket, _events: int) -> None:
         for _ in range(_ACCEPTS_PER_TURN):
             if self._closed:
                 return
@@ -73,10 +88,10 @@ class TcpListener:
                     f"listener {address_text(self.address)}: new connections wait, since max.connections or "
                     "max.connection.creation.rate is reached; raise it if they are wanted"
                 )
-                self._shared.reactor.watch(self._sock, 0, self._on_ready)
+                self._watch(0)
                 return
             try:
-                sock, peer = self._sock.accept()
+                sock, peer = port.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -185,15 +200,16 @@ class TcpListener:
             self._out_of_resources = True
             hint = "; raise the limit of open files (ulimit -n)" if error.errno in _OUT_OF_RESOURCES else ""
             self._shared.report(f"listener {address_text(self.address)} cannot accept: {error.strerror}{hint}")
-        self._shared.reactor.watch(self._sock, 0, self._on_ready)
+        self._watch(0)
         self._shared.reactor.call_later(_BACK_OFF_MS, self._accept_again)
 
     def _accept_again(self) -> None:
         if not self._closed:
-            self._shared.reactor.watch(self._sock, READ, self._on_ready)
+            self._watch(READ)
 
 
-def _open(address: Address) -> socket.socket:
+def open_port(address: Address) -> socket.socket:
+    """Listen at an address. Raises `TransportError`; the text says what to change."""
     host, port = address
     where = address_text(address)
     try:

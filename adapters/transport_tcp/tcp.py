@@ -1,6 +1,7 @@
 """TCP on the reactor."""
 
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Mapping
 
 from ...ports.errors import ClosedError
 from ...ports.transport import (
@@ -21,9 +22,18 @@ from .reporting import to_the_log
 
 
 class TcpTransport:
-    """Fulfils `Transport`. `report` gets one line for each thing that went wrong on a connection or listener."""
+    """Fulfils `Transport`. `report` gets one line for each thing that went wrong on a connection or listener.
 
-    def __init__(self, reactor: Reactor, report: Callable[[str], None] = to_the_log) -> None:
+    `inherited`: by the address of a listener, an open port that other processes share; see `accept_inherited`.
+    """
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        report: Callable[[str], None] = to_the_log,
+        inherited: Mapping[Address, socket.socket] | None = None,
+    ) -> None:
+        self._inherited = inherited or {}
         self._shared = Shared(reactor, report)
         self._listeners: list[TcpListener] = []
         self._closed = False
@@ -49,6 +59,12 @@ class TcpTransport:
         listener = TcpListener(self._shared, address, accept, limits, tls)
         self._listeners.append(listener)
         return listener
+
+    def accept_inherited(self) -> None:
+        """Let the listeners accept connections at the inherited ports as well, which they close with their own."""
+        for listener in self._listeners:
+            if listener.address in self._inherited:
+                listener.accept_at(self._inherited[listener.address])
 
     def connect(
         self, address: Address, opened: Opened, *, timeout_ms: float, limits: Limits, tls: ClientTls | None = None

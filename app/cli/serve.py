@@ -25,6 +25,15 @@ def serve(
     ] = None,
     config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="TOML, or server.properties.")] = None,
     settings: Settings = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=100,
+            help="Run N brokers that share the machine, the listeners and the configuration; one per core.",
+        ),
+    ] = None,
     log_level: Annotated[
         list[str] | None,
         typer.Option(
@@ -49,6 +58,10 @@ def serve(
     """Run a broker until Ctrl-C or SIGTERM.
 
     Prints "barnabas ready URL..." on standard output once it accepts connections.
+
+    With --workers N, N brokers in processes of their own: clients bootstrap at the listener, worker k listens at the
+    k-th port after it, and its data are in DIR/worker-k. One that dies is restarted. Each line of the log has the name
+    of its worker. Without a coordination service an etcd is started, with its data in DIR/etcd.
     """
     from ..signals import ending_in_order
 
@@ -57,23 +70,23 @@ def serve(
             if data is None:
                 raise ConfigError("--secure needs --data or --security-dir, the folder for its files")
             security_dir = data.with_name(f"{data.name}-security")
-        _serve(data, listen, config, settings, log_level, log_format, security_dir if secure else None)
+        given: dict[str, object] = {**parse_settings(settings)}
+        if workers is not None:
+            given["workers"] = workers
+        _serve(data, listen, config, given, log_level, log_format, security_dir if secure else None)
 
 
 def _serve(
     data: Path | None,
     listen: list[str] | None,
     config: Path | None,
-    settings: list[str] | None,
+    given: dict[str, object],
     log_level: list[str] | None,
     log_format: str | None,
     security_dir: Path | None,
 ) -> None:
-    from ..compose.serve import serve as run
     from ..config import read_config
-    from .logging_setup import set_up
 
-    given: dict[str, object] = {**parse_settings(settings)}
     announce: Callable[[list[str]], None] = _announce
     if security_dir is not None:
         listen, announce = _secure(security_dir, listen or ["SASL_SSL://127.0.0.1:9092"], given)
@@ -86,8 +99,25 @@ def _serve(
     if log_format is not None:
         given["logging.format"] = log_format
     read = read_config(config, given)
+    if read.workers > 1:
+        if security_dir is not None and not {"coordination", "etcd.cert"} & read.given:
+            given.update(_etcd_settings(security_dir))
+            read = read_config(config, given)
+        from .workers import run_workers
+
+        run_workers(config, given, read, announce)
+        return
+    from ..compose.serve import serve as run
+    from .logging_setup import set_up
+
     set_up(read.logging_level, read.logging_format)
     run(read, ready=announce)
+
+
+def _etcd_settings(security_dir: Path) -> dict[str, str]:
+    from ..secure_start import SecureFolder
+
+    return SecureFolder(security_dir).etcd_settings()
 
 
 def _secure(folder: Path, listen: list[str], given: dict[str, object]) -> tuple[list[str], Callable[[list[str]], None]]:

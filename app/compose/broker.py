@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...ports.errors import ConfigError
 from ...ports.report import Report, in_room, info
+from ..config.workers import has_workers
 from ..logs import log_report
 from .coordination import broker_backend, broker_session_request
 from .kerberos import broker_kerberos, kerberos_exchanges
@@ -15,6 +16,8 @@ from .oauthbearer import broker_oauthbearer, token_validator
 from .tls import BrokerTls
 
 if TYPE_CHECKING:
+    import socket
+
     from ...adapters.transport_tcp import Reactor
     from ...core.client.network.connection import Connect, ConnectCallback
     from ...core.security.sasl.server_authenticator import SaslListener
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from ...ports.coordination import Coordination
     from ...ports.entropy import Entropy
     from ...ports.metrics import Metrics
-    from ...ports.scheduler import Scheduler, Timer
+    from ...ports.scheduler import Scheduler
     from ...ports.storage import LogDir
     from ...ports.transport import Address, Transport
     from ..broker.lifecycle.broker_server import BrokerServer
@@ -33,6 +36,32 @@ if TYPE_CHECKING:
     from ..broker.state.dependencies import ExposeMetrics, MakeOutside, MakeServer, Outside, Server
     from ..config import BrokerConfig
     from .https import HttpSecurity
+    from .worker_control import WorkerControl
+
+
+class WorkerPart:
+    """The parent's part of a broker that is one of several workers of a machine: shared ports, and a channel."""
+
+    def __init__(self, shared: Mapping[int, socket.socket], control: WorkerControl, *, shows_metrics: bool) -> None:
+        """`shared`: by the index of a listener, an open port that all workers accept connections at."""
+        self.shared = shared
+        self.control = control
+        self.shows_metrics = shows_metrics
+        self.accept_inherited: Callable[[], None] = lambda: None
+        """Begins to accept at the shared ports; set by `build_broker`."""
+
+    def expose(self, scheduler: Scheduler, clock: Clock) -> ExposeMetrics:
+        """Return what shows metrics and health to the parent."""
+
+        def exposed(metrics: Metrics, ready: Callable[[], str | None]) -> Callable[[], None]:
+            from ...adapters.metrics_prometheus import PrometheusMetrics
+
+            assert isinstance(metrics, PrometheusMetrics)
+            heartbeat = _Heartbeat(scheduler, clock)
+            self.control.start(metrics.render, heartbeat.why_stuck, ready)
+            return heartbeat.stop
+
+        return exposed
 
 
 def build_broker(
@@ -43,20 +72,26 @@ def build_broker(
     metrics: Metrics | None = None,
     report: Report = log_report,
     outside: MakeOutside | None = None,
+    worker: WorkerPart | None = None,
 ) -> BrokerServer:
     """A broker on TCP, on the reactor given; its `start` and `stop` are for the reactor's thread.
 
-    `outside` may stand for `outside_of`, to put something between the broker and what it gets from there. Raises
-    `ConfigError` for plugins that cannot be used.
+    `outside` may stand for `outside_of`, to put something between the broker and what it gets from there. `worker`:
+    what it has from its parent if it is one of several workers. Raises `ConfigError` for plugins that cannot be used.
     """
     from ...adapters.transport_tcp import TcpTransport
     from ..broker.lifecycle.broker_server import BrokerServer
 
     host = plugin_host(config, plugins)
-    made = (outside or partial(outside_of, plugins=host))(
+    listeners, shared = config.listener_list, {} if worker is None else worker.shared
+    inherited = {(listeners[index].host, listeners[index].port): port for index, port in shared.items()}
+    transport = TcpTransport(reactor, in_room(report, "adapters.transport_tcp"), inherited)
+    if worker is not None:
+        worker.accept_inherited = transport.accept_inherited
+    made = (outside or partial(outside_of, plugins=host, worker=worker))(
         config,
         scheduler=reactor,
-        transport=TcpTransport(reactor, in_room(report, "adapters.transport_tcp")),
+        transport=transport,
         metrics=metrics,
         report=report,
     )
@@ -76,6 +111,7 @@ def outside_of(
     report: Report = log_report,
     shared: bool | None = None,
     plugins: PluginHost | None = None,
+    worker: WorkerPart | None = None,
 ) -> Outside:
     """Return what the configuration asks for, with anything that is given in its place (the simulation gives all).
 
@@ -83,8 +119,8 @@ def outside_of(
     called at the start; `report` takes the log lines.
 
     `shared`: whether other brokers can reach the same tree; None: as its back end says. `plugins`: where the scheme of
-    `coordination` is looked up; None: the plug-ins that the configuration names, and the installed ones. Raises
-    `ConfigError` for an unknown scheme or a malformed URL.
+    `coordination` is looked up; None: the plug-ins that the configuration names, and the installed ones. `worker`: a
+    parent that the metrics are shown to. Raises `ConfigError` for an unknown scheme or a malformed URL.
     """
     from ...adapters.metrics_prometheus import PrometheusMetrics
     from ...adapters.system import SystemClock, SystemEntropy
@@ -97,6 +133,9 @@ def outside_of(
         open_coordination = open_coordination or (lambda: backend.open(broker_session_request(config, report)))
     clock, entropy = clock or SystemClock(), entropy or SystemEntropy()
     seen = isinstance(metrics, PrometheusMetrics) or config.metrics_address is not None
+    expose = _metrics_endpoint(config, scheduler, clock, in_room(report, "app.broker"))
+    if worker is not None:
+        seen, expose = worker.shows_metrics, worker.expose(scheduler, clock)
     metrics = metrics or PrometheusMetrics(report=in_room(report, "adapters.metrics_prometheus"))
     watching = Watching(config, scheduler, clock, report, metrics if seen else None)
     tls = BrokerTls(config, scheduler, in_room(report, "adapters.transport_tls"))
@@ -111,7 +150,7 @@ def outside_of(
         scheduler=scheduler,
         transport=transport,
         metrics=metrics,
-        expose_metrics=_metrics_endpoint(config, scheduler, clock, in_room(report, "app.broker")),
+        expose_metrics=expose,
         open_log_dirs=open_log_dirs or (lambda: open_log_dirs_of(config)),
         open_coordination=open_coordination,
         servers=_servers(watching, scheduler, clock),
@@ -193,8 +232,9 @@ def plugin_host(config: BrokerConfig, plugins: Sequence[object] = ()) -> PluginH
     )
 
 
-def open_log_dirs_of(config: BrokerConfig) -> list[LogDir]:
-    """The data folders, each locked. Raises `FolderLocked`, `StorageError`."""
+def open_log_dirs_of(config: BrokerConfig, *, of_workers: bool = False) -> list[LogDir]:
+    """The data folders, each locked; `of_workers`: those that their folders are in. Raises `FolderLocked`,
+    `StorageError`, and `ConfigError` for a broker in a folder of workers."""
     if config.storage == "memory":
         from ...adapters.storage_memory import MemoryLogDir
 
@@ -204,6 +244,9 @@ def open_log_dirs_of(config: BrokerConfig) -> list[LogDir]:
     opened: list[LogDir] = []
     try:
         for path in config.data_dirs:
+            if not of_workers and has_workers(path):
+                text = f"{path} has the data of workers (barnabas serve --workers)"
+                raise ConfigError(f"{text}: serve it with the same number of workers, or take another folder")
             opened.append(open_log_dir(path, mode=config.dir_mode))
     except BaseException:
         for log_dir in opened:
@@ -250,6 +293,28 @@ _BEAT_MS, _STUCK_MS = 1_000.0, 10_000.0
 """The interval of the heartbeats of the broker's thread, and the silence after which it counts as stuck."""
 
 
+class _Heartbeat:
+    """Notices that the broker's thread does not get round. `why_stuck` may be asked in any thread."""
+
+    def __init__(self, scheduler: Scheduler, clock: Clock) -> None:
+        self._scheduler = scheduler
+        self._clock = clock
+        self._beat()
+
+    def _beat(self) -> None:
+        self._beaten_ms = self._clock.monotonic_ms()
+        self._timer = self._scheduler.call_later(_BEAT_MS, self._beat)
+
+    def why_stuck(self) -> str | None:
+        """Return the reason of ill health, or None."""
+        stuck_ms = self._clock.monotonic_ms() - self._beaten_ms
+        return None if stuck_ms < _STUCK_MS else f"the broker's thread is stuck for {stuck_ms / 1000:.0f} s"
+
+    def stop(self) -> None:
+        """Stop the beats."""
+        self._timer.cancel()
+
+
 def _metrics_endpoint(config: BrokerConfig, scheduler: Scheduler, clock: Clock, report: Report) -> ExposeMetrics | None:
     """Opens the endpoint that `metrics.listen` asks for, and returns how to close it; None: nothing is asked for."""
     address = config.metrics_address
@@ -264,30 +329,26 @@ def _metrics_endpoint(config: BrokerConfig, scheduler: Scheduler, clock: Clock, 
 
         if not isinstance(metrics, PrometheusMetrics):
             raise ConfigError("metrics.listen needs the metrics of Prometheus; leave it out, or give no others")
-        beaten = clock.monotonic_ms()
-        timer: Timer | None = None
-
-        def beat() -> None:
-            nonlocal beaten, timer
-            beaten = clock.monotonic_ms()
-            timer = scheduler.call_later(_BEAT_MS, beat)
-
-        def healthy() -> str | None:
-            stuck_ms = clock.monotonic_ms() - beaten
-            return None if stuck_ms < _STUCK_MS else f"the broker's thread is stuck for {stuck_ms / 1000:.0f} s"
-
-        endpoint = MetricsEndpoint(
-            metrics, address, healthy=healthy, ready=ready, tls=security.tls, users=security.users
-        )
+        heartbeat = _Heartbeat(scheduler, clock)
+        try:
+            endpoint = MetricsEndpoint(
+                metrics,
+                address,
+                healthy=heartbeat.why_stuck,
+                ready=ready,
+                tls=security.tls,
+                users=security.users,
+            )
+        except BaseException:
+            heartbeat.stop()
+            raise
         host, port = endpoint.address
         report(
             info(f"metrics at {security.scheme}://{host}:{port}/metrics, the broker's state at /healthz and /readyz")
         )
-        beat()
 
         def close() -> None:
-            if timer is not None:
-                timer.cancel()
+            heartbeat.stop()
             endpoint.close()
 
         return close

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ...core.cluster.layout import BROKER_CONFIGS, SECURITY
+from ...core.log.names import ETCD_FOLDER
 from ...core.security.jaas import JaasEntry, parse_one_login_module
 from ...core.security.ssl_settings import SslSettings
 from ...core.tree.service_url import parse_service_url, redact_url
@@ -160,6 +161,43 @@ def cluster_coordination(
             f"coordination={url} belongs to one broker; several brokers need zookeeper://... or etcd://..."
         )
     yield [url] * brokers
+
+
+@contextmanager
+def workers_coordination(config: BrokerConfig, plugins: PluginHost) -> Iterator[str]:
+    """Yield the coordination URL of the workers of one machine, whose parent runs an etcd if the configuration asks for
+    one, or for no coordination at all.
+
+    Raises `ConfigError`, `CoordinationError`.
+    """
+    url = config.coordination if "coordination" in config.given else None
+    runs_etcd = url is None or url.startswith(f"{_MANAGED_ETCD}://")
+    if runs_etcd and config.storage == "memory":
+        text = "workers with storage=memory have no folder for an etcd"
+        raise ConfigError(f"{text}: set coordination to a service, such as etcd://HOST:PORT")
+    folder = Path(config.data_dirs[0]) / ETCD_FOLDER
+    if url is None:
+        with cluster_coordination(None, 1, folder, plugins, coordination_settings(config)) as urls:
+            yield urls[0]
+    elif runs_etcd:
+        require_etcd()
+        from ...adapters.coord_etcd.managed import START_TIMEOUT_MS, managed_member
+
+        report = in_room(log_report, "adapters.coord_etcd")
+        security = etcd_security(read_coordination_settings(coordination_settings(config)))
+        member, where = managed_member(url, folder, report, security)
+        with ExitStack() as keep:
+            keep.callback(member.stop)
+            member.start()
+            member.wait_ready(config.zookeeper_connection_timeout_ms or START_TIMEOUT_MS)
+            yield f"etcd://{where.servers}{where.prefix}"
+    elif not broker_backend(config, plugins).shared:
+        text = f"coordination={redact_url(url)} belongs to one broker, and each worker is a broker"
+        raise ConfigError(
+            f"{text}: leave it out, and an etcd is started in {folder}, or set zookeeper://... or etcd://..."
+        )
+    else:
+        yield url
 
 
 # --- the built-in back ends
@@ -322,7 +360,6 @@ def _open_managed_etcd(request: SessionRequest) -> Coordination:
         raise ConfigError(f"coordination={request.url}: its data need a folder, and storage=memory has none")
     require_etcd()
     from ...adapters.coord_etcd.managed import START_TIMEOUT_MS, ManagedEtcdCoordination
-    from ...core.log.names import ETCD_FOLDER
 
     return ManagedEtcdCoordination(
         request.url,

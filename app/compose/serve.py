@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ...adapters.transport_tcp import Reactor
     from ..broker.lifecycle.broker_server import BrokerServer
     from ..config import BrokerConfig
+    from .broker import WorkerPart
     from .services import Services
 
 
@@ -29,11 +30,13 @@ def serve(
     *,
     plugins: Sequence[object] = (),
     report: Report = log_report,
+    worker: WorkerPart | None = None,
 ) -> None:
     """Run a broker on this thread, the main one, until SIGTERM or SIGINT; then stop it in order.
 
-    `ready` gets the listeners, with real ports, once the broker answers there. Raises `BarnabasError` when it cannot
-    start, or cannot continue because another broker has taken its id.
+    `ready` gets the listeners, with real ports, once the broker answers there. `worker`: what it has from its parent if
+    it is one of several workers. Raises `BarnabasError` when it cannot start, or cannot continue because another broker
+    has taken its id.
     """
     import gc
     import signal
@@ -48,6 +51,9 @@ def serve(
 
     def on_ready(error: BarnabasError | None) -> None:
         if error is None:
+            if worker is not None:
+                worker.accept_inherited()
+                worker.control.answer_brokers(lambda: (node.state.node_id, sorted(node.state.image.brokers)))
             listeners = [str(listener) for listener in node.listeners]
             if services is None:
                 ready(listeners)
@@ -67,7 +73,7 @@ def serve(
         return {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
 
     try:
-        node = build_broker(config, reactor, plugins=plugins, report=report)
+        node = build_broker(config, reactor, plugins=plugins, report=report, worker=worker)
         node.failed = failed
     except BaseException:
         reactor.stop()

@@ -684,6 +684,14 @@ class BrokerConfig(
     )
 
     # What the broker is made of.
+    workers: int = int_key(
+        "workers",
+        1,
+        1,
+        100,
+        doc="Ours. Of `barnabas serve`: this number of brokers share the machine, its listeners and this configuration "
+        "(docs/operations.md).",
+    )
     background_threads: int = int_key(
         "background.threads", 4, 1, 256, doc="Workers for what may block: flushing, recovery, removing files."
     )

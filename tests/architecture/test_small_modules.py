@@ -15,6 +15,7 @@ AROUND = ("tests", "benchmarks", "examples", "docs", "tools")
 REASONS = {
     "app/broker/lifecycle/authorization.py": "the choice of an authorizer by the configuration",
     "app/broker/lifecycle/registration.py": "the registration of a broker in the coordination tree",
+    "app/cli/workers.py": "imported only where a broker has several workers",
     "app/compose/services.py": "imported only where services run beside the broker",
     "app/kafka_import/copying.py": "the only part of an import that opens files of Kafka to copy them",
     "app/mirror/assigned.py": "a kind of source with partitions of its own",

@@ -93,7 +93,7 @@ def start(
         from ...config import read_config
         from ...config.coordination_keys import coordination_settings
         from ..logging_setup import set_up
-        from .processes import Lines, ManagedProcess, NamedLines, Processes
+        from ..processes import Lines, ManagedProcess, NamedLines, Processes
 
         given = parse_settings(settings)
         owned = sorted(set(given) & set(OWN))

@@ -10,12 +10,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TextIO
 
-from ....ports.errors import BarnabasError
-from ...logs import ROOT
+from ...ports.errors import BarnabasError
+from ..logs import ROOT
 
-logger = logging.getLogger(f"{ROOT}.app.cluster")
+logger = logging.getLogger(f"{ROOT}.app.processes")
 
 READY = "barnabas ready "
 STOP_PATIENCE_S = 60.0
@@ -61,11 +62,25 @@ class NamedLines:
 
 
 class ManagedProcess:
-    """One process: `words` are those of a `barnabas` command that prints on standard output when it is ready."""
+    """One process, which prints a line on standard output when it is ready."""
 
-    def __init__(self, name: str, words: Sequence[str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        words: Sequence[str],
+        *,
+        module: str = f"{__package__}.child",
+        before: Callable[[], tuple[bytes, Sequence[int]]] = lambda: (b"", ()),
+        started: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`words`: the arguments of `module`, of a `barnabas` command by default. `before` is called before each start
+        and returns what the process first reads on its standard input, and the descriptors that it inherits; `started`
+        is called after it."""
         self.name = name
         self._words = words
+        self._module = module
+        self._before = before
+        self._started = started
         self.process: subprocess.Popen[bytes] | None = None
         self.was_ready = False
         """True if it was ready once, also before a restart."""
@@ -76,14 +91,23 @@ class ManagedProcess:
         """Time of the next start."""
 
     def start(self) -> None:
-        command = [sys.executable, "-m", f"{__package__}.child", *self._words]
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is for the parent, which stops them in order
-        )
+        first, descriptors = self._before()
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", self._module, *self._words],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,  # Ctrl-C is for the parent, which stops them in order
+                pass_fds=descriptors,
+                env={name: value for name, value in os.environ.items() if name != "NOTIFY_SOCKET"},
+            )
+        finally:
+            self._started()
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):  # it has ended already, which its streams will show
+            self.process.stdin.write(first)
+            self.process.stdin.flush()
         self.ready, self.due_s, self.began_s = False, None, time.monotonic()
 
     def signal(self, number: int) -> None:

@@ -1,0 +1,103 @@
+"""`barnabas serve` with several workers: the parent that starts, watches and stops them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from threading import Thread
+from time import sleep
+from typing import TYPE_CHECKING, cast
+
+from ...ports.report import counted
+from ...ports.values import Secret
+from ..compose.worker_control import ControlledWorker
+from ..compose.workers import opened_workers
+from ..logs import ROOT
+from .logging_setup import set_up
+from .processes import Lines, ManagedProcess, NamedLines, Processes
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+    from ..compose.workers import Worker
+    from ..config import BrokerConfig
+
+logger = logging.getLogger(f"{ROOT}.app.workers")
+PARENT = "parent"
+_LOOK_S = 0.02
+
+
+def run_workers(
+    file: Path | None, given: Mapping[str, object], read: BrokerConfig, announce: Callable[[list[str]], None]
+) -> None:
+    """Run the workers until SIGTERM or SIGINT. `given`: the settings beside `file`; `read`: both of them.
+
+    `announce` gets the shared listeners once all workers are ready and know each other.
+    """
+    names = [f"worker-{number}" for number in range(1, read.workers + 1)]
+    lines = Lines(sys.stderr, [PARENT, *names], read.logging_format)
+    set_up(read.logging_level, read.logging_format, cast("TextIO", NamedLines(lines, PARENT)))
+    with opened_workers(read) as opened:
+        started = [StartedWorker(worker, file, given, shows_metrics=False) for worker in opened.workers]
+
+        def announced() -> None:
+            _wait_until_known([each.control for each in started])
+            where = ", ".join(opened.listeners)
+            logger.info("%s of %s are ready", counted(len(started), "worker"), where)
+            announce(opened.listeners)
+
+        def ready() -> None:
+            Thread(target=announced, name="announce", daemon=True).start()
+
+        Processes([each.process for each in started], lines, restart=True, ready=ready).run()
+
+
+class StartedWorker:
+    """A worker as a process, and the channel to it."""
+
+    def __init__(self, worker: Worker, file: Path | None, given: Mapping[str, object], *, shows_metrics: bool) -> None:
+        self.name = worker.name
+        self.control = ControlledWorker()
+        self._worker = worker
+        self._theirs: socket.socket | None = None
+        self._described = {
+            "config": None if file is None else str(file),
+            "settings": {key: _plain(value) for key, value in {**given, **worker.settings}.items()},
+            "shared": {index: port.fileno() for index, port in worker.shared.items()},
+            "metrics": shows_metrics,
+        }
+        self.process = ManagedProcess(
+            worker.name, (worker.name,), module=f"{__package__}.worker", before=self._before, started=self._after
+        )
+
+    def _before(self) -> tuple[bytes, Sequence[int]]:
+        ours, self._theirs = socket.socketpair()
+        self.control.connect(ours)
+        descriptors = [*(port.fileno() for port in self._worker.shared.values()), self._theirs.fileno()]
+        described = {**self._described, "control": self._theirs.fileno()}
+        return json.dumps(described).encode() + b"\n", descriptors
+
+    def _after(self) -> None:
+        assert self._theirs is not None
+        self._theirs.close()
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Secret):
+        return _plain(value.value)
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else value
+
+
+def _wait_until_known(workers: Sequence[ControlledWorker]) -> None:
+    """Wait until each worker has seen all the others, so that topics can be created with replicas on all of them."""
+    while True:
+        known = [worker.known_brokers() for worker in workers]
+        found = [each for each in known if each is not None]
+        own = {number for number, _ in found}
+        if len(found) == len(workers) and all(own <= others for _, others in found):
+            return
+        sleep(_LOOK_S)

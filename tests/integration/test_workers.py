@@ -1,0 +1,228 @@
+"""`barnabas serve --workers`: several brokers that look like one machine, as clients and administrators see them."""
+
+import os
+import re
+import signal
+import socket
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event, Thread
+
+import psutil
+import pytest
+from confluent_kafka import Consumer as ConfluentConsumer
+from confluent_kafka import KafkaError, Message, TopicPartition
+from confluent_kafka import Producer as ConfluentProducer
+from support.process import BrokerProcess, barnabas
+from support.waiting import wait_for
+
+from barnabas import Admin, Consumer, Producer
+
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("etcd")]
+
+PARTITIONS = 8
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """Two workers, from nothing but a folder."""
+    running = BrokerProcess(tmp_path_factory.mktemp("machine") / "data", "workers=2")
+    with Admin(running.bootstrap) as admin:
+        admin.create_topic("t", partitions=PARTITIONS)
+    yield running
+    if running.process.poll() is None:
+        running.stop()
+
+
+def worker(machine: BrokerProcess, number: int) -> psutil.Process:
+    """The process of a worker."""
+    found: list[psutil.Process] = []
+
+    def look() -> bool:
+        children = psutil.Process(machine.process.pid).children()
+        found[:] = [each for each in children if each.cmdline()[-1:] == [f"worker-{number}"]]
+        return bool(found)
+
+    wait_for(look)
+    return found[0]
+
+
+def read_all(bootstrap: str, topic: str) -> dict[int, list[bytes]]:
+    """The values of each partition, read by librdkafka."""
+    values: dict[int, list[bytes]] = defaultdict(list)
+    consumer = ConfluentConsumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+    ended: set[int | None] = set()
+    while len(ended) < PARTITIONS:
+        for message in consumer.consume(1000, 1.0):
+            error, value, number = message.error(), message.value(), message.partition()
+            if error is not None:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                ended.add(number)
+            elif value is not None and number is not None:
+                values[number].append(value)
+    consumer.close()
+    return values
+
+
+def test_clients_bootstrap_at_one_address_and_find_all_workers(machine: BrokerProcess) -> None:
+    assert re.fullmatch(r"barnabas ready kafka://127\.0\.0\.1:\d+\n", machine.ready_line)
+    with Admin(machine.bootstrap) as admin:
+        nodes = admin.describe_cluster().brokers
+        assert sorted(node.node_id for node in nodes) == [1, 2]
+        assert len({node.port for node in nodes} | {int(machine.bootstrap.rpartition(":")[2])}) == 3
+        leaders = [each.leader for each in admin.describe_topics(["t"])[0].partitions]
+        assert sorted(leaders) == [1] * 4 + [2] * 4
+
+
+def test_each_worker_answers_at_the_shared_port(machine: BrokerProcess) -> None:
+    """A worker that is busy or stopped does not take the connections of the others."""
+    for number in (1, 2):
+        stopped = worker(machine, 3 - number)
+        stopped.suspend()
+        try:
+            host, _, port = machine.bootstrap.rpartition(":")
+            with socket.create_connection((host, int(port)), 30) as connection:
+                connection.sendall(bytes.fromhex("0000000e 0012 0000 00000007 0004 74657374"))  # ApiVersions 0
+                assert connection.recv(8)[4:] == bytes.fromhex("00000007")
+        finally:
+            stopped.resume()
+
+
+def test_messages_go_through_both_workers(machine: BrokerProcess) -> None:
+    with Admin(machine.bootstrap) as admin:
+        admin.create_topic("both", partitions=PARTITIONS)
+    with Producer(machine.bootstrap) as producer:
+        for number in range(400):
+            producer.send("both", str(number).encode(), partition=number % PARTITIONS)
+    with Consumer(machine.bootstrap, group_id="own", auto_offset_reset="earliest") as consumer:
+        consumer.subscribe(["both"])
+        values: set[int] = set()
+        while len(values) < 400:
+            values |= {int(message.value or b"-1") for message in consumer.poll_many(1000)}
+    assert values == set(range(400))
+    assert {number: len(found) for number, found in read_all(machine.bootstrap, "both").items()} == dict.fromkeys(
+        range(PARTITIONS), 50
+    )
+
+
+@pytest.mark.slow
+def test_nothing_acknowledged_is_lost_and_a_killed_worker_is_restarted(machine: BrokerProcess) -> None:
+    acknowledged: dict[int | None, list[bytes]] = defaultdict(list)
+    failed: list[KafkaError] = []
+    reached, enough = Event(), Event()
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        value = message.value()
+        if error is not None or value is None:
+            failed.append(error)  # type: ignore[arg-type]
+        else:
+            acknowledged[message.partition()].append(value)
+            if sum(map(len, acknowledged.values())) > 2000:
+                reached.set()
+
+    def produce() -> None:
+        producer = ConfluentProducer(
+            {"bootstrap.servers": machine.bootstrap, "enable.idempotence": True, "linger.ms": 1, "log_level": 0}
+        )
+        number = 0
+        while not enough.is_set():
+            producer.produce("t", b"%d" % number, partition=number % PARTITIONS, on_delivery=delivered)
+            number += 1
+            producer.poll(0.001 if number % 50 == 0 else 0)
+        producer.flush(120)
+
+    thread = Thread(target=produce)
+    thread.start()
+    try:
+        assert reached.wait(120)
+        victim = worker(machine, 2)
+        os.kill(victim.pid, signal.SIGKILL)
+        wait_for(lambda: "worker-2 is ready again" in machine.log())
+    finally:
+        enough.set()
+        thread.join(180)
+    assert not failed
+    assert worker(machine, 2).pid != victim.pid
+    assert "worker-2 was killed by signal 9; it starts again in 0.5 s" in machine.log()
+    assert read_all(machine.bootstrap, "t") == acknowledged, "each message once, in order"
+
+
+def test_each_line_of_the_log_names_its_worker(machine: BrokerProcess) -> None:
+    lines = machine.log().splitlines()
+    assert all(re.match(r"(parent  |worker-1|worker-2) \| ", line) for line in lines), lines
+    assert {line.partition(" ")[0] for line in lines} == {"parent", "worker-1", "worker-2"}
+
+
+@pytest.mark.slow
+def test_workers_of_a_file_keep_their_data_and_end_with_their_parent_in_order(tmp_path: Path) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text('workers = 2\nbroker.id = 11\nbroker.rack = "r1"\nlogging.format = "json"\n')
+    running = BrokerProcess(tmp_path / "data", config=file)
+    try:
+        with Admin(running.bootstrap) as admin:
+            assert [(node.node_id, node.rack) for node in admin.describe_cluster().brokers] == [(11, "r1"), (12, "r1")]
+            admin.create_topic("t", partitions=2)
+        with Producer(running.bootstrap) as producer:
+            for number in range(2):
+                producer.send("t", b"before", partition=number).result(60)
+        assert '{"node": "worker-2", "time"' in running.log()
+        children = [worker(running, 1), worker(running, 2)]
+    finally:
+        running.kill()
+    wait_for(lambda: all(not each.is_running() or each.status() == psutil.STATUS_ZOMBIE for each in children))
+
+    refused = barnabas("serve", "--data", tmp_path / "data", "--listen", "kafka://127.0.0.1:0", expect=2)
+    assert b"has the data of workers (barnabas serve --workers)" in refused.stderr
+    again = BrokerProcess(tmp_path / "data", config=file)
+    try:
+        with Consumer(again.bootstrap, auto_offset_reset="earliest") as consumer:
+            consumer.assign([("t", 0), ("t", 1)])
+            values: list[bytes | None] = []
+            while len(values) < 2:
+                values += [message.value for message in consumer.poll_many(10, timeout=1.0)]
+        assert values == [b"before", b"before"]
+        processes = psutil.Process(again.process.pid).children(recursive=True)
+    finally:
+        assert again.stop() == 0
+    assert len(processes) >= 3, "two workers and an etcd"
+    assert not [each for each in processes if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
+    log = again.log()
+    assert log.rindex("broker 12 has stopped") < log.rindex("broker 11 stops") < log.rindex("broker 11 has stopped")
+    _fewer_workers_are_refused_while_one_holds_replicas(tmp_path / "data")
+
+
+def _fewer_workers_are_refused_while_one_holds_replicas(data: Path) -> None:
+    (data / "worker-3" / "orders-0").mkdir(parents=True)
+    refused = barnabas("serve", "--data", data, "--workers", "2", "--listen", "kafka://127.0.0.1:0", expect=2)
+    assert b"workers=2, but worker-3 holds 1 replica (orders-0): start with at least 3 workers" in refused.stderr
+    assert b"barnabas brokers drain 3" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--set", "coordination=embedded"], b"leave it out, and an etcd is started in "),
+        (["--set", "storage=memory"], b"set coordination to a service"),
+        (["--listen", "classic://127.0.0.1:0"], b"workers need a listener kafka://HOST:PORT"),
+        (["--workers", "0"], b"Invalid value for '--workers'"),
+    ],
+)
+def test_what_workers_cannot_do_is_refused_with_a_remedy(tmp_path: Path, words: list[str], reason: bytes) -> None:
+    listen = [] if "--listen" in words else ["--listen", "kafka://127.0.0.1:0"]
+    refused = barnabas("serve", "--data", tmp_path / "d", "--workers", "2", *listen, *words, expect=2)
+    assert reason in refused.stderr
+
+
+def test_the_folder_of_a_single_broker_is_refused(tmp_path: Path) -> None:
+    BrokerProcess(tmp_path / "d").stop()
+    refused = barnabas("serve", "--data", tmp_path / "d", "--workers", "2", "--listen", "kafka://127.0.0.1:0", expect=2)
+    assert b"has the data of a single broker, and workers have folders of their own" in refused.stderr

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..core.security.standard_authorizer import Authorizer
     from ..ports.broker_api.envelope import Principal
     from ..ports.coordination import CoordinationBackend, SessionRequest
+    from ..ports.remote_storage import RemoteStorage, RemoteStorageFactory
     from .host import PluginHost
 
 _HOMES = {
@@ -52,6 +53,8 @@ _HOMES = {
     "ProducerItem": "..core.client.producer.handlers",
     "Rebalancer": "..core.classic.rebalancer",
     "RecordPolicy": "..core.log.retention",
+    "RemoteStorage": "..ports.remote_storage",
+    "RemoteStorageFactory": "..ports.remote_storage",
     "ReplicaSelector": "..core.replica.leader.replica_selector",
     "ReplicaView": "..core.replica.leader.replica_selector",
     "SegmentInfo": "..core.log.retention",
@@ -63,6 +66,8 @@ _HOMES = {
 }
 
 __all__ = [
+    "RemoteStorage",
+    "RemoteStorageFactory",
     "ValidatedToken",
     "TokenValidator",
     "PrincipalBuilder",

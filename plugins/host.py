@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ..core.security.sasl.server_authenticator import PrincipalBuilder
     from ..core.security.standard_authorizer import Authorizer
     from ..ports.coordination import CoordinationBackend
+    from ..ports.remote_storage import RemoteStorageFactory
     from ..ports.types import TopicPartition
 
 
@@ -48,6 +49,7 @@ _MEMBERS: Mapping[str, Sequence[str]] = {
     "authorizer": ("authorize",),
     "principal_builder": ("build",),
     "coordination": ("open", "check_url", "shared"),
+    "remote_storage": ("__call__",),
 }
 """The attributes that an object of each kind must have; kinds with a base class are checked by type."""
 
@@ -183,6 +185,15 @@ class PluginHost:
             raise ConfigError(f"unknown coordination scheme {scheme!r}; known: {known}")
         _check("coordination", scheme, backend)
         return backend
+
+    def remote_storage(self, scheme: str, built_in: Mapping[str, RemoteStorageFactory]) -> RemoteStorageFactory:
+        """Return what opens the remote storage of a URL scheme. Plug-ins are asked before the table `built_in`."""
+        factory: RemoteStorageFactory | None = self._ask("remote_storage", scheme=scheme) or built_in.get(scheme)
+        if factory is None:
+            known = ", ".join(sorted({*self.known("remote_storage"), *built_in}))
+            raise ConfigError(f"unknown remote storage {scheme!r}; known: {known}")
+        _check("remote_storage", scheme, factory)
+        return factory
 
     def known(self, kind: str) -> list[str]:
         """The names that plugins say they answer to, sorted."""

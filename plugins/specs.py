@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ..core.security.sasl.server_authenticator import PrincipalBuilder
     from ..core.security.standard_authorizer import Authorizer
     from ..ports.coordination import CoordinationBackend
+    from ..ports.remote_storage import RemoteStorageFactory
 
 PROJECT = "barnabas"
 hookspec = pluggy.HookspecMarker(PROJECT)
@@ -132,5 +133,14 @@ class Specs:
         """Return the coordination service whose URLs begin with this scheme (`coordination=SCHEME://...`).
 
         `barnabas_names("coordination")` gives the schemes of the plug-in.
+        """
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def barnabas_remote_storage(self, scheme: str) -> RemoteStorageFactory | None:
+        """Return what opens the remote storage of URLs with this scheme (`remote.log.storage.manager.class.name`).
+
+        A value that is no URL, such as the name of a class, comes whole. `barnabas_names("remote_storage")` gives the
+        schemes of the plug-in.
         """
         raise NotImplementedError

@@ -16,6 +16,7 @@ from support.sharing_out import InParts, sort
 
 if TYPE_CHECKING:
     from support.etcd_server import EtcdServer
+    from support.s3_server import S3Server
     from support.zookeeper_server import ZookeeperServer
     from xdist.remote import Producer
 
@@ -146,3 +147,11 @@ def etcd_server(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[EtcdServe
         yield server
     finally:
         server.stop()
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> "Iterator[S3Server]":
+    from support.s3_server import run_s3_server
+
+    with run_s3_server() as server:
+        yield server

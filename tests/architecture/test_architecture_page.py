@@ -66,7 +66,7 @@ def test_every_room_is_on_the_page(checkout: Path, page: str) -> None:
     drawn: set[str] = set()
     above: list[str] = []
     for line in drawing.splitlines():
-        for match in re.finditer(r"(?:^|\s)([a-z_]+)/(?=\s|$)", line):
+        for match in re.finditer(r"(?:^|\s)([a-z0-9_]+)/(?=\s|$)", line):
             if match.start(1) == len(line) - len(line.lstrip()):
                 depth = match.start(1) // 2
                 above[depth:] = [match[1]]

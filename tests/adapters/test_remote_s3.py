@@ -1,0 +1,55 @@
+"""Remote storage in S3 keeps the contract of remote storage, at moto's server."""
+
+from collections.abc import Iterator
+
+import pytest
+
+pytest.importorskip("obstore")
+pytest.importorskip("moto.server")
+
+from support.s3_server import KEYS, S3Server
+
+from barnabas.adapters.remote_s3 import S3RemoteStorage, open_s3_remote_storage
+from barnabas.ports.errors import ConfigError
+from barnabas.ports.remote_storage import RemoteStorage, RemoteStorageError
+from barnabas.testing.contracts.remote_storage import RemoteStorageContract
+
+
+class TestS3RemoteStorage(RemoteStorageContract):
+    @pytest.fixture
+    def storage(self, s3_server: S3Server) -> Iterator[RemoteStorage]:
+        storage = open_s3_remote_storage(s3_server.make_bucket(), s3_server.settings)
+        yield storage
+        storage.close()
+
+
+def test_secrets_are_in_no_text(s3_server: S3Server) -> None:
+    storage = open_s3_remote_storage("s3://no-such-bucket/x", s3_server.settings)
+    with pytest.raises(RemoteStorageError) as raised:
+        storage.put("k", b"x")
+    text = repr(storage) + str(storage) + str(raised.value) + repr(raised.value.__context__)
+    assert "no-such-bucket" in text
+    assert not any(key in text for key in KEYS)
+
+
+@pytest.mark.parametrize("url", ["s3://", "s3://key:secret@bucket/x", "s3://a", "s3://bucket/x?secret=y", "http://x"])
+def test_malformed_url_is_refused_without_its_text(url: str) -> None:
+    with pytest.raises(ConfigError, match="s3://BUCKET/PREFIX") as raised:
+        open_s3_remote_storage(url, {})
+    assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [({"secret": "hush-hush"}, "unknown settings"), ({"endpoint": "http://user:hush-hush@host"}, "endpoint")],
+)
+def test_wrong_setting_is_refused_without_its_value(settings: dict[str, str], why: str) -> None:
+    with pytest.raises(ConfigError, match=why) as raised:
+        S3RemoteStorage("bucket", "", settings)
+    assert "hush" not in str(raised.value)
+
+
+def test_unreachable_store_is_a_remote_storage_error() -> None:
+    settings = {"endpoint": "http://127.0.0.1:9", "access.key.id": KEYS[0], "secret.access.key": KEYS[1]}
+    with pytest.raises(RemoteStorageError, match="cannot read k in s3://bucket"):
+        open_s3_remote_storage("s3://bucket", settings).read("k")

@@ -40,6 +40,7 @@ class BrokerKeywords(TypedDict, total=False):
     connection_failed_authentication_delay_ms: int | str | None
     connections_max_idle_ms: int | str | None
     connections_max_reauth_ms: int | str | None
+    console_listen: str | None
     controlled_shutdown_enable: bool | str | None
     controlled_shutdown_max_retries: int | str | None
     controlled_shutdown_retry_backoff_ms: int | str | None

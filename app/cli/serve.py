@@ -12,6 +12,8 @@ import typer
 from ...ports.errors import ConfigError
 from .options import Settings, parse_settings
 
+_CONSOLE_LISTEN = "127.0.0.1:8082"
+
 
 def register(app: typer.Typer) -> None:
     app.command("serve")(serve)
@@ -50,6 +52,9 @@ def serve(
             "--secure", help="TLS, a user admin (SCRAM) and ACLs; certificates and password in --security-dir."
         ),
     ] = False,
+    console: Annotated[
+        bool, typer.Option("--console", help="A web console beside it, at console.listen or http://127.0.0.1:8082.")
+    ] = False,
     security_dir: Annotated[
         Path | None,
         typer.Option("--security-dir", metavar="DIR", help="Folder of --secure; default: DATA-security."),
@@ -73,6 +78,8 @@ def serve(
         given: dict[str, object] = {**parse_settings(settings)}
         if workers is not None:
             given["workers"] = workers
+        if console:
+            given.setdefault("console.listen", _CONSOLE_LISTEN)
         _serve(data, listen, config, given, log_level, log_format, security_dir if secure else None)
 
 

@@ -754,6 +754,11 @@ class BrokerConfig(
         None,
         doc="Ours. A file with lines NAME: PASSWORD of those who may see the metrics, by basic authentication.",
     )
+    console_listen: str | None = text_key(
+        "console.listen",
+        None,
+        doc="Ours. Of `barnabas serve`: HOST:PORT of a web console beside it.",
+    )
     schema_registry_listen: str | None = text_key(
         "schema.registry.listen",
         None,
@@ -933,7 +938,8 @@ class BrokerConfig(
     @property
     def services(self) -> tuple[str, ...]:
         """The services to run beside the broker in `barnabas serve`: NAME for each NAME.listen that is set."""
-        return ("schema.registry",) if self.schema_registry_listen else ()
+        given = {"schema.registry": self.schema_registry_listen, "console": self.console_listen}
+        return tuple(name for name, listen in given.items() if listen)
 
     @property
     def flush_check_interval_ms(self) -> int:

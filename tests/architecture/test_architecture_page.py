@@ -75,7 +75,19 @@ def test_every_room_is_on_the_page(checkout: Path, page: str) -> None:
                 break
             else:
                 drawn.add("/".join([*above[:-1], match[1]]))
-    rooms = ("ports", "core", "adapters", "plugins", "app", "schemas", "audit", "pipeline", "testing", "simulation")
+    rooms = (
+        "ports",
+        "core",
+        "adapters",
+        "plugins",
+        "app",
+        "schemas",
+        "audit",
+        "pipeline",
+        "console",
+        "testing",
+        "simulation",
+    )
     there = {
         str(path.parent.relative_to(checkout)) for room in rooms for path in (checkout / room).rglob("__init__.py")
     }

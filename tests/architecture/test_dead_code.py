@@ -5,7 +5,19 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOMS = ("ports", "core", "adapters", "plugins", "app", "schemas", "audit", "pipeline", "testing", "simulation")
+ROOMS = (
+    "ports",
+    "core",
+    "adapters",
+    "plugins",
+    "app",
+    "schemas",
+    "audit",
+    "pipeline",
+    "console",
+    "testing",
+    "simulation",
+)
 AROUND = ("tests", "benchmarks", "examples", "tools")
 
 FACES = (
@@ -29,6 +41,7 @@ CALLED_FROM_OUTSIDE = {
     "Python, by entry points": {
         *(
             "register_audit",
+            "register_console",
             "register_demo",
             "register_examples",
             "register_load",
@@ -37,6 +50,7 @@ CALLED_FROM_OUTSIDE = {
             "register_report",
             "register_sql",
             "register_table",
+            "serve_console_in_broker",
             "serve_in_broker",
         ),
     },

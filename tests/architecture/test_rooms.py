@@ -10,7 +10,19 @@ from pathlib import Path
 import grimp
 import pytest
 
-ROOMS = ("ports", "core", "adapters", "plugins", "app", "schemas", "audit", "pipeline", "simulation", "testing")
+ROOMS = (
+    "ports",
+    "core",
+    "adapters",
+    "plugins",
+    "app",
+    "schemas",
+    "audit",
+    "pipeline",
+    "console",
+    "simulation",
+    "testing",
+)
 
 # What the core may take from outside: pure functions and types, nothing that reads a clock, a file or a socket.
 CORE_MAY_IMPORT = {

@@ -51,6 +51,7 @@ RUN = {
     "docs/coming-from-kcat.md": {"test_coming_from_docs": 2},
     "docs/coming-from-rpk.md": {"test_coming_from_docs": 1},
     "docs/composing.md": {"test_composing_docs": 4},
+    "docs/console.md": {"test_console_process": 1},
     "docs/deletion-policies.md": {"test_deletion_policies": 1},
     "docs/first-hour.md": {"test_first_hour": 11},
     "docs/groups.md": {"test_groups_docs": 5},

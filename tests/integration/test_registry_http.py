@@ -12,7 +12,8 @@ import pytest
 from support.schema_registry import Asking, serving
 from support.waiting import PATIENCE_S
 
-from barnabas.schemas.registry import http, server
+from barnabas.app.compose import http_server
+from barnabas.schemas.registry import http
 from barnabas.schemas.registry.records import Noop, Record
 from barnabas.schemas.registry.registry import Registry
 from barnabas.schemas.registry.state import Subjects
@@ -200,7 +201,7 @@ def test_two_registries_at_once_never_give_an_id_twice(broker: TestBroker) -> No
 
 
 def test_http_client_without_a_complete_request_is_closed(broker: TestBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "FIRST_REQUEST_S", 0.3)
+    monkeypatch.setattr(http_server, "FIRST_REQUEST_S", 0.3)
     monkeypatch.setattr(http, "BODY_S", 0.3)
     with serving(broker.bootstrap, "_schemas-slow") as url:
         host, _, port = url.removeprefix("http://").partition(":")
@@ -222,7 +223,7 @@ def test_half_open_connections_do_not_block_registry(broker: TestBroker) -> None
 
 
 def test_incomplete_second_request_is_closed_after_timeout(broker: TestBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "FIRST_REQUEST_S", 0.3)
+    monkeypatch.setattr(http_server, "FIRST_REQUEST_S", 0.3)
     with serving(broker.bootstrap) as url:
         host, _, port = url.removeprefix("http://").partition(":")
         with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as peer:

@@ -24,7 +24,7 @@ from ....ports.broker_api.topics import (
     TopicOutcomes,
 )
 from ....ports.error_codes import ErrorCode
-from ....ports.errors import ConfigError
+from ....ports.errors import BarnabasError, ConfigError
 from ....ports.types import TopicPartition
 from ..shared.connect import first_error
 from ..shared.list_offsets import list_offsets
@@ -155,12 +155,17 @@ class TopicAdmin:
         return {TopicPartition(p.topic, p.partition): low for p, low in zip(asked, answers, strict=True)}
 
     def list_offsets(
-        self, asked: Mapping[Place, int | str], *, isolation_level: str | int = "read_uncommitted"
+        self,
+        asked: Mapping[Place, int | str],
+        *,
+        isolation_level: str | int = "read_uncommitted",
+        skip_errors: bool = False,
     ) -> dict[TopicPartition, int]:
         """Return per partition the offset for a time in ms, "earliest", "latest" or "max_timestamp"; -1: there is none.
 
         `asked`: partition → time. With `isolation_level` "read_committed", the latest offset is the last stable
-        offset. Raises the first `ApiError`, `ConfigError`.
+        offset. Raises the first `ApiError`, `ConfigError`; with `skip_errors` partitions with an error are missing in
+        the answer instead.
         """
         pairs = [(TopicPartition(*place), _time(time)) for place, time in asked.items()]
         try:
@@ -168,8 +173,10 @@ class TopicAdmin:
         except ValueError as error:
             raise ConfigError(f"isolation_level {isolation_level!r}: {error}") from error
         answers = list_offsets(self._asker.shell, pairs, level)
-        first_error(answers)
-        return {place: answer.offset for (place, _), answer in zip(pairs, answers, strict=True)}
+        if not skip_errors:
+            first_error(answers)
+        found = zip(pairs, answers, strict=True)
+        return {place: answer.offset for (place, _), answer in found if not isinstance(answer, BarnabasError)}
 
 
 def _time(time: int | str) -> int:

@@ -1,0 +1,69 @@
+"""`barnabas console`: serve the web console."""
+
+import signal
+import sys
+from threading import Event
+from typing import Annotated
+
+import typer
+
+from ..app.cli.command_config import connection_settings
+from ..app.cli.logging_setup import set_up
+from ..app.cli.options import Bootstrap
+from ..ports.errors import BarnabasError, ConfigError
+from .listening import parse_listen
+
+_LOOK_S = 1.0
+
+
+def register_console(app: typer.Typer) -> None:
+    app.command("console")(console)
+
+
+def console(
+    bootstrap: Bootstrap = "",
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where to serve HTTP; port 0: any free one.")
+    ] = "127.0.0.1:8082",
+    host_name: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A further name under which browsers may reach it; may be repeated."),
+    ] = None,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Show everything, change nothing.")] = False,
+    log_level: Annotated[
+        list[str] | None, typer.Option(metavar="LEVEL", help="As of barnabas serve; repeatable.")
+    ] = None,
+    log_format: Annotated[str, typer.Option(metavar="FORM", help="text or json.")] = "text",
+) -> None:
+    """Serve a web console for a cluster of Barnabas or Apache Kafka, until Ctrl-C or SIGTERM.
+
+    Prints "barnabas console ready http://HOST:PORT" on standard output.
+    """
+    from ..app.signals import ending_in_order
+
+    with ending_in_order():
+        set_up(log_level or [], log_format)
+        if not bootstrap:
+            raise ConfigError("--bootstrap HOST:PORT is missing: give a broker of the cluster")
+        address = parse_listen(listen, "--listen")
+        from .application import ConsoleSettings
+        from .server import ConsoleServer
+
+        settings = ConsoleSettings(
+            cluster={**connection_settings(), "bootstrap.servers": bootstrap},
+            read_only=read_only,
+            host_names=host_name or (),
+        )
+        stopping = Event()
+        server = ConsoleServer(settings, address)
+        try:
+            url = server.start()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, lambda *_: stopping.set())
+            sys.stdout.write(f"barnabas console ready {url}\n")
+            sys.stdout.flush()
+            while not stopping.wait(_LOOK_S):
+                if server.wait(0):
+                    raise BarnabasError("the console has stopped after an error; see the log above")
+        finally:
+            server.stop()

@@ -1,0 +1,301 @@
+"""A user's connection to the cluster: its clients, and a snapshot of topics and brokers that a thread refreshes."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from threading import Condition, Thread
+from typing import Any
+
+from .. import Admin, BarnabasError, ClientTimeout
+from ..ports.broker_api.cluster import BrokerNode
+from ..ports.broker_api.metadata import TopicMetadata
+from ..ports.types import TopicPartition
+from ..ports.values import frozen
+
+API_TIMEOUT_MS = 8_000
+"""The time that a page waits for an answer of the cluster."""
+INTERVAL_S = 5.0
+"""The shortest time from one snapshot to the next."""
+SHARE_MAX = 0.05
+"""The share of time that snapshots may take: after one that took 1 s, the next begins 20 s later."""
+IDLE_S = 120.0
+"""Without a look at a page for this long, no further snapshots are taken."""
+HISTORY_MAX = 240
+"""The number of points of a chart of rates."""
+
+
+@frozen(kw_only=True)
+class TopicRow:
+    """One topic in a snapshot. `messages`: the number of offsets from the first to the end; `size_bytes`: of all
+    replicas; None where it is not known."""
+
+    name: str
+    internal: bool
+    partitions: int
+    replication_factor: int
+    under_replicated: int
+    offline: int
+    messages: int | None
+    size_bytes: int | None
+    rate: float | None
+    """Messages a second since the snapshot before."""
+
+
+@frozen(kw_only=True)
+class BrokerRow:
+    """One broker in a snapshot. `size_bytes` and the volume's bytes: None where they are not known."""
+
+    node: BrokerNode
+    leaders: int
+    replicas: int
+    size_bytes: int | None
+    usable_bytes: int | None
+    total_bytes: int | None
+
+
+@frozen(kw_only=True)
+class Snapshot:
+    """Topics and brokers at one time."""
+
+    taken_ms: int
+    took_s: float
+    cluster_id: str
+    controller_id: int
+    brokers: Sequence[BrokerRow]
+    topics: Mapping[str, TopicRow]
+    """By name, sorted."""
+    partitions: int
+    under_replicated: int
+    offline: int
+    rate: float | None
+    ends: Mapping[TopicPartition, int]
+    missing_brokers: Sequence[int]
+    """Ids of replicas that no living broker has."""
+
+
+def take_snapshot(admin: Admin, before: Snapshot | None) -> Snapshot:
+    """Ask the cluster. `before`: the snapshot before, for rates. Raises `BarnabasError`."""
+    started = time.monotonic()
+    cluster = admin.describe_cluster()
+    topics = [topic for topic in admin.describe_topics() if topic.name is not None]
+    places = [
+        TopicPartition(topic.name or "", each.partition)
+        for topic in topics
+        for each in topic.partitions
+        if each.leader >= 0
+    ]
+    ends = admin.list_offsets(dict.fromkeys(places, "latest"), skip_errors=True)
+    starts = admin.list_offsets(dict.fromkeys(places, "earliest"), skip_errors=True)
+    sizes, volumes = _sizes(admin)
+    taken_ms = time.time_ns() // 1_000_000
+    elapsed_s = (taken_ms - before.taken_ms) / 1000 if before is not None else 0.0
+    rows = {
+        topic.name or "": _topic_row(topic, ends, starts, sizes, before, elapsed_s)
+        for topic in sorted(topics, key=lambda each: each.name or "")
+    }
+    rates = [row.rate for row in rows.values() if row.rate is not None]
+    alive = {node.node_id for node in cluster.brokers}
+    known = {broker for topic in topics for each in topic.partitions for broker in each.replicas}
+    return Snapshot(
+        taken_ms=taken_ms,
+        took_s=time.monotonic() - started,
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.controller_id,
+        brokers=_broker_rows(cluster.brokers, topics, volumes),
+        topics=rows,
+        partitions=sum(row.partitions for row in rows.values()),
+        under_replicated=sum(row.under_replicated for row in rows.values()),
+        offline=sum(row.offline for row in rows.values()),
+        rate=sum(rates) if rates else None,
+        ends=ends,
+        missing_brokers=sorted(known - alive),
+    )
+
+
+_Volume = tuple[int, int | None, int | None]
+
+
+def _sizes(admin: Admin) -> tuple[dict[str, int] | None, dict[int, _Volume]]:
+    """Return the bytes of each topic, and of each broker with its volume's; None where the user may not know them."""
+    try:
+        described = admin.describe_log_dirs()
+    except BarnabasError:
+        return None, {}
+    sizes: dict[str, int] = {}
+    volumes: dict[int, _Volume] = {}
+    for node, folders in described.items():
+        used, usable, total = 0, 0, 0
+        for folder in folders:
+            usable += max(0, folder.usable_bytes)
+            total += max(0, folder.total_bytes)
+            for replica in folder.replicas:
+                used += replica.size_bytes
+                sizes[replica.topic] = sizes.get(replica.topic, 0) + replica.size_bytes
+        volumes[node] = (used, usable or None, total or None)
+    return sizes, volumes
+
+
+def _topic_row(
+    topic: TopicMetadata,
+    ends: Mapping[TopicPartition, int],
+    starts: Mapping[TopicPartition, int],
+    sizes: Mapping[str, int] | None,
+    before: Snapshot | None,
+    elapsed_s: float,
+) -> TopicRow:
+    name = topic.name or ""
+    places = [TopicPartition(name, each.partition) for each in topic.partitions]
+    known = [place for place in places if place in ends and place in starts]
+    grown = None
+    if before is not None and elapsed_s > 0:
+        grown = sum(max(0, ends[place] - before.ends[place]) for place in known if place in before.ends)
+    return TopicRow(
+        name=name,
+        internal=topic.internal,
+        partitions=len(places),
+        replication_factor=max((len(each.replicas) for each in topic.partitions), default=0),
+        under_replicated=sum(len(each.isr) < len(each.replicas) for each in topic.partitions),
+        offline=sum(each.leader < 0 for each in topic.partitions),
+        messages=sum(ends[place] - starts[place] for place in known) if known or not places else None,
+        size_bytes=None if sizes is None else sizes.get(name, 0),
+        rate=None if grown is None else grown / elapsed_s,
+    )
+
+
+def _broker_rows(
+    nodes: Sequence[BrokerNode], topics: Sequence[TopicMetadata], volumes: Mapping[int, _Volume]
+) -> list[BrokerRow]:
+    leaders: dict[int, int] = {}
+    replicas: dict[int, int] = {}
+    for topic in topics:
+        for each in topic.partitions:
+            leaders[each.leader] = leaders.get(each.leader, 0) + 1
+            for broker in each.replicas:
+                replicas[broker] = replicas.get(broker, 0) + 1
+    rows = []
+    for node in sorted(nodes, key=lambda each: each.node_id):
+        used, usable, total = volumes.get(node.node_id, (None, None, None))
+        row = BrokerRow(
+            node=node,
+            leaders=leaders.get(node.node_id, 0),
+            replicas=replicas.get(node.node_id, 0),
+            size_bytes=used,
+            usable_bytes=usable,
+            total_bytes=total,
+        )
+        rows.append(row)
+    return rows
+
+
+class SnapshotThread:
+    """Takes values of a function in a thread while pages look at them: none without a look for `IDLE_S`.
+
+    The time between two of them grows with the time that one takes, see `SHARE_MAX`.
+    """
+
+    def __init__(self, name: str, take_value: Callable[[Any], Any], timeout_s: float) -> None:
+        """`take_value` gets the value before, or None. `timeout_s`: the time that a page waits for the first value."""
+        self._timeout_s = timeout_s + 1.0  # that a failure comes before it
+        self._name = name
+        self._take = take_value
+        self._changed = Condition()
+        self._value: Any = None
+        self._number = 0
+        self._wanted = 0
+        """The number of the value that a page waits for."""
+        self._looked = 0.0
+        self._closed = False
+        self._thread: Thread | None = None
+        self.trouble: BarnabasError | None = None
+        """The error of the last attempt, None after a success."""
+
+    def current(self) -> Any:
+        """Return the newest value; wait for the first one only. Raises `BarnabasError` if there is none."""
+        with self._changed:
+            self._look()
+            if self._value is None:
+                failed = self.trouble
+                self._changed.wait_for(
+                    lambda: self._value is not None or self._closed or self.trouble not in (None, failed),
+                    self._timeout_s,
+                )
+            if self._value is None:
+                raise self.trouble or ClientTimeout("the cluster has not answered yet; try again in a moment")
+            return self._value
+
+    def refresh(self, timeout_s: float = 3.0) -> None:
+        """Wait for a value that was taken after this call, for so much time at most."""
+        with self._changed:
+            self._look()
+            self._wanted = wanted = self._number + 1
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._number >= wanted or self._closed, timeout_s)
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _look(self) -> None:
+        self._looked = time.monotonic()
+        if self._thread is None and not self._closed:
+            self._thread = Thread(target=self._run, name=f"console-{self._name}", daemon=True)
+            self._thread.start()
+        self._changed.notify_all()
+
+    def _run(self) -> None:
+        while True:
+            started = time.monotonic()
+            with self._changed:
+                number, before = self._wanted, self._value
+            try:
+                value, trouble = self._take(before), None
+            except BarnabasError as error:
+                value, trouble = before, error
+            took_s = time.monotonic() - started
+            with self._changed:
+                self._value, self.trouble = value, trouble
+                self._number = max(self._number, number)
+                self._changed.notify_all()
+                self._changed.wait_for(
+                    lambda: self._closed or self._wanted > self._number, max(INTERVAL_S, took_s / SHARE_MAX)
+                )
+                self._changed.wait_for(
+                    lambda: self._closed or self._wanted > self._number or time.monotonic() - self._looked < IDLE_S
+                )
+                if self._closed:
+                    return
+
+
+class UserConnection:
+    """The clients with the rights of one user, or of the settings of the console.
+
+    `settings`: a mapping with `bootstrap.servers` and the security, as every client takes it.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], user: str) -> None:
+        """Connect. Raises `BarnabasError`."""
+        self.settings = dict(settings)
+        self.user = user
+        self.admin = Admin({"default.api.timeout.ms": API_TIMEOUT_MS, **self.settings})
+        self.rates: deque[tuple[int, float]] = deque(maxlen=HISTORY_MAX)
+        """Times in ms, and messages a second of all topics."""
+        self.snapshots = SnapshotThread("snapshot", self._snapshot, self.admin.settings.default_api_timeout_ms / 1000)
+
+    def snapshot(self) -> Snapshot:
+        """Return the newest snapshot. Raises `BarnabasError` if there is none."""
+        found: Snapshot = self.snapshots.current()
+        return found
+
+    def _snapshot(self, before: Snapshot | None) -> Snapshot:
+        taken = take_snapshot(self.admin, before)
+        if taken.rate is not None:
+            self.rates.append((taken.taken_ms, taken.rate))
+        return taken
+
+    def close(self) -> None:
+        """Close the clients. Twice is harmless."""
+        self.snapshots.close()
+        self.admin.close()

@@ -1,0 +1,45 @@
+"""The HTTP server of a console, in threads of its own."""
+
+from __future__ import annotations
+
+import logging
+
+from ..app.compose.http_server import HttpServer
+from .application import Console, ConsoleSettings, PageRoute, make_app
+from .pages import changes, overview, topics
+
+logger = logging.getLogger("barnabas.console")
+
+PAGES: tuple[PageRoute, ...] = (
+    *overview.PAGES,
+    *topics.PAGES,
+    *changes.PAGES,
+)
+
+
+class ConsoleServer:
+    """Serves a console between `start` and `stop`."""
+
+    def __init__(self, settings: ConsoleSettings, listen: tuple[str, int]) -> None:
+        self._console = Console(settings)
+        self._listen = listen
+        self._server: HttpServer | None = None
+        self.listener = ""
+        """The URL while it serves."""
+
+    def start(self) -> str:
+        """Start, and return the URL. A cluster that does not answer yet is no error. Raises `ConfigError`."""
+        self._server = HttpServer("the console", self._listen)
+        self._server.start(make_app(self._console, PAGES))
+        self.listener = self._server.url
+        return self.listener
+
+    def stop(self) -> None:
+        """Answer the received requests, then end the threads."""
+        if self._server is not None:
+            self._server.stop()
+        self._console.close()
+
+    def wait(self, timeout: float) -> bool:
+        """Return True when it has stopped serving."""
+        return self._server is not None and self._server.wait(timeout)

@@ -1,0 +1,71 @@
+// The console's own script: the search key, dark and light, the reader's zone, charts.
+(() => {
+  'use strict';
+  const year = 'max-age=31536000; path=/; samesite=lax';
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || '';
+  const cookie = name => (document.cookie.split('; ').find(each => each.startsWith(name + '=')) || '').slice(name.length + 1);
+  const isText = element => element && (/^(INPUT|TEXTAREA|SELECT)$/.test(element.tagName) || element.isContentEditable);
+
+  // The server writes times in this zone from the next page on; those of this first page are written here.
+  if (zone && decodeURIComponent(cookie('zone')) !== zone) {
+    document.cookie = 'zone=' + encodeURIComponent(zone).replaceAll('%2F', '/') + '; ' + year;
+    if (zone !== 'UTC') document.querySelectorAll('time[datetime]').forEach(element => {
+      element.title = new Date(element.dateTime).toLocaleString();
+    });
+  }
+
+  document.addEventListener('keydown', event => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === '/' && !isText(document.activeElement)) {
+      const field = document.querySelector('[data-search]');
+      if (field) { event.preventDefault(); field.focus(); field.select(); }
+      else { event.preventDefault(); location.href = '/topics'; }
+    } else if (event.key === 'Escape' && document.activeElement && document.activeElement.matches('[data-search]')) {
+      document.activeElement.blur();
+    }
+  });
+
+  const isDark = () => {
+    const set = document.documentElement.dataset.theme;
+    return set ? set === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches;
+  };
+  const button = document.getElementById('theme');
+  const name = () => { if (button) button.textContent = isDark() ? 'Light' : 'Dark'; };
+  if (button) button.addEventListener('click', () => {
+    const next = isDark() ? 'light' : 'dark';
+    document.documentElement.dataset.theme = next;
+    document.cookie = 'theme=' + next + '; ' + year;
+    name();
+    draw(document);
+  });
+  name();
+
+  const colour = variable => getComputedStyle(document.documentElement).getPropertyValue(variable).trim();
+  const draw = root => {
+    if (!window.uPlot) return;
+    root.querySelectorAll('[data-chart]').forEach(element => {
+      const data = JSON.parse(element.dataset.chart);
+      element.replaceChildren();
+      if (data[0].length < 2) {
+        const text = document.createElement('p');
+        text.className = 'none';
+        text.textContent = 'Values appear here within some seconds.';
+        element.append(text);
+        return;
+      }
+      const axis = { stroke: colour('--soft'), grid: { stroke: colour('--rule'), width: 1 }, ticks: { show: false } };
+      const plot = new uPlot({
+        width: element.clientWidth, height: element.clientHeight, legend: { show: false }, cursor: { y: false },
+        scales: { y: { range: (_, low, high) => [0, Math.max(1, high * 1.1)] } },
+        axes: [{ ...axis, space: 80, values: (_, marks) => marks.map(mark => new Date(mark * 1000).toLocaleTimeString('en-GB')) }, { ...axis, size: 60, values: (_, marks) => marks.map(mark => mark.toLocaleString('en')) }],
+        series: [{}, { label: element.dataset.label, stroke: colour('--s0'), width: 2, fill: colour('--s0') + '22', points: { show: false } }],
+      }, data, element);
+      element.plot = plot;
+    });
+  };
+  addEventListener('resize', () => document.querySelectorAll('[data-chart]').forEach(element => {
+    if (element.plot) element.plot.setSize({ width: element.clientWidth, height: element.clientHeight });
+  }));
+  document.addEventListener('htmx:afterSwap', event => draw(event.target.parentElement || document));
+  addEventListener('load', () => draw(document));
+})();

@@ -183,15 +183,16 @@ class TcpConnection:
         if self._held & (_CLOSING | _GONE):
             return
         try:
-            self._outbound.add(pieces)
+            unsent = self._outbound.add(pieces)
         except BarnabasError as error:
             self._fail(error)
             return
-        unsent = self._outbound.unsent_bytes
+        if unsent <= _COUNT_EARLY_BYTES and (self._delivering or self._is_gathering):
+            return  # it is sent, or else counted, when these frames, or this turn, are done
         if self._must_flush(unsent):
             self._flush()
         elif unsent > _COUNT_EARLY_BYTES or not (self._delivering or self._is_gathering):
-            self._count_memory()  # else it is counted when these frames, or this turn, are done
+            self._count_memory()
 
     def _must_flush(self, unsent: int) -> bool:
         """False when something else will."""
@@ -310,12 +311,16 @@ class TcpConnection:
         if handler is None:
             return
         self._delivering = True
-        began = monotonic()
+        began = 0.0
         try:
             while not self._held:
                 content = inbound.next_frame()
                 if content is None:
                     break
+                if inbound.is_empty:
+                    handler.on_frame(content)
+                    break
+                began = began or monotonic()
                 handler.on_frame(content)
                 if not inbound.pending_bytes:
                     break
@@ -328,7 +333,7 @@ class TcpConnection:
             self._delivering = False
             if self._held & _GONE:
                 inbound.clear()
-            else:
+            elif not inbound.is_empty:
                 inbound.save_unread()
         if self._held & _GONE:
             return
@@ -338,7 +343,13 @@ class TcpConnection:
                 self._count_memory()
             else:
                 self._flush()
-        else:
+        elif (
+            self._outbound.unsent_bytes
+            or self._handler_bytes
+            or self._account.held
+            or self._held
+            or not inbound.is_empty
+        ):
             self._count_memory()
 
     def _may_deliver_next_slice(self, *, resumed: bool) -> bool:
@@ -372,7 +383,8 @@ class TcpConnection:
             interest |= READ
         if interest != self._interest:
             self._set_interest(interest)
-        self._count_memory()
+        if not done or self._handler_bytes or self._account.held or self._held or not self._inbound.is_empty:
+            self._count_memory()
 
     def _count_memory(self) -> None:
         """Hold frames back while too much is in memory."""

@@ -51,16 +51,18 @@ class ReceiveBuffers:
 class Inbound:
     """The receiving side of one connection.
 
-    Use: `receive`, then `next_frame` until None or as long as frames are wanted, then `settle`.
+    Use: `receive`, then `next_frame` until None or as long as frames are wanted, then `save_unread` unless `is_empty`.
     """
 
-    __slots__ = ("_buffer", "_buffers", "_end", "_limit", "_start", "frame_bytes_max")
+    __slots__ = ("_buffer", "_buffers", "_end", "_limit", "_start", "frame_bytes_max", "is_empty")
 
     def __init__(self, buffers: ReceiveBuffers, frame_bytes_max: int) -> None:
         self._buffers = buffers
         self.frame_bytes_max = frame_bytes_max
         self._buffer = _NOTHING
         self._start = self._end = 0
+        self.is_empty = True
+        """True if all that was received has been handed out, and no long frame is under way."""
         self._limit = 0
         """The end of a long frame, or of the present buffer for it; 0 when no long frame is under way."""
 
@@ -88,6 +90,7 @@ class Inbound:
             got = sock.recv_into(shared)
         if got:
             self._buffer, self._start, self._end = shared, 0, unread + got
+            self.is_empty = False
         return got
 
     def next_frame(self) -> memoryview | None:
@@ -106,6 +109,7 @@ class Inbound:
         if stop > self._end:
             return None
         self._start = stop
+        self.is_empty = stop == self._end and not self._limit
         return self._buffer[start + 4 : stop]
 
     def save_unread(self) -> None:
@@ -132,6 +136,7 @@ class Inbound:
             self._limit = 0
         self._buffer = _NOTHING
         self._start = self._end = 0
+        self.is_empty = True
 
     def _move(self, need: int) -> None:
         """Put the beginning of a long frame into a buffer that holds more of it."""

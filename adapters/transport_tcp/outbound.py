@@ -70,8 +70,11 @@ class Outbound:
         """Regions that have not gone out wholly."""
         self.unsent_bytes = 0
 
-    def add(self, pieces: Sequence[Piece]) -> None:
-        """Queue one frame. Raises `StorageError` or `TransportError` when a small region cannot be read whole."""
+    def add(self, pieces: Sequence[Piece]) -> int:
+        """Queue one frame; return `unsent_bytes`.
+
+        Raises `StorageError` or `TransportError` when a small region cannot be read whole.
+        """
         content_bytes = 0
         frame: list[Buffer | _RegionTail] = [b""]
         for piece in pieces:
@@ -90,7 +93,8 @@ class Outbound:
             content_bytes += size
         frame[0] = _LENGTH.pack(content_bytes)
         self._items.extend(frame)
-        self.unsent_bytes += content_bytes + 4
+        self.unsent_bytes = unsent = self.unsent_bytes + content_bytes + 4
+        return unsent
 
     def flush(self, sock: "socket.socket | Sends") -> bool:
         """Send what the socket takes, up to a turn's share; True when nothing is left.
@@ -98,7 +102,20 @@ class Outbound:
         Raises `OSError` from the socket, `StorageError` and `TransportError` for a region that cannot be read whole.
         """
         if not self.regions and self.unsent_bytes <= _JOIN_BYTES:
-            return self._send_joined(sock)
+            items = self._items
+            if not items:
+                return True
+            content = b"".join(items)  # type: ignore[arg-type]  # no regions among them; cheaper than to gather them
+            try:
+                sent = sock.send(content)
+            except (BlockingIOError, InterruptedError):
+                return False
+            items.clear()
+            self.unsent_bytes -= sent
+            if sent == len(content):
+                return True
+            items.append(memoryview(content)[sent:])
+            return False
         budget = _TURN_BYTES if self._may_gather else _TLS_TURN_BYTES
         while self._items:
             if budget <= 0:
@@ -118,23 +135,6 @@ class Outbound:
             self.unsent_bytes -= sent
             budget -= sent
         return True
-
-    def _send_joined(self, sock: "socket.socket | Sends") -> bool:
-        """A few small buffers as one: cheaper than to gather them."""
-        items = self._items
-        if not items:
-            return True
-        content = b"".join(items)  # type: ignore[arg-type]  # no regions among them
-        try:
-            sent = sock.send(content)
-        except (BlockingIOError, InterruptedError):
-            return False
-        items.clear()
-        self.unsent_bytes -= sent
-        if sent == len(content):
-            return True
-        items.append(memoryview(content)[sent:])
-        return False
 
     def clear(self) -> None:
         """Forget what has not gone out, and let go of its files."""

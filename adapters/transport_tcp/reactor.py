@@ -191,33 +191,31 @@ class Reactor:
 
     def turn(self, max_wait_ms: float | None = None) -> None:
         """Wait for the next thing to happen, at most `max_wait_ms` (None: as long as it takes), and handle it."""
-        self._turn(self._wait_seconds(max_wait_ms))
-        self._is_late = True
-        for timer in self._timers.pop_due(self.turn_time):
-            callback = timer.take_callback()
-            if callback is not None:
-                self._guard(callback)
-        if self._ready:
-            self._run_ready()
-        self._end_turn()
-
-    def _end_turn(self) -> None:
-        self._is_late = False
-        if self._at_turn_end:
-            callbacks, self._at_turn_end = self._at_turn_end, []
-            for callback in callbacks:
-                self._guard(callback)
-
-    def _wait_seconds(self, max_wait_ms: float | None) -> float | None:
-        if self._ready:
-            return 0.0
-        wait = None if max_wait_ms is None else max_wait_ms / 1000.0
         due = self._timers.next_due()
-        if due is not None:
+        wait = None if max_wait_ms is None else max_wait_ms / 1000.0
+        if self._ready:
+            wait = 0.0
+        elif due is not None:
             until_due = due - monotonic()
             if wait is None or until_due < wait:
                 wait = until_due if until_due > 0.0 else 0.0
-        return wait
+        self._turn(wait)
+        self._is_late = True
+        if due is not None and due <= self.turn_time:  # what was added in this turn is for the next one
+            for timer in self._timers.pop_due(self.turn_time):
+                callback = timer.take_callback()
+                if callback is not None:
+                    self._guard(callback)
+        if self._ready:
+            self._run_ready()
+        self._is_late = False
+        if self._at_turn_end:
+            self._end_turn()
+
+    def _end_turn(self) -> None:
+        callbacks, self._at_turn_end = self._at_turn_end, []
+        for callback in callbacks:
+            self._guard(callback)
 
     def _turn(self, wait: float | None) -> None:
         """Wait for sockets and handle them."""
@@ -249,6 +247,7 @@ class Reactor:
     def _finish(self) -> None:
         if self._abandoned:
             self._at_turn_end.clear()
+        self._is_late = False
         self._end_turn()
         for callback in self._at_stop:
             self._guard(callback)

@@ -12,16 +12,17 @@ _SWEEP_AT = 128
 class HeapTimer:
     """One waiting callback; `cancel` drops what it refers to at once."""
 
-    __slots__ = ("_callback", "_timers")
+    __slots__ = ("_timers", "callback")
 
     def __init__(self, timers: "Timers", callback: Callback) -> None:
         self._timers: Timers | None = timers
-        self._callback: Callback | None = callback
+        self.callback: Callback | None = callback
+        """None when it was cancelled or taken."""
 
     def cancel(self) -> None:
         """Forget the callback; harmless when it has already run."""
-        if self._callback is not None:
-            self._callback = None
+        if self.callback is not None:
+            self.callback = None
             if self._timers is not None:
                 self._timers.note_cancelled()
 
@@ -29,14 +30,9 @@ class HeapTimer:
         """Stop counting as a waiting timer."""
         self._timers = None
 
-    @property
-    def cancelled(self) -> bool:
-        """True when there is no callback left."""
-        return self._callback is None
-
     def take_callback(self) -> Callback | None:
         """The callback, once; None when it was cancelled or taken."""
-        callback, self._callback = self._callback, None
+        callback, self.callback = self.callback, None
         return callback
 
 
@@ -62,7 +58,7 @@ class Timers:
     def next_due(self) -> float | None:
         """Return when the first timer is due; None without timers."""
         heap = self._heap
-        while heap and heap[0][2].cancelled:
+        while heap and heap[0][2].callback is None:
             heappop(heap)
             self._cancelled -= 1
         return heap[0][0] if heap else None
@@ -72,7 +68,7 @@ class Timers:
         heap, due = self._heap, []
         while heap and heap[0][0] <= now:
             timer = heappop(heap)[2]
-            if timer.cancelled:
+            if timer.callback is None:
                 self._cancelled -= 1
             else:
                 timer.leave_heap()
@@ -83,7 +79,7 @@ class Timers:
         """A timer on the heap was cancelled."""
         self._cancelled += 1
         if self._cancelled > _SWEEP_AT and self._cancelled * 2 > len(self._heap):
-            self._heap = [entry for entry in self._heap if not entry[2].cancelled]
+            self._heap = [entry for entry in self._heap if entry[2].callback is not None]
             heapify(self._heap)
             self._cancelled = 0
 

@@ -43,6 +43,9 @@ SOFTWARE_MAX, CLIENT_ID_MAX = 100, 250
 
 _HEADER = Struct(">hhih")
 _HEADER_BYTES = _HEADER.size
+_CLIENT_FIELD = _HEADER_BYTES - 2
+"""The position of the client id's length."""
+_FLEXIBLE_ANSWER = Struct(">ib")
 _VERSIONS = "ApiVersions"
 _NO_ANSWER: Sequence[Piece] = ()
 _DECODED = 8
@@ -187,7 +190,8 @@ class _ServerConnection:
         self._long: _InFlight | None = None
         """The request that is being made ready, or whose answer is; the others are not read meanwhile."""
         self._open = True
-        self._client: bytes | None = b""
+        self._client_field, self._client_end = b"none yet", 8
+        """The client id as headers have it, with its length, and where it ends in them."""
         self._refused: set[int] = set()
         self._caller = Caller(
             client_id="",
@@ -327,16 +331,18 @@ class _ServerConnection:
         """The place of the request in the queue, and the request; None where the answer is already known."""
         key, version, correlation_id, client_size = _HEADER.unpack_from(content)
         api = BY_KEY.get(key)
-        if api is None and key == versions.KEY:
-            return self._read_api_versions(content, version, correlation_id, client_size), None
-        if key in SASL_BY_KEY:
-            return self._refuse_sasl(content, SASL_BY_KEY[key], version, correlation_id, client_size), None
         if api is None or not api.versions[0] <= version <= api.versions[1]:
-            return self._refuse(content, key, version, correlation_id, client_size), None
-        body = self.read_client(content, client_size)
+            return self._read_other(content, key, version, correlation_id, client_size), None
+        if content[_CLIENT_FIELD : self._client_end] == self._client_field:
+            body = self._client_end
+        else:
+            body = self.read_client(content, client_size)
         if version >= api.flexible_from:
             reader: Reader = CompactReader(content, body, ITEMS_MAX)
-            reader.skip_tags()
+            if content[body]:
+                reader.skip_tags()
+            else:
+                reader.position = body + 1
         else:
             reader = Reader(content, body, ITEMS_MAX)
         slot = _InFlight(self, api, version, correlation_id)
@@ -351,6 +357,16 @@ class _ServerConnection:
             request, slot.answer = api.resolved(request, self._server.topic_name)
         slot.silent = type(request) is Produce and request.acks == 0
         return slot, request
+
+    def _read_other(
+        self, content: memoryview, key: int, version: int, correlation_id: int, client_size: int
+    ) -> "_InFlight":
+        """The place of a request that is none for the broker: it is answered here."""
+        if key == versions.KEY:
+            return self._read_api_versions(content, version, correlation_id, client_size)
+        if key in SASL_BY_KEY:
+            return self._refuse_sasl(content, SASL_BY_KEY[key], version, correlation_id, client_size)
+        return self._refuse(content, key, version, correlation_id, client_size)
 
     def _read_api_versions(self, content: memoryview, version: int, correlation_id: int, size: int) -> "_InFlight":
         low, high = versions.VERSIONS
@@ -407,10 +423,10 @@ class _ServerConnection:
         end = _HEADER_BYTES + size if size > 0 else _HEADER_BYTES
         if size < -1 or end > len(content):
             raise Malformed(f"a client id of {size} bytes is claimed")
-        client = None if size < 0 else content[_HEADER_BYTES:end]
-        if client != self._client:
-            self._client = None if client is None else bytes(client)
-            client_id = None if client is None else str(client, "utf-8")
+        field = content[_CLIENT_FIELD:end]
+        if field != self._client_field:
+            client_id = None if size < 0 else str(content[_HEADER_BYTES:end], "utf-8")
+            self._client_field, self._client_end = bytes(field), end
             self._caller = evolve(self._caller, client_id=client_id)
         return end
 
@@ -444,11 +460,15 @@ class _ServerConnection:
             self._server.steps.run(slot.encode_in_steps(result), lambda made: self._encoded(slot, made), owner)
         else:
             try:
-                slot.pieces = slot.encode(result)
+                slot.pieces = pieces = slot.encode(result)
             except Exception as error:  # noqa: BLE001  reported; an answer that never came would hold up all behind it
                 self._not_encoded(slot, error)
-            else:
-                self._send(slot, slot.pieces)
+                return
+            if self._long is slot:
+                self._long = None
+            self._flush()
+            if not slot.is_sent:
+                self._keep(slot, memory_bytes(pieces))
 
     def _throttled(self, usage: RequestUsage, slot: "_InFlight", result: Any) -> Any:
         """Count what a request has used; return its result with its delay, and mute the connection meanwhile."""
@@ -499,19 +519,15 @@ class _ServerConnection:
             self._not_encoded(slot, outcome.error)
             return
         slot.pieces = outcome.get()
-        self._send(slot, slot.pieces)
-
-    def _not_encoded(self, slot: "_InFlight", error: BaseException) -> None:
-        what = str(error) if isinstance(error, ENCODE_ERRORS) else f"{type(error).__name__}: {error}"
-        self._close_connection(f"the answer to {slot.name} cannot be encoded: {what}")
-
-    def _send(self, slot: "_InFlight", pieces: Sequence[Piece]) -> None:
-        """Send an answer when it is its turn; until then count its memory."""
         if self._long is slot:
             self._long = None
         self._flush()
         if not slot.is_sent:
-            self._keep(slot, memory_bytes(pieces))
+            self._keep(slot, memory_bytes(slot.pieces))
+
+    def _not_encoded(self, slot: "_InFlight", error: BaseException) -> None:
+        what = str(error) if isinstance(error, ENCODE_ERRORS) else f"{type(error).__name__}: {error}"
+        self._close_connection(f"the answer to {slot.name} cannot be encoded: {what}")
 
     def _was_answered(self, slot: "_InFlight", watch: RequestLog) -> None:
         took_ms = watch.now_ms() - slot.began_ms
@@ -625,7 +641,12 @@ class _InFlight:
     def encode(self, result: object) -> Sequence[Piece]:
         api, version = self.api, self._version
         assert api is not None
-        writer = self._writer(api)
+        if version >= api.flexible_from:
+            writer: Writer = CompactWriter()
+            writer.out += _FLEXIBLE_ANSWER.pack(self._correlation_id, 0)  # no tagged fields
+        else:
+            writer = Writer()
+            writer.out += wire.I32.pack(self._correlation_id)
         api.result.write(writer, version, result)
         return writer.pieces()
 

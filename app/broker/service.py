@@ -140,7 +140,7 @@ class BrokerService:
             ShareGroupDLQManager(state, topics, self.group_configs).send,
         )
         acls = AclService(state, has_acls=authorization is not None and authorization.has_acls)
-        self._handlers: dict[type[Request[Any]], Handler] = {
+        handlers: dict[type[Request[Any]], Handler] = {
             Produce: ProduceService(state, self.verified_appends).handle,
             Fetch: FetchService(state, selector).handle,
             ListOffsets: ListOffsetsService(state).handle,
@@ -193,12 +193,16 @@ class BrokerService:
             **share_group_handlers(state, self.groups.coordinator),
             DescribeSharePartitions: shares.describe,
         }
-        self._counters = {
-            kind: state.metrics.counter(
-                "kafka_network_requestmetrics_requests_total", "Requests answered.", request=kind.__name__
+        self._handlers = {
+            kind: (
+                handler,
+                state.metrics.counter(
+                    "kafka_network_requestmetrics_requests_total", "Requests answered.", request=kind.__name__
+                ).add,
             )
-            for kind in self._handlers
+            for kind, handler in handlers.items()
         }
+        """For each type of request its handler, and the function that counts it."""
 
     def start(self) -> None:
         """Start the coordinators, after the topics of an earlier start are open."""
@@ -227,8 +231,8 @@ class BrokerService:
         if self._is_closed:
             reply(TransportError("the broker is about to stop"))
             return
-        counter = self._counters.get(type(request))
-        if counter is None:
+        known = self._handlers.get(type(request))
+        if known is None:
             reply(ApiError(ErrorCode.UNSUPPORTED_VERSION, f"this broker does not answer {type(request).__name__}"))
             return
         answered = False
@@ -242,10 +246,10 @@ class BrokerService:
                 result = retained_request.failed(result)
             reply(result)
 
-        counter.add()
+        handle, count = known
+        count()
         self.requests += 1
         try:
-            handle = self._handlers[type(request)]
             if self._authorization is None:
                 handle(request, caller, once)
             else:

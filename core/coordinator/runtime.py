@@ -102,7 +102,8 @@ class CoordinatorRuntime(Generic[EntryT, LoadedT, EffectT]):
         self._append = append
         self._steps = steps
         self._effects: deque[tuple[EntryT, EffectT]] = deque()
-        self._is_executing = False
+        self.is_executing = False
+        """True while effects are executed."""
 
     # --- partitions
 
@@ -137,14 +138,14 @@ class CoordinatorRuntime(Generic[EntryT, LoadedT, EffectT]):
         self.on_event(entry)
         for effect in effects:
             self._effects.append((entry, effect))
-        if self._is_executing:
+        if self.is_executing:
             return
-        self._is_executing = True
+        self.is_executing = True
         try:
             while self._effects:
                 self._shard.execute(*self._effects.popleft())
         finally:
-            self._is_executing = False
+            self.is_executing = False
 
     def on_event(self, entry: EntryT) -> None:
         """Account for an event of an entry that has no effects."""

@@ -104,6 +104,15 @@ class CoordinatorTable(Generic[EntryT, LoadedT]):
             return ErrorCode.NOT_COORDINATOR
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NONE
 
+    def find_ready(self, key: str) -> EntryT | None:
+        """Return the entry of a key for which `check_key` returns NONE; None if there is no such entry."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        partition = entry.partition
+        is_loaded = partition in self._partitions and partition not in self._loading
+        return entry if is_loaded and key and self._leads(partition) else None
+
     def leads(self, partition: int) -> bool:
         """Return whether this broker may answer for the partition now."""
         return self._leads(partition)

@@ -8,7 +8,7 @@ from typing import Any
 from attrs import evolve
 
 from ....core.cluster.deltas import Delta, TopicDeleting, TopicGone, TopicSet
-from ....core.cluster.features import GROUP_VERSION
+from ....core.cluster.features import GROUP_VERSION, FeaturesImage
 from ....core.cluster.image import ClusterImage
 from ....core.cluster.topic_store import read_live_topics
 from ....core.cluster.topics import INTERNAL_TOPICS, Topic
@@ -255,10 +255,17 @@ class GroupService:
 
     def _offered(self, handle: Callable[[Any, Caller, Any], None]) -> Callable[[Any, Caller, Any], None]:
         """Return the handler of a request that is offered where the cluster has consumer groups by KIP-848."""
+        registry, context = self._state.registry, self.coordinator.context
+        features: FeaturesImage | None = None
+        config: GroupCoordinatorConfig | None = None
+        is_offered = False
 
         def handle_if_offered(request: Request[Any], caller: Caller, reply: Reply[Any]) -> None:
-            level = self._state.image.features.level(GROUP_VERSION)
-            if level < 1 or not self.coordinator.config.offers_consumer_groups:
+            nonlocal features, config, is_offered
+            if registry.image.features is not features or context.config is not config:
+                features, config = registry.image.features, context.config
+                is_offered = features.level(GROUP_VERSION) >= 1 and config.offers_consumer_groups
+            if not is_offered:
                 reply(request.failed(ApiError(ErrorCode.UNSUPPORTED_VERSION, _NOT_ENABLED)))
                 return
             handle(request, caller, reply)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from math import inf
 from typing import NamedTuple
+from zlib import crc32
 
 from attrs import define, field
 
@@ -81,6 +82,9 @@ from .subscription import (
 
 MEMBER_TYPE_CLASSIC, MEMBER_TYPE_CONSUMER = 0, 1
 _WAITING_INTERVAL_MS = 1000
+_EARLIER_LEAST, _EARLIER_SPREAD = 0.05, 0.10
+"""Members of a group of several are asked to come earlier than in the interval, by this part of it and by up to so much
+more, each by another part."""
 
 PartitionEpochs = dict[bytes, dict[int, int]]
 """Partitions by topic id, each with the epoch in which the member got it (KIP-1251)."""
@@ -226,6 +230,51 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
             return self._finish(Answer(to, request.failed(error)))
         return self._heartbeat(member, request, caller, to, now_ms, wall_ms)
 
+    def steady_heartbeat(
+        self, request: ConsumerGroupHeartbeat, caller: Caller, now_ms: float
+    ) -> ConsumerGroupHeartbeatResult | None:
+        """Handle a heartbeat that says nothing new, of a member that has nothing to do: it only prolongs the session.
+
+        Return None for any other one, which is for `heartbeat`; nothing has been done then. Almost all heartbeats are
+        like this, so that they decide what a group costs.
+        """
+        member, epoch = self.members.get(request.member_id), self.target_epoch
+        if (
+            member is None
+            or request.member_epoch != epoch
+            or member.member_epoch != epoch
+            or self.group_epoch != epoch
+            or epoch <= 0
+            or member.state is not MemberState.STABLE
+            or not member.knows_assignment
+            or member.classic is not None
+            or self._topics_version != self._context.topics.version
+            or self._unwritten
+            or self._is_dead
+            or request.topic_partitions is not None
+            or request.subscribed_topic_names is not None
+            or request.subscribed_topic_regex is not None
+            or request.rebalance_timeout_ms >= 0
+            or (request.instance_id is not None and not self._is_instance(member, request.instance_id))
+            or request.rack_id is not None
+            or request.server_assignor is not None
+            or self._expressions.is_any_used
+            or member.client_id != (caller.client_id or "")
+            or member.client_host[1:] != caller.host
+        ):
+            return None
+        settings = self._context.configs.get(self.group_id)
+        self._deadlines.set((Timeout.SESSION, member.member_id), now_ms + settings.consumer_session_timeout_ms)
+        return ConsumerGroupHeartbeatResult(
+            member_id=member.member_id,
+            member_epoch=epoch,
+            heartbeat_interval_ms=self._spread_interval_ms(member, settings.consumer_heartbeat_interval_ms),
+        )
+
+    def _is_instance(self, member: ConsumerMember, instance_id: str) -> bool:
+        """Return True if the member is the static member with this name."""
+        return member.group_instance_id == instance_id and self._static.get(instance_id) == member.member_id
+
     def _heartbeat(
         self,
         member: ConsumerMember,
@@ -272,9 +321,21 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
 
     def _heartbeat_interval_ms(self, member: ConsumerMember) -> int:
         """Return when the member is to ask again: soon while it waits for an assignment or for partitions of others."""
-        interval_ms = self.settings.consumer_heartbeat_interval_ms
+        interval_ms = self._spread_interval_ms(member, self.settings.consumer_heartbeat_interval_ms)
         is_waiting = member.state is MemberState.UNRELEASED_PARTITIONS or member.member_epoch < self.group_epoch
         return min(interval_ms, _WAITING_INTERVAL_MS) if is_waiting else interval_ms
+
+    def _spread_interval_ms(self, member: ConsumerMember, interval_ms: int) -> int:
+        """Return the interval of a member with nothing to do.
+
+        A change of the group reaches each member with its next heartbeat. So that it reaches all of them within the
+        configured interval they come a little earlier, and so that members which joined together do not stay together,
+        each one by another part. The only member of a group learns of nothing but its own changes.
+        """
+        if len(self.members) <= 1:
+            return interval_ms
+        part = crc32(member.member_id.encode()) % 1024 / 1024
+        return int(interval_ms * (1.0 - _EARLIER_LEAST - _EARLIER_SPREAD * part))
 
     def _assignment_answer(self, member: ConsumerMember, request: ConsumerGroupHeartbeat, to: To) -> Answer:
         member.knows_assignment = True

@@ -467,6 +467,11 @@ class GroupCoordinator:
         self._expiry: Timer | None = None
 
     @property
+    def context(self) -> GroupContext:
+        """The settings and topics of modern groups, which stay the same object."""
+        return self._shard.context
+
+    @property
     def config(self) -> GroupCoordinatorConfig:
         """The settings; they may be replaced at any time and apply from the next event on."""
         return self._shard.config
@@ -628,7 +633,14 @@ class GroupCoordinator:
     def consumer_group_heartbeat(
         self, request: ConsumerGroupHeartbeat, caller: Caller, reply: Reply[ConsumerGroupHeartbeatResult]
     ) -> None:
-        shard, error = self._shard, invalid_heartbeat(request, self.config)
+        shard = self._shard
+        entry = self._table.find_ready(request.group_id)
+        if entry is not None and isinstance(entry.group, ConsumerGroup) and shard.is_settled(entry):
+            steady = entry.group.steady_heartbeat(request, caller, shard.now_ms)
+            if steady is not None:
+                self._runtime.respond(reply, steady)
+                return
+        error = invalid_heartbeat(request, self.config)
         try:
             if error is not None:
                 raise error

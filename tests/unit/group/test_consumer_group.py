@@ -54,6 +54,21 @@ def two_members(house: House) -> tuple[int, int]:
     return 3, 3
 
 
+def test_change_reaches_all_members_within_the_heartbeat_interval(house: House) -> None:
+    a, b = two_members(house)
+    intervals = {beat(house, member, epoch).heartbeat_interval_ms for member, epoch in (("a", a), ("b", b))}
+    assert len(intervals) == 2  # so that they do not stay together
+    assert all(0.85 * HEARTBEAT_MS <= each <= 0.95 * HEARTBEAT_MS for each in intervals)
+
+
+def test_static_member_with_nothing_new_is_answered_as_others_are(house: House) -> None:
+    beat(house, "a", instance_id="i")
+    before = house.appends
+    assert beat(house, "a", 2, instance_id="i").member_epoch == 2
+    assert beat(house, "a", 2).member_epoch == 2
+    assert house.appends == before
+
+
 # --- joining and what the answers say
 
 

@@ -54,8 +54,9 @@ class ServerProcess:
         self._end(signal.SIGTERM)
 
     def pause(self) -> None:
-        """Its connections stand, but nobody answers."""
+        """Stop all threads; connections stay open. The kernel stops them one by one: until then some still answer."""
         self._signal(signal.SIGSTOP)
+        wait_for(lambda: _are_stopped(self.pid))
 
     def resume(self) -> None:
         self._signal(signal.SIGCONT)
@@ -79,6 +80,14 @@ class ServerProcess:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait(END_PATIENCE_S)
         self._process = None
+
+
+def _are_stopped(pid: int) -> bool:
+    try:
+        states = [(task / "stat").read_text() for task in Path(f"/proc/{pid}/task").iterdir()]
+    except OSError:  # a thread has ended, or this system has no /proc
+        return not Path("/proc/self/task").exists()
+    return all(text.rpartition(")")[2].split()[0] == "T" for text in states)
 
 
 def start_all(servers: Sequence[ServerProcess]) -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_urlsafe
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from starlette.applications import Starlette
@@ -27,7 +27,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from .. import ApiError, BarnabasError, ClientTimeout, ConfigError, ErrorCode, TransportError
 from ..ports.values import frozen
 from .connection import UserConnection
+from .decoding import Decoders
 from .rendering import ENVIRONMENT, make_environment
+
+if TYPE_CHECKING:
+    from ..schemas.client import RegistryClient
 
 logger = logging.getLogger("barnabas.console")
 
@@ -36,6 +40,7 @@ BODY_BYTES_MAX = 4 * 1024 * 1024
 SESSIONS_MAX = 1000
 SESSION_IDLE_S = 8 * 3600.0
 CHANGES_MAX = 1000
+REGISTRY_S = 4.0
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 _SAFE_METHODS = ("GET", "HEAD")
 _STATIC = Path(__file__).parent / "static"
@@ -71,6 +76,7 @@ class ConsoleSettings:
     host_names: Collection[str] = ()
     """Names, other than those of this machine, under which browsers may reach it."""
     registry: str = ""
+    registry_settings: Mapping[str, Any] = {}
     warehouse: str = ""
 
     @property
@@ -113,6 +119,31 @@ class Console:
         self._sessions: OrderedDict[str, Session] = OrderedDict()
         self._lock = Lock()
         self._connection: UserConnection | None = None
+        self._registry: RegistryClient | None = None
+        self._decoders: Decoders | None = None
+
+    @property
+    def registry(self) -> RegistryClient | None:
+        """Return the client of the schema registry; None: there is none. Raises `ConfigError`."""
+        if not self.settings.registry:
+            return None
+        with self._lock:
+            if self._registry is None:
+                from ..schemas.access import access_of
+                from ..schemas.client import RegistryClient
+
+                access = access_of(self.settings.registry_settings, self.settings.registry)
+                self._registry = RegistryClient(access, timeout_s=REGISTRY_S, tries=1)
+            return self._registry
+
+    @property
+    def decoders(self) -> Decoders:
+        """Return what decodes messages. Raises `ConfigError`."""
+        registry = self.registry
+        with self._lock:
+            if self._decoders is None:
+                self._decoders = Decoders(registry)
+            return self._decoders
 
     @property
     def connection(self) -> UserConnection:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..app.cli.command_config import connection_settings
+from ..app.cli.command_config import connection_settings, registry_settings
 from ..app.cli.logging_setup import set_up
 from ..app.cli.options import Bootstrap
 from ..ports.errors import BarnabasError, ConfigError
@@ -29,6 +29,9 @@ def console(
         list[str] | None,
         typer.Option(metavar="NAME", help="A further name under which browsers may reach it; may be repeated."),
     ] = None,
+    registry: Annotated[
+        str, typer.Option("--registry", metavar="URL", help="A schema registry, such as http://127.0.0.1:8081.")
+    ] = "",
     read_only: Annotated[bool, typer.Option("--read-only", help="Show everything, change nothing.")] = False,
     log_level: Annotated[
         list[str] | None, typer.Option(metavar="LEVEL", help="As of barnabas serve; repeatable.")
@@ -53,6 +56,8 @@ def console(
             cluster={**connection_settings(), "bootstrap.servers": bootstrap},
             read_only=read_only,
             host_names=host_name or (),
+            registry=registry,
+            registry_settings=registry_settings(),
         )
         stopping = Event()
         server = ConsoleServer(settings, address)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from threading import Condition, Thread
+from threading import Condition, Lock, Thread
 from typing import Any
 
-from .. import Admin, BarnabasError, ClientTimeout
+from .. import Admin, BarnabasError, ClientTimeout, Producer, SimpleConsumer
 from ..ports.broker_api.cluster import BrokerNode
 from ..ports.broker_api.metadata import TopicMetadata
 from ..ports.types import TopicPartition
@@ -16,6 +16,8 @@ from ..ports.values import frozen
 
 API_TIMEOUT_MS = 8_000
 """The time that a page waits for an answer of the cluster."""
+FETCH_BYTES = 1024 * 1024
+MESSAGE_BYTES_MAX = 4 * 1024 * 1024
 INTERVAL_S = 5.0
 """The shortest time from one snapshot to the next."""
 SHARE_MAX = 0.05
@@ -277,12 +279,37 @@ class UserConnection:
 
     def __init__(self, settings: Mapping[str, Any], user: str) -> None:
         """Connect. Raises `BarnabasError`."""
-        self.settings = dict(settings)
+        self.settings = {"default.api.timeout.ms": API_TIMEOUT_MS, "client.id": "barnabas-console", **settings}
         self.user = user
-        self.admin = Admin({"default.api.timeout.ms": API_TIMEOUT_MS, **self.settings})
+        self.admin = Admin(self.settings)
+        self._lock = Lock()
+        self._consumer: SimpleConsumer | None = None
+        self._producer: Producer | None = None
         self.rates: deque[tuple[int, float]] = deque(maxlen=HISTORY_MAX)
         """Times in ms, and messages a second of all topics."""
         self.snapshots = SnapshotThread("snapshot", self._snapshot, self.admin.settings.default_api_timeout_ms / 1000)
+
+    @property
+    def consumer(self) -> SimpleConsumer:
+        """Return a consumer without a group, which creates no topics. Raises `BarnabasError`."""
+        with self._lock:
+            if self._consumer is None:
+                self._consumer = SimpleConsumer({**self.settings, "max.partition.fetch.bytes": FETCH_BYTES})
+            return self._consumer
+
+    @property
+    def producer(self) -> Producer:
+        """Return a producer. Raises `BarnabasError`."""
+        with self._lock:
+            if self._producer is None:
+                own = {
+                    "delivery.timeout.ms": API_TIMEOUT_MS,
+                    "request.timeout.ms": API_TIMEOUT_MS,
+                    "linger.ms": 0,
+                    "max.request.size": MESSAGE_BYTES_MAX,
+                }
+                self._producer = Producer({**self.settings, **own})
+            return self._producer
 
     def snapshot(self) -> Snapshot:
         """Return the newest snapshot. Raises `BarnabasError` if there is none."""
@@ -298,4 +325,6 @@ class UserConnection:
     def close(self) -> None:
         """Close the clients. Twice is harmless."""
         self.snapshots.close()
-        self.admin.close()
+        for client in (self._producer, self._consumer, self.admin):
+            if client is not None:
+                client.close()

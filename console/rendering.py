@@ -7,7 +7,7 @@ from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import jinja2
@@ -60,7 +60,8 @@ def duration(ms: float | None) -> str:
 
 
 @lru_cache(64)
-def _zone(name: str) -> tzinfo | None:
+def zone_of(name: str) -> tzinfo | None:
+    """Return the time zone of this name; None for an unknown one."""
     try:
         return ZoneInfo(name) if name and len(name) < 64 else None
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -77,7 +78,7 @@ def moment(context: jinja2.runtime.Context, ms: int | None) -> Markup:
     except (ValueError, OverflowError, OSError):
         return escape(str(ms))
     text = f"{utc:%Y-%m-%d %H:%M:%S}.{utc.microsecond // 1000:03d}"
-    zone = _zone(str(context.get("zone", "")))
+    zone = zone_of(unquote(str(context.get("zone", ""))))
     if zone is None or utc.astimezone(zone).utcoffset() == utc.utcoffset():
         return Markup('<time datetime="{}Z">{} <small>UTC</small></time>').format(text.replace(" ", "T"), text)
     local = utc.astimezone(zone)

@@ -6,13 +6,15 @@ import logging
 
 from ..app.compose.http_server import HttpServer
 from .application import Console, ConsoleSettings, PageRoute, make_app
-from .pages import changes, overview, topics
+from .pages import changes, messages, overview, produce, topics
 
 logger = logging.getLogger("barnabas.console")
 
 PAGES: tuple[PageRoute, ...] = (
     *overview.PAGES,
     *topics.PAGES,
+    *messages.PAGES,
+    *produce.PAGES,
     *changes.PAGES,
 )
 

@@ -18,11 +18,59 @@
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === '/' && !isText(document.activeElement)) {
       const field = document.querySelector('[data-search]');
-      if (field) { event.preventDefault(); field.focus(); field.select(); }
+      if (field) { event.preventDefault(); const hidden = field.closest('details'); if (hidden) hidden.open = true; field.focus(); field.select(); }
       else { event.preventDefault(); location.href = '/topics'; }
     } else if (event.key === 'Escape' && document.activeElement && document.activeElement.matches('[data-search]')) {
       document.activeElement.blur();
     }
+  });
+
+  // What a form shows depends on its choice: an offset, or a time.
+  document.addEventListener('change', event => {
+    if (!event.target.matches('[data-from]')) return;
+    document.querySelectorAll('[data-when]').forEach(element => { element.hidden = element.dataset.when !== event.target.value; });
+  });
+
+  // The live tail: rows as the server has written them, the newest first.
+  const ROWS_MAX = 500;
+  let tail = null;
+  const follow = button => {
+    const state = document.getElementById('live-state'), rows = document.getElementById('rows');
+    if (tail) {
+      tail.close();
+      tail = null;
+      button.setAttribute('aria-pressed', 'false');
+      button.textContent = 'Live tail';
+      state.textContent = 'The live tail is paused.';
+      return;
+    }
+    let seen = 0, skipped = 0;
+    rows.replaceChildren();
+    document.getElementById('messages').hidden = false;
+    const nothing = document.getElementById('nothing');
+    if (nothing) nothing.remove();
+    button.setAttribute('aria-pressed', 'true');
+    button.textContent = 'Pause';
+    state.textContent = 'Waiting for messages…';
+    tail = new EventSource(button.dataset.live);
+    tail.addEventListener('rows', event => {
+      const sent = JSON.parse(event.data), part = document.createElement('template');
+      part.innerHTML = '<table><tbody>' + sent.html + '</tbody></table>';
+      const added = [...part.content.querySelectorAll('tbody > tr')];
+      added.forEach(row => row.classList.add('fresh'));
+      rows.prepend(...added);
+      while (rows.rows.length > ROWS_MAX) rows.deleteRow(-1);
+      seen += added.length;
+      skipped += sent.skipped;
+      state.textContent = seen.toLocaleString('en') + ' since ' + started + (skipped ? ', ' + skipped.toLocaleString('en') + ' more came too fast to show' : '');
+    });
+    tail.addEventListener('trouble', event => { state.textContent = JSON.parse(event.data); });
+    tail.addEventListener('error', () => { if (tail && tail.readyState === EventSource.CLOSED) state.textContent = 'The live tail has ended: the console refused it, or stopped.'; });
+    const started = new Date().toLocaleTimeString();
+  };
+  document.addEventListener('click', event => {
+    const button = event.target.closest('[data-live]');
+    if (button) follow(button);
   });
 
   const isDark = () => {

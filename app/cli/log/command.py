@@ -644,7 +644,7 @@ def _decoder(*, offsets: bool, transactions: bool, share_states: bool) -> Record
         )
     if not chosen:
         return None
-    from . import decoders
+    from ...clients import internal_records as decoders
 
     if share_states:
         return decoders.share_states

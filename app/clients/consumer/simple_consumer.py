@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from ....core.client.consumer.fetch_position import CheckedRecords, FetchPosition, PartitionFetchSettings
+from ....core.message.batch_header import BatchHeader
 from ....core.message.codec import Codecs
+from ....core.message.control_records import EndTransactionMarker, read_marker
 from ....core.message.message_set import MessageSet
 from ....ports.broker_api.fetch import Fetch, FetchPartition, FetchResult, FetchResultPartition
 from ....ports.broker_api.offsets import EARLIEST, LATEST, ListOffsets, ListOffsetsPartition, ListOffsetsResult
@@ -55,6 +57,15 @@ class FetchedSet(MessageSet):
         self.log_start_offset = outcome.log_start_offset
         self.damage = piece.damage
         """With `skip.damaged`: the damage that was skipped before `next_offset`."""
+
+    def markers(self) -> Iterator[tuple[BatchHeader, EndTransactionMarker | None]]:
+        """Yield the header of each control batch with the marker that ends a transaction; None for another record.
+
+        Iterating over the set leaves these out.
+        """
+        for position, header in self.positioned_batches():
+            if header.control:
+                yield header, read_marker(self._read(position, header.size), header)
 
 
 @check_process_in_methods("_shell")

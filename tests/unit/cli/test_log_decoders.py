@@ -2,7 +2,7 @@
 
 import json
 
-from barnabas.app.cli.log import decoders
+from barnabas.app.clients import internal_records as decoders
 from barnabas.core.coordinator.group import consumer_records
 from barnabas.core.coordinator.group.consumer_records import ConsumerRecord
 from barnabas.core.coordinator.group.expressions import ResolvedExpression

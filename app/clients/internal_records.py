@@ -1,18 +1,18 @@
-"""Decoders of the records of internal topics, for `barnabas log dump`."""
+"""Decoders of the records of internal topics, for `barnabas log dump` and the web console."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
-from ....core.cluster.layout import encode_id
-from ....core.coordinator.group.consumer_records import (
+from ...core.cluster.layout import encode_id
+from ...core.coordinator.group.consumer_records import (
     CONSUMER_RECORDS,
     ConsumerRecord,
     StoredConsumerAssignment,
     StoredConsumerGroup,
     StoredConsumerMember,
 )
-from ....core.coordinator.group.records import GroupKey, decode_group, decode_offset
-from ....core.coordinator.group.records import decode_key as decode_group_key
-from ....core.coordinator.group.share_group_records import (
+from ...core.coordinator.group.records import GroupKey, decode_group, decode_offset
+from ...core.coordinator.group.records import decode_key as decode_group_key
+from ...core.coordinator.group.share_group_records import (
     SHARE_RECORDS,
     ShareGroupKey,
     StoredCurrentAssignment,
@@ -24,14 +24,14 @@ from ....core.coordinator.group.share_group_records import (
     decode_share_key,
     decode_share_value,
 )
-from ....core.coordinator.record_fields import RecordReader, UnknownVersion
-from ....core.coordinator.share.records import SNAPSHOT, decode_snapshot, decode_update
-from ....core.coordinator.share.records import decode_key as decode_share_state_key
-from ....core.coordinator.transaction.records import decode_key as decode_transactional_id
-from ....core.coordinator.transaction.records import decode_value
-from ....core.message.message import Message
-from ....ports.broker_api.metadata import NO_TOPIC_ID
-from ....ports.errors import ApiError
+from ...core.coordinator.record_fields import RecordReader, UnknownVersion
+from ...core.coordinator.share.records import SNAPSHOT, decode_snapshot, decode_update
+from ...core.coordinator.share.records import decode_key as decode_share_state_key
+from ...core.coordinator.transaction.records import decode_key as decode_transactional_id
+from ...core.coordinator.transaction.records import decode_value
+from ...core.message.message import Message
+from ...ports.broker_api.metadata import NO_TOPIC_ID
+from ...ports.errors import ApiError
 
 Fields = dict[str, object]
 
@@ -258,3 +258,11 @@ def share_states(message: Message) -> Fields:
         for each in batches
     ]
     return {"key": found, "value": value}
+
+
+DECODERS: Mapping[str, Callable[[Message], Fields]] = {
+    "__consumer_offsets": offsets,
+    "__transaction_state": transactions,
+    "__share_group_state": share_states,
+}
+"""The decoders by topic."""

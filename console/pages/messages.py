@@ -1,0 +1,466 @@
+"""The messages of a topic: browsed, filtered, followed live, one by one, downloaded."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, tzinfo
+from tempfile import TemporaryFile
+from typing import Any
+
+from anyio import CapacityLimiter, to_thread
+from starlette.exceptions import HTTPException
+from starlette.responses import Response, StreamingResponse
+
+from ... import ApiError, BarnabasError, ConfigError, ErrorCode, Message, SimpleConsumer, TopicPartition
+from ...app.extras import require
+from ...ports.broker_api.metadata import TopicMetadata
+from ...ports.values import frozen
+from ..application import PageCall, PageRoute, render
+from ..decoding import FORMS, Decoders, plain_json
+from ..filtering import FIELDS, MessageFilter
+from ..reading import FoundMessage, read_backward, read_forward, read_one, records_of
+from ..rendering import zone_of
+from .topics import describe
+
+NEWEST, OLDEST, OFFSET, TIME = "newest", "oldest", "offset", "time"
+LIMITS = (25, 50, 100, 200, 500)
+PARTITIONS_MAX = 500
+"""The partitions of a topic that one page reads."""
+SHOWN_CHARS = 200_000
+"""The characters of a value on its own page; all of it can be downloaded."""
+LIVE_WAIT_MS = 100
+LIVE_ROWS = 25
+"""The messages of a round of the live tail that are shown; of more, the newest."""
+LIVE_MAX = 32
+"""The live tails of a console at one time."""
+LIVE_S = 3600.0
+DOWNLOAD_MAX = 100_000
+_PIECE_BYTES = 256 * 1024
+_LIVE_PARTITIONS_MAX = 100
+_AGES = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_limiter: list[CapacityLimiter] = []
+
+
+@frozen(kw_only=True)
+class MessageQuery:
+    """The choice of messages that the address of a page says."""
+
+    start: str
+    offset: int
+    time_text: str
+    time_ms: int
+    partition: int | None
+    limit: int
+    form: str
+    control: bool
+    filter: MessageFilter
+    at: Mapping[int, int] | None
+    """The positions where an earlier page ended."""
+
+    @property
+    def is_backward(self) -> bool:
+        return self.start == NEWEST
+
+
+def query_of(call: PageCall) -> MessageQuery:
+    """Parse the address. Raises `ConfigError` for a time or an offset that is none."""
+    start = call.query("from", NEWEST)
+    start = start if start in (NEWEST, OLDEST, OFFSET, TIME) else NEWEST
+    zone = zone_of(call.request.cookies.get("zone", "")) or UTC
+    partition, form, limit = call.query("partition"), call.query("as", "auto"), call.number("limit", 50)
+    offset = call.query("offset").replace(",", "").strip()
+    if start == OFFSET and not offset.isdigit():
+        raise ConfigError(f"offset: {offset[:40]!r} is not a whole number")
+    return MessageQuery(
+        start=start,
+        offset=int(offset) if offset.isdigit() else 0,
+        time_text=call.query("time"),
+        time_ms=parse_time(call.query("time"), zone) if start == TIME else 0,
+        partition=int(partition) if partition.isascii() and partition.isdigit() else None,
+        limit=min(max(limit, 1), LIMITS[-1]),
+        form=form if form in FORMS else "auto",
+        control=call.query("control") == "1",
+        filter=MessageFilter(**{name: call.query(name).strip() for name in FIELDS}),
+        at=_positions(call.query("at")),
+    )
+
+
+def parse_time(text: str, zone: tzinfo) -> int:
+    """Return a time in ms: of 2026-01-31T12:00 in the reader's zone, milliseconds, or an age such as 2h. Raises
+    `ConfigError`."""
+    given = text.strip()
+    age = re.fullmatch(r"(\d+)\s*([smhdw])", given)
+    if age:
+        return time.time_ns() // 1_000_000 - int(age[1]) * _AGES[age[2]] * 1000
+    if re.fullmatch(r"\d{9,15}", given):
+        return int(given)
+    try:
+        moment = datetime.fromisoformat(given)
+    except ValueError:
+        raise ConfigError(f"time {given[:40]!r}: write 2026-01-31T12:00, an age such as 2h, or milliseconds") from None
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp() * 1000)
+
+
+def _positions(text: str) -> Mapping[int, int] | None:
+    pairs = re.findall(r"(\d{1,9})-(\d{1,18})", text[:20_000])
+    return {int(partition): int(offset) for partition, offset in pairs} or None
+
+
+@frozen(kw_only=True)
+class TopicRange:
+    """The partitions of a topic that a page reads, with their first and end offsets, and those it cannot read."""
+
+    starts: Mapping[int, int]
+    ends: Mapping[int, int]
+    unreadable: Sequence[int]
+
+
+def range_of(call: PageCall, topic: TopicMetadata, partition: int | None, most: int = PARTITIONS_MAX) -> TopicRange:
+    """Return the offsets of the topic's partitions, or of one. Raises `BarnabasError`."""
+    name = topic.name or ""
+    wanted = [each for each in topic.partitions if partition is None or each.partition == partition]
+    if partition is not None and not wanted:
+        raise HTTPException(404, f"Topic {name} has no partition {partition}.")
+    wanted = sorted(wanted, key=lambda each: each.partition)[:most]
+    places = [TopicPartition(name, each.partition) for each in wanted if each.leader >= 0]
+    admin = call.connection.admin
+    starts = admin.list_offsets(dict.fromkeys(places, "earliest"), skip_errors=True)
+    ends = admin.list_offsets(dict.fromkeys(places, "latest"), skip_errors=True)
+    known = [place for place in places if place in starts and place in ends]
+    return TopicRange(
+        starts={place.partition: starts[place] for place in known},
+        ends={place.partition: ends[place] for place in known},
+        unreadable=[each.partition for each in wanted if TopicPartition(name, each.partition) not in known],
+    )
+
+
+def browse(call: PageCall) -> Response:
+    """Show messages: the newest, or those from the beginning, an offset or a time on."""
+    topic = describe(call)
+    problem, found, rows, query = "", None, [], None
+    span = TopicRange(starts={}, ends={}, unreadable=())
+    try:
+        query = query_of(call)
+        span = range_of(call, topic, query.partition)
+        matches = query.filter.compiled(call.console.decoders, query.form)
+        consumer = call.connection.consumer
+        if query.is_backward:
+            before = _within(query.at or span.ends, span, span.ends)
+            found = read_backward(
+                consumer, topic.name or "", before, span.starts, query.limit, matches, control=query.control
+            )
+        else:
+            positions = _within(query.at or _begin(call, topic, query, span), span, span.starts)
+            found = read_forward(
+                consumer, topic.name or "", positions, span.ends, query.limit, matches, control=query.control
+            )
+        rows = [row_of(each, call.console.decoders, query.form) for each in found.messages]
+    except ConfigError as error:
+        problem = str(error)
+    following = None
+    if found is not None and not found.is_complete:
+        following = call.url(at="_".join(f"{partition}-{offset}" for partition, offset in found.positions.items()))
+    live = "/".join(("/topics", call.path("topic"), "messages", "live")) + "?" + str(call.request.url.query)
+    return call.page(
+        "topic_messages.html.j2",
+        400 if problem else 200,
+        topic=topic,
+        tab="messages",
+        query=query,
+        found=found,
+        rows=rows,
+        span=span,
+        following=following,
+        problem=problem,
+        live=live,
+        forms=FORMS,
+        limits=LIMITS,
+        fields={name: call.query(name) for name in FIELDS},
+        raw={name: call.query(name) for name in ("from", "offset", "time", "partition", "as", "limit")},
+        count=sum(span.ends.values()) - sum(span.starts.values()),
+    )
+
+
+def _within(positions: Mapping[int, int], span: TopicRange, otherwise: Mapping[int, int]) -> dict[int, int]:
+    """Return positions inside of the log for all partitions of the span."""
+    return {
+        partition: min(max(positions.get(partition, otherwise[partition]), span.starts[partition]), end)
+        for partition, end in span.ends.items()
+    }
+
+
+def _begin(call: PageCall, topic: TopicMetadata, query: MessageQuery, span: TopicRange) -> Mapping[int, int]:
+    if query.start == OFFSET:
+        return dict.fromkeys(span.ends, query.offset)
+    if query.start == OLDEST:
+        return span.starts
+    places: dict[Any, int | str] = {
+        TopicPartition(topic.name or "", partition): query.time_ms for partition in span.ends
+    }
+    found = call.connection.admin.list_offsets(places, skip_errors=True)
+    return {
+        place.partition: found[place] if found.get(place, -1) >= 0 else span.ends[place.partition] for place in places
+    }
+
+
+def row_of(found: FoundMessage, decoders: Decoders, form: str = "auto") -> dict[str, Any]:
+    """Return what a row of a list shows of a message."""
+    message = found.message
+    return {
+        "message": message,
+        "marker": found.marker,
+        "outcome": found.outcome,
+        "producer_id": found.batch.producer_id if found.batch is not None else -1,
+        "key": decoders.key(message),
+        "value": decoders.value(message, form),
+        "headers": len(message.headers),
+    }
+
+
+def show_message(call: PageCall) -> Response:
+    """Show one message with all that is known of it."""
+    topic = describe(call)
+    partition, offset = int(call.path("partition")), int(call.path("offset"))
+    span = range_of(call, topic, partition)
+    form = call.query("as", "auto")
+    found = None
+    if span.starts.get(partition, 0) <= offset < span.ends.get(partition, 0):
+        found = read_one(call.connection.consumer, topic.name or "", partition, offset)
+    elif partition in span.ends:
+        first, end = span.starts[partition], span.ends[partition]
+        text = (
+            f"Partition {partition} has the offsets from {first} to {end - 1} now." if end > first else "It is empty."
+        )
+        raise HTTPException(404, f"There is no offset {offset} in {topic.name}. {text}")
+    decoders = call.console.decoders
+    headers = [] if found is None else [(name, decoders.header(value)) for name, value in found.message.headers]
+    return call.page(
+        "message.html.j2",
+        topic=topic,
+        partition=partition,
+        offset=offset,
+        found=found,
+        row=None if found is None else row_of(found, decoders, form if form in FORMS else "auto"),
+        headers=headers,
+        span=span,
+        forms=FORMS,
+        form=form,
+        most=SHOWN_CHARS,
+    )
+
+
+def raw(call: PageCall) -> Response:
+    """Send the bytes of a key or value as a file."""
+    partition, offset = int(call.path("partition")), int(call.path("offset"))
+    found = read_one(call.connection.consumer, call.path("topic"), partition, offset)
+    part = call.path("part")
+    data = None if found is None or part not in ("key", "value") else getattr(found.message, part)
+    if data is None:
+        raise HTTPException(404, f"There is no {part[:20]} at this offset.")
+    name = f"{call.path('topic')}-{partition}-{offset}-{part}.bin"
+    return Response(
+        bytes(data),
+        media_type="application/octet-stream",
+        headers={"content-disposition": f'attachment; filename="{name}"'},
+    )
+
+
+# Live tail.
+
+
+def follow(call: PageCall) -> Response:
+    """Send messages as they arrive, as server-sent events; each has rows of the list, and the positions after it."""
+    topic = describe(call)
+    query = query_of(call)
+    matches = query.filter.compiled(call.console.decoders, query.form)
+    span = range_of(call, topic, query.partition, _LIVE_PARTITIONS_MAX)
+    last = _positions(call.request.headers.get("last-event-id", ""))
+    positions = _within(last or span.ends, span, span.ends)
+    consumer, name = call.connection.consumer, topic.name or ""
+    if not _limiter:
+        _limiter.append(CapacityLimiter(LIVE_MAX))
+    limiter = _limiter[0]
+    if limiter.statistics().borrowed_tokens >= LIVE_MAX:
+        raise HTTPException(503, f"There are {LIVE_MAX} live tails already.")
+
+    def look() -> tuple[list[FoundMessage], int]:
+        sets = consumer.multifetch(
+            [(name, partition, offset) for partition, offset in positions.items()], max_wait_ms=LIVE_WAIT_MS
+        )
+        read: list[FoundMessage] = []
+        for partition, fetched in zip(list(positions), sets, strict=True):
+            read += [each for each in records_of(fetched) if each.message.offset >= positions[partition]]
+            positions[partition] = max(positions[partition], fetched.next_offset)
+        if not query.control:
+            read = [each for each in read if not each.marker]
+        if matches is not None and read:
+            read = [each for each, is_match in zip(read, matches(read), strict=True) if is_match]
+        read.sort(key=lambda each: (each.message.timestamp_ms or 0, each.message.offset))
+        return read[-LIVE_ROWS:], max(0, len(read) - LIVE_ROWS)
+
+    def rows(read: Sequence[FoundMessage]) -> str:
+        shown = [row_of(each, call.console.decoders, query.form) for each in reversed(read)]
+        return render(call.request, None, call.console, "message_rows.html.j2", topic=topic, rows=shown)
+
+    async def events() -> AsyncIterator[str]:
+        yield "retry: 1000\nevent: ready\ndata: {}\n\n"
+        until, quiet = time.monotonic() + LIVE_S, 0
+        while time.monotonic() < until:
+            try:
+                read, skipped = await to_thread.run_sync(look, limiter=limiter)
+            except BarnabasError as error:
+                if isinstance(error, ApiError) and error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                    positions.update(await to_thread.run_sync(lambda: range_of(call, topic, query.partition).ends))
+                yield f"event: trouble\ndata: {json.dumps(str(error))}\n\n"
+                await _pause()
+                continue
+            quiet += 1
+            if read:
+                html = await to_thread.run_sync(rows, read, limiter=limiter)
+                at = "_".join(f"{partition}-{offset}" for partition, offset in positions.items())
+                yield f"id: {at}\nevent: rows\ndata: {json.dumps({'html': html, 'skipped': skipped})}\n\n"
+                quiet = 0
+            elif quiet * LIVE_WAIT_MS > 10_000:
+                yield ": still connected\n\n"
+                quiet = 0
+
+    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+    return StreamingResponse(events(), media_type="text/event-stream", headers=headers)
+
+
+async def _pause() -> None:
+    from anyio import sleep
+
+    await sleep(1.0)
+
+
+# Downloads.
+
+
+def download(call: PageCall) -> Response:
+    """Send the chosen messages as NDJSON, CSV or Parquet."""
+    topic, query = describe(call), query_of(call)
+    name = topic.name or ""
+    matches = query.filter.compiled(call.console.decoders, query.form)
+    span = range_of(call, topic, query.partition)
+    form = call.query("format", "ndjson")
+    limit = min(max(1, call.number("limit", 1000)), DOWNLOAD_MAX)
+    consumer, decoders = call.connection.consumer, call.console.decoders
+    if query.is_backward:
+        before = _within(query.at or span.ends, span, span.ends)
+        backward = read_backward(consumer, name, before, span.starts, min(limit, 5000), matches)
+        parts: Iterator[Sequence[FoundMessage]] = iter([list(reversed(backward.messages))])
+    else:
+        positions = _within(query.at or _begin(call, topic, query, span), span, span.starts)
+        parts = _pages(consumer, name, positions, span, limit, matches)
+    if form == "parquet":
+        return _file(_parquet(parts), "application/vnd.apache.parquet", f"{name}.parquet")
+    if form == "csv":
+        return _file(_csv(parts, decoders, query.form), "text/csv; charset=utf-8", f"{name}.csv")
+    return _file(_ndjson(parts, decoders, query.form), "application/x-ndjson", f"{name}.ndjson")
+
+
+def _pages(
+    consumer: SimpleConsumer, topic: str, positions: Mapping[int, int], span: TopicRange, limit: int, matches: Any
+) -> Iterator[Sequence[FoundMessage]]:
+    left = limit
+    while left > 0:
+        found = read_forward(consumer, topic, positions, span.ends, min(left, 2000), matches)
+        yield found.messages
+        left -= len(found.messages)
+        positions = found.positions
+        if found.is_complete:
+            return
+
+
+def _file(content: Iterator[bytes], media_type: str, name: str) -> Response:
+    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    return StreamingResponse(content, media_type=media_type, headers=headers)
+
+
+def _fields(message: Message, decoders: Decoders, form: str) -> dict[str, Any]:
+    return {
+        "topic": message.topic,
+        "partition": message.partition,
+        "offset": message.offset,
+        "timestamp_ms": message.timestamp_ms,
+        "key": decoders.key(message).plain,
+        "value": decoders.value(message, form).plain,
+        "headers": [[name, decoders.header(value).plain] for name, value in message.headers],
+    }
+
+
+def _ndjson(parts: Iterator[Sequence[FoundMessage]], decoders: Decoders, form: str) -> Iterator[bytes]:
+    for part in parts:
+        lines = [
+            json.dumps(_fields(each.message, decoders, form), ensure_ascii=False, default=plain_json) for each in part
+        ]
+        yield "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
+
+
+def _csv(parts: Iterator[Sequence[FoundMessage]], decoders: Decoders, form: str) -> Iterator[bytes]:
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(("topic", "partition", "offset", "timestamp_ms", "key", "value", "headers"))
+    for part in parts:
+        for each in part:
+            fields = _fields(each.message, decoders, form)
+            row = [
+                cell if isinstance(cell, str | int) else "" if cell is None else json.dumps(cell, default=plain_json)
+                for cell in fields.values()
+            ]
+            writer.writerow(row)
+        yield out.getvalue().encode("utf-8", "replace")
+        out.seek(0)
+        out.truncate()
+    yield out.getvalue().encode("utf-8", "replace")
+
+
+def _parquet(parts: Iterator[Sequence[FoundMessage]]) -> Iterator[bytes]:
+    require("Parquet files", ("pyarrow",), "query")
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    header = pa.struct([("key", pa.string()), ("value", pa.binary())])
+    schema = pa.schema(
+        [("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()),
+         ("timestamp", pa.timestamp("ms", "UTC")), ("key", pa.binary()), ("value", pa.binary()),
+         ("headers", pa.list_(header))]
+    )  # fmt: skip
+    with TemporaryFile() as out:
+        with parquet.ParquetWriter(out, schema, compression="zstd") as writer:
+            for part in parts:
+                writer.write_table(_table(part, schema))
+        out.seek(0)
+        while piece := out.read(_PIECE_BYTES):
+            yield piece
+
+
+def _table(part: Sequence[FoundMessage], schema: Any) -> Any:
+    import pyarrow as pa
+
+    messages = [each.message for each in part]
+    rows = {
+        "topic": [each.topic for each in messages],
+        "partition": [each.partition for each in messages],
+        "offset": [each.offset for each in messages],
+        "timestamp": [each.timestamp_ms for each in messages],
+        "key": [each.key for each in messages],
+        "value": [each.value for each in messages],
+        "headers": [[{"key": name, "value": value} for name, value in each.headers] for each in messages],
+    }
+    return pa.table(rows, schema)
+
+
+PAGES = (
+    PageRoute("/topics/{topic}/messages", browse),
+    PageRoute("/topics/{topic}/messages/live", follow),
+    PageRoute("/topics/{topic}/messages/download", download),
+    PageRoute("/topics/{topic}/messages/{partition:int}/{offset:int}", show_message),
+    PageRoute("/topics/{topic}/messages/{partition:int}/{offset:int}/{part}", raw),
+)

@@ -528,7 +528,15 @@ class ReplicaManager:
         throttle = ReplicationQuotaManager(
             lambda: self._roles.own, clock, settings.leader_rate, leader_throttled_replicas
         )
-        reads = ReplicaReader(self._local, self.purgatory, self.stats, self._isr_manager, throttle, clock)
+        reads = ReplicaReader(
+            self._local,
+            self.purgatory,
+            self.stats,
+            self._isr_manager,
+            throttle,
+            clock,
+            hastens_high_watermark=settings.hastens_high_watermark,
+        )
         self.read = reads.read
         self.fetch_sessions = FetchSessionManager(reads, self.purgatory)
         self.read_in_session = self.fetch_sessions.read

@@ -22,6 +22,10 @@ class ReplicationSettings:
     fetch_response_max_bytes: int = 10_485_760
     fetch_backoff_ms: float = 1000
     """The wait after an error; the first attempts come sooner."""
+    hastens_high_watermark: bool = False
+    """True if followers get a new high watermark at once, as consumers read from them (`replica.selector.class`). Else
+    they get it with the next records, at the latest when their fetch has waited: the answer for it alone would double
+    the fetches of a partition with acks=all (KAFKA-9731)."""
     leader_rate: Callable[[], int] = _unthrottled
     """The bytes per second of throttled replicas that others may fetch here now; see `ReplicationQuotaManager`."""
     follower_rate: Callable[[], int] = _unthrottled

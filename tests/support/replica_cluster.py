@@ -203,7 +203,10 @@ class ReplicaCluster:
         self.scheduler = ManualScheduler(self.clock)
         self.config = config or LogConfig()
         self.rules = ElectionRules(min_isr=self.config.min_insync_replicas, unclean=unclean)
-        self.settings = settings or ReplicationSettings(lag_time_max_ms=2000, fetch_wait_max_ms=100)
+        # Followers hear of the high watermark at once, so that tests need not wait for it.
+        self.settings = settings or ReplicationSettings(
+            lag_time_max_ms=2000, fetch_wait_max_ms=100, hastens_high_watermark=True
+        )
         self.epochs = 0
         self.brokers: dict[int, BrokerRegistration] = {}
         self.hop_ms: dict[int, float] = {}

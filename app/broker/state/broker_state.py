@@ -447,6 +447,7 @@ def _replication_settings(settings: BrokerSettings) -> ReplicationSettings:
         fetch_max_bytes=static.replica_fetch_max_bytes,
         fetch_response_max_bytes=static.replica_fetch_response_max_bytes,
         fetch_backoff_ms=static.replica_fetch_backoff_ms,
+        hastens_high_watermark=static.replica_selector_class is not None,
         leader_rate=lambda: settings.throttled_rate(leader=True),
         follower_rate=lambda: settings.throttled_rate(leader=False),
     )

@@ -299,7 +299,7 @@ class ReplicaFetcher:
     def _turn_soon(self) -> None:
         if not self._soon and self._may_ask():
             self._soon = True
-            self._copying.scheduler.call_later(0, self._turn)
+            self._copying.scheduler.call_soon(self._turn)
 
     def _may_ask(self) -> bool:
         """Return True if another fetch may be sent.

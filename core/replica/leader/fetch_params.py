@@ -96,10 +96,25 @@ class FetchParams:
 class FollowerFetchParams(FetchParams):
     """The parameters of a follower's fetch, whose fetch offsets show its progress."""
 
-    __slots__ = ("_isr_manager", "_noted", "_replica", "_throttle", "changed", "now_ms", "refused_records")
+    __slots__ = (
+        "_isr_manager",
+        "_noted",
+        "_replica",
+        "_throttle",
+        "changed",
+        "hastens_high_watermark",
+        "now_ms",
+        "refused_records",
+    )
 
     def __init__(
-        self, replica: ReplicaId, isr_manager: IsrManager, throttle: ReplicationQuotaManager, now_ms: float
+        self,
+        replica: ReplicaId,
+        isr_manager: IsrManager,
+        throttle: ReplicationQuotaManager,
+        now_ms: float,
+        *,
+        hastens_high_watermark: bool,
     ) -> None:
         super().__init__(FetchIsolation.LOG_END, allows_zstd=True)
         self.is_plain = False
@@ -108,6 +123,8 @@ class FollowerFetchParams(FetchParams):
         self._throttle = throttle
         self.now_ms = now_ms
         """The monotonic time of the request."""
+        self.hastens_high_watermark = hastens_high_watermark
+        """See `ReplicationSettings`."""
         self._noted = False
         self.changed: list[Partition] = []
         """The partitions in which the follower has made progress that requests may wait for."""
@@ -184,15 +201,17 @@ class FollowerFetchParams(FetchParams):
         return follower is not None and self._throttle.holds(partition) and not partition.is_in_sync(follower)
 
     def needs_news(self, partition: Partition) -> bool:
-        """Return True if the follower lacks a high watermark or log start, or if it follows no longer and must learn
-        that.
+        """Return True if the follower lacks a log start, or a high watermark that it must have at once, or if it
+        follows no longer and must learn that.
         """
         if self._replica.broker_epoch < 0:
             return False
         follower, start = self._known(partition), partition.log.log_start_offset
         if follower is None:
             return True
-        return follower.sent_high_watermark < partition.high_watermark or follower.sent_log_start < start
+        if self.hastens_high_watermark and follower.sent_high_watermark < partition.high_watermark:
+            return True
+        return follower.sent_log_start < start
 
     def _known(self, partition: Partition) -> FollowerProgress | None:
         """Return what the leader knows of the follower; None if it follows no longer, or its broker epoch is over or

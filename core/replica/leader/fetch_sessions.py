@@ -66,13 +66,20 @@ class _CachedPartition:
 
     def has_news(self, reading: FollowerFetchParams) -> bool:
         """Return True if a response would contain something new, or may contain it."""
+        if self.has_urgent_news(reading):
+            return True
+        partition, progress = self.partition, self.progress
+        return progress is None or partition is None or progress.sent_high_watermark != partition.high_watermark
+
+    def has_urgent_news(self, reading: FollowerFetchParams) -> bool:
+        """Return True if a response would contain, or may contain, what the follower must have at once."""
         partition, progress, entry = self.partition, self.progress, self.entry
         if partition is None or progress is None or partition.followers is not self.followers:
             return True
         log = partition.log
         if partition.leader_epoch != entry.current_leader_epoch or progress.sent_log_start != log.log_start_offset:
             return True
-        if progress.sent_high_watermark != partition.high_watermark:
+        if reading.hastens_high_watermark and progress.sent_high_watermark != partition.high_watermark:
             return True
         return log.log_end_offset != entry.offset and not reading.held_back(partition)
 
@@ -116,7 +123,7 @@ class _FetchSession:
 
 
 class _DelayedSessionFetch(DelayedOperation):
-    """A request of a session that waits until a partition has something new."""
+    """A request of a session that waits until a partition has something that the follower must have at once."""
 
     __slots__ = ("_by_key", "_reading")
 
@@ -133,7 +140,7 @@ class _DelayedSessionFetch(DelayedOperation):
 
     def check(self, key: Hashable) -> bool:
         part = self._by_key.get(key)
-        return part is not None and part.has_news(self._reading)
+        return part is not None and part.has_urgent_news(self._reading)
 
 
 class FetchSessionManager:
@@ -215,7 +222,7 @@ class FetchSessionManager:
             reading.again()
             answer(self._news(session, reading, max_bytes))
 
-        if news or request.max_wait_ms <= 0:
+        if request.max_wait_ms <= 0 or any(self._is_urgent(part, result, reading) for part, result in news):
             answer(news)
         else:
             by_key: dict[Hashable, _CachedPartition] = {
@@ -250,7 +257,13 @@ class FetchSessionManager:
             session.partitions[place] = session.partitions.pop(place)  # the others come before it next time
         return news
 
-    def _has_changed(self, part: _CachedPartition, result: FetchResultPartition) -> bool:
+    def _is_urgent(self, part: _CachedPartition, result: FetchResultPartition, reading: FollowerFetchParams) -> bool:
+        """Return True if a result, which is new, is to be sent at once; a high watermark alone may wait."""
+        return reading.hastens_high_watermark or self._has_changed(part, result, by_high_watermark=False)
+
+    def _has_changed(
+        self, part: _CachedPartition, result: FetchResultPartition, *, by_high_watermark: bool = True
+    ) -> bool:
         progress = part.progress
         if (
             result.error is not ErrorCode.NONE
@@ -259,6 +272,6 @@ class FetchSessionManager:
             or not part.is_answered
         ):
             return True
-        if size_of(result.records) or progress.sent_high_watermark != result.high_watermark:
+        if size_of(result.records) or (by_high_watermark and progress.sent_high_watermark != result.high_watermark):
             return True
         return progress.sent_log_start != result.log_start_offset

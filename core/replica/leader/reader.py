@@ -74,7 +74,7 @@ class DelayedFetch(DelayedOperation):
     """A fetch that waits for `min_bytes` in all its partitions together.
 
     It ends early when a partition gets an answer that waiting does not improve: leadership or epoch lost, the offset
-    out of range, the log rolled on to another segment, or a high watermark that a follower has to know.
+    out of range, the log rolled on to another segment, or something that a follower has to know at once.
     """
 
     __slots__ = ("_awaited", "_missing")
@@ -116,6 +116,8 @@ class ReplicaReader:
         isr_manager: IsrManager,
         throttle: ReplicationQuotaManager,
         clock: Clock,
+        *,
+        hastens_high_watermark: bool,
     ) -> None:
         self._local = local
         self._partitions = local.by_key
@@ -124,6 +126,7 @@ class ReplicaReader:
         self._isr_manager = isr_manager
         self._throttle = throttle
         self._clock = clock
+        self._hastens_high_watermark = hastens_high_watermark
 
     def read(
         self,
@@ -188,7 +191,13 @@ class ReplicaReader:
 
     def follower_reading(self, replica: ReplicaId) -> FollowerFetchParams:
         """Return the parameters of a follower that fetches now."""
-        return FollowerFetchParams(replica, self._isr_manager, self._throttle, self._clock.monotonic_ms())
+        return FollowerFetchParams(
+            replica,
+            self._isr_manager,
+            self._throttle,
+            self._clock.monotonic_ms(),
+            hastens_high_watermark=self._hastens_high_watermark,
+        )
 
     def check_changed(self, reading: FollowerFetchParams) -> None:
         """Check the requests that wait for the progress of a follower, and the records that it fetched again."""

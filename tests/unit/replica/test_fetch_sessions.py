@@ -1,5 +1,6 @@
 """Fetch sessions of followers: what has not changed is not told again, and nothing is lost by that (KIP-227)."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -10,9 +11,11 @@ from support.replica_house import ME, OTHER, ReplicaHouse
 
 from barnabas.core.replica.follower.fetcher import ReplicaFetcherManager
 from barnabas.core.replica.leader.fetch_sessions import EPOCH_MAX, FetchSessionResult, next_epoch
+from barnabas.core.replica.settings import ReplicationSettings
 from barnabas.ports.broker_api.fetch import Fetch, FetchPartition, FetchResult, FetchResultPartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
+from barnabas.ports.storage import size_of
 from barnabas.ports.types import Offset
 
 
@@ -90,6 +93,55 @@ def test_a_follower_that_says_nothing_new_is_still_caught_up(cluster: ReplicaClu
     assert list(cluster.state.isr) == [1, 2], "it had everything not long ago"
     cluster.run(3000)
     assert list(cluster.state.isr) == [1], "and no more once it is silent"
+
+
+@pytest.fixture
+def patient() -> ReplicaCluster:
+    """Broker 2 is asked for by hand; the high watermark comes with the next records."""
+    made = ReplicaCluster(2, settings=ReplicationSettings(lag_time_max_ms=2000, fetch_wait_max_ms=100))
+    made.kill(2)
+    made.brokers = {**made.brokers, 2: evolve(made.brokers[1], broker_id=2, broker_epoch=made[2].epoch)}
+    return made
+
+
+def test_high_watermark_alone_does_not_end_the_wait_of_a_follower(patient: ReplicaCluster) -> None:
+    patient[1].produce(b"a", acks=1)
+    (told,) = ask(patient[1], 0, 0, [entry(1)])
+    waiting = ask(patient[1], 1, told.session_id, max_wait_ms=500)
+    patient[1].partition.high_watermark = Offset(0)
+    patient[1].replicas.purgatory.check(KEY)
+    assert waiting == []
+    patient.run(500)
+    assert [each.high_watermark for each in waiting[0].results] == [0]
+
+
+def test_high_watermark_alone_does_not_answer_a_fetch_at_once(patient: ReplicaCluster) -> None:
+    patient[1].produce(b"a", acks=1)
+    (told,) = ask(patient[1], 0, 0, [entry(1)])
+    patient[1].partition.high_watermark = Offset(0)
+    waiting = ask(patient[1], 1, told.session_id, max_wait_ms=500)
+    assert waiting == []
+    patient[1].produce(b"b", acks=1)
+    assert [(each.high_watermark, size_of(each.records) > 0) for each in waiting[0].results] == [(1, True)]
+
+
+def test_followers_fetch_once_for_a_record_and_learn_of_the_high_watermark_in_the_end() -> None:
+    cluster = ReplicaCluster(settings=ReplicationSettings(lag_time_max_ms=2000, fetch_wait_max_ms=100))
+    cluster.run(200)
+    counted = Counter[int]()
+    read = cluster[1].replicas.read_in_session
+
+    def read_and_count(request: Fetch, *arguments: Any, **named: Any) -> None:
+        counted[request.replica_id] += 1
+        read(request, *arguments, **named)
+
+    cluster[1].replicas.read_in_session = read_and_count
+    answers = cluster[1].produce(b"x")
+    cluster.run(20)
+    assert [each.error for each in answers] == [ErrorCode.NONE]
+    assert counted == {2: 1, 3: 1}
+    cluster.run(200)
+    assert [cluster[number].partition.high_watermark for number in (1, 2, 3)] == [1, 1, 1]
 
 
 @pytest.mark.parametrize("cause", ["append", "log start", "high watermark", "leadership", "dropped"])

@@ -50,6 +50,7 @@ BENCHMARKS = (
     "avro_decode",
     "compaction",
     "cluster_produce",
+    "cluster_latency",
     "cluster_replication",
     "cluster_failover",
     "cluster_idle",

@@ -13,7 +13,7 @@ from pathlib import Path
 from secrets import token_urlsafe
 from threading import Lock
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -40,6 +40,14 @@ BODY_BYTES_MAX = 4 * 1024 * 1024
 SESSIONS_MAX = 1000
 SESSION_IDLE_S = 8 * 3600.0
 CHANGES_MAX = 1000
+MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN")
+"""The mechanisms of SASL with a user name and a password."""
+_CREDENTIALS = (
+    "sasl.username",
+    "sasl.jaas.config",
+    "sasl.oauthbearer.token.endpoint.url",
+    "sasl.kerberos.service.name",
+)
 REGISTRY_S = 4.0
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 _SAFE_METHODS = ("GET", "HEAD")
@@ -84,6 +92,17 @@ class ConsoleSettings:
         return str(self.cluster["bootstrap.servers"])
 
     @property
+    def needs_sign_in(self) -> bool:
+        """Return True if the cluster has users, and the settings name none: each browser signs in."""
+        protocol = str(self.cluster.get("security.protocol", "")).upper()
+        return protocol.startswith("SASL_") and not any(self.cluster.get(key) for key in _CREDENTIALS)
+
+    @property
+    def mechanism(self) -> str:
+        """The mechanism of SASL that the form offers first."""
+        return str(self.cluster.get("sasl.mechanism") or MECHANISMS[0]).upper()
+
+    @property
     def user(self) -> str:
         """The name under which changes are logged where no user signs in."""
         return str(self.cluster.get("sasl.username") or "anonymous")
@@ -108,6 +127,16 @@ class Session:
         self.notices: deque[tuple[str, str]] = deque(maxlen=8)
         """Kinds ("good", "bad") and texts that the next page shows."""
         self.used = time.monotonic()
+        self.connection: UserConnection | None = None
+        """The connection of the user who has signed in."""
+
+    @property
+    def is_expired(self) -> bool:
+        return self.used + SESSION_IDLE_S < time.monotonic()
+
+
+class SignInNeeded(Exception):
+    """The page needs a user who has signed in."""
 
 
 class Console:
@@ -155,29 +184,60 @@ class Console:
 
     def session(self, given: str) -> Session | None:
         """Return the session with this id, unless it is too old."""
-        now = time.monotonic()
         with self._lock:
             found = self._sessions.get(given)
-            if found is None or found.used + SESSION_IDLE_S < now:
+            if found is None or found.is_expired:
                 return None
-            found.used = now
+            found.used = time.monotonic()
             self._sessions.move_to_end(given)
             return found
 
     def new_session(self) -> Session:
-        """Return a new session; the one that was used least recently ends where there are too many."""
-        made = Session()
+        """Return a new session. Expired ones end, and where there are too many, those that were used least recently."""
+        made, ended = Session(), []
         with self._lock:
             self._sessions[made.id] = made
-            while len(self._sessions) > SESSIONS_MAX:
-                self._sessions.popitem(last=False)
+            while len(self._sessions) > SESSIONS_MAX or next(iter(self._sessions.values())).is_expired:
+                ended.append(self._sessions.popitem(last=False)[1])
+        for each in ended:
+            _end(each)
         return made
 
-    def close(self) -> None:
-        """Close the connection. Twice is harmless."""
+    def sign_in(self, session: Session, user: str, password: str, mechanism: str) -> Session:
+        """Connect as a user; return a new session, in place of the given one. Raises `BarnabasError`, of which
+        `AuthenticationError` means that the cluster refuses the user."""
+        own = {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password}
+        connection = UserConnection({**self.settings.cluster, **own}, user)
+        try:
+            connection.admin.describe_cluster()
+        except BaseException:
+            connection.close()
+            raise
+        made = self.sign_out(session)
+        made.connection = connection
+        return made
+
+    def sign_out(self, session: Session) -> Session:
+        """End a session, and return a new one."""
         with self._lock:
+            self._sessions.pop(session.id, None)
+        _end(session)
+        return self.new_session()
+
+    def close(self) -> None:
+        """Close the connections. Twice is harmless."""
+        with self._lock:
+            sessions = list(self._sessions.values())
             if self._connection is not None:
                 self._connection.close()
+        for each in sessions:
+            _end(each)
+
+
+def _end(session: Session) -> None:
+    if session.connection is not None:
+        session.connection.close()
+        session.connection = None
 
 
 class PageCall:
@@ -191,8 +251,17 @@ class PageCall:
 
     @property
     def connection(self) -> UserConnection:
-        """Return the connection with the rights of the user. Raises `BarnabasError`."""
-        return self.console.connection
+        """Return the connection with the rights of the user. Raises `BarnabasError`, `SignInNeeded`."""
+        if not self.settings.needs_sign_in:
+            return self.console.connection
+        if self.session.connection is None:
+            raise SignInNeeded
+        return self.session.connection
+
+    @property
+    def user(self) -> str:
+        """Return the name of the user; empty where none has signed in yet."""
+        return _user_of(self.console, self.session)
 
     @property
     def settings(self) -> ConsoleSettings:
@@ -274,11 +343,17 @@ def render(request: Request, session: Session | None, console: Console, template
         notices=notices,
         theme=theme if theme in ("dark", "light") else "",
         zone=request.cookies.get("zone", ""),
-        user=console.settings.user,
+        user=_user_of(console, session),
         now_ms=time.time_ns() // 1_000_000,
         **{"call": None, **values},
     )
     return html
+
+
+def _user_of(console: Console, session: Session | None) -> str:
+    if not console.settings.needs_sign_in:
+        return console.settings.user
+    return "" if session is None or session.connection is None else session.connection.user
 
 
 def make_app(console: Console, pages: Sequence[PageRoute]) -> ASGIApp:
@@ -327,6 +402,9 @@ def _endpoint(console: Console, handles: Mapping[str, Handle]) -> Callable[[Requ
                 response = await run_in_threadpool(handle, call)
             except BarnabasError as error:
                 response = await run_in_threadpool(_cluster_error_page, call, error)
+            except SignInNeeded:
+                response = _to_sign_in(request)
+            session = call.session
         except ClientDisconnect:
             return Response(status_code=400)
         except HTTPException as error:
@@ -337,6 +415,16 @@ def _endpoint(console: Console, handles: Mapping[str, Handle]) -> Callable[[Requ
         return response
 
     return endpoint
+
+
+def _to_sign_in(request: Request) -> Response:
+    """Send the browser to the form; it returns to this page, unless that was part of one, or a change."""
+    if "hx-request" in request.headers:
+        return Response(headers={"hx-redirect": "/sign-in"})
+    if request.url.path.endswith("/live"):
+        return Response(status_code=401)
+    here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    return RedirectResponse(f"/sign-in?next={quote(here if request.method in _SAFE_METHODS else '/', safe='')}", 303)
 
 
 async def _body(request: Request) -> bytes:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from array import array
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from threading import Condition, Lock, Thread
 from typing import Any
 
 from .. import Admin, BarnabasError, ClientTimeout, Producer, SimpleConsumer
+from ..app.clients.admin.admin import TransactionListing
+from ..app.clients.admin.consumer_lag import GroupSummary
 from ..ports.broker_api.cluster import BrokerNode
 from ..ports.broker_api.metadata import TopicMetadata
 from ..ports.types import TopicPartition
@@ -24,6 +27,11 @@ SHARE_MAX = 0.05
 """The share of time that snapshots may take: after one that took 1 s, the next begins 20 s later."""
 IDLE_S = 120.0
 """Without a look at a page for this long, no further snapshots are taken."""
+LAGS_MAX = 60
+"""The number of lags of each group that are remembered."""
+TREND_MS = 300_000
+"""The time over which a trend is the mean."""
+_NO_LAG = -1
 HISTORY_MAX = 240
 """The number of points of a chart of rates."""
 
@@ -75,6 +83,69 @@ class Snapshot:
     ends: Mapping[TopicPartition, int]
     missing_brokers: Sequence[int]
     """Ids of replicas that no living broker has."""
+
+
+@frozen(kw_only=True)
+class GroupSnapshot:
+    """The groups at one time, by name."""
+
+    taken_ms: int
+    groups: Mapping[str, GroupSummary]
+
+
+@frozen(kw_only=True)
+class TransactionSnapshot:
+    """The transactional ids at one time, sorted."""
+
+    taken_ms: int
+    listed: Sequence[TransactionListing]
+
+
+@frozen(kw_only=True)
+class GroupTrend:
+    """The change of the lag of a group. `rate`: messages a second, negative while it catches up."""
+
+    rate: float
+    since_s: float
+    gone_in_s: float | None
+    """The time until the lag is gone at this rate; None unless it shrinks."""
+
+
+class LagHistory:
+    """The lags of all groups at the last times, in few bytes."""
+
+    def __init__(self) -> None:
+        self._times: deque[int] = deque(maxlen=LAGS_MAX)
+        self._lags: dict[str, array[int]] = {}
+
+    def add(self, taken_ms: int, lags: Mapping[str, int | None]) -> None:
+        """Add the lags of all groups at one time; groups that are missing are forgotten."""
+        before = len(self._times)
+        self._times.append(taken_ms)
+        self._lags = {name: self._lags.get(name, array("q")) for name in lags}
+        for name, lag in lags.items():
+            own = self._lags[name]
+            own.extend([_NO_LAG] * (before - len(own)))
+            own.append(_NO_LAG if lag is None else lag)
+            del own[: len(own) - len(self._times)]
+
+    def points(self, name: str) -> list[tuple[int, int]]:
+        """Return times in ms and lags of a group, the oldest first."""
+        own = self._lags.get(name, ())
+        return [(ms, lag) for ms, lag in zip(self._times, own, strict=False) if lag != _NO_LAG]
+
+    def trend(self, name: str) -> GroupTrend | None:
+        """Return how the lag changed in the last minutes; None unless it is known at two times."""
+        points = self.points(name)
+        if len(points) < 2:
+            return None
+        now_ms, lag = points[-1]
+        then_ms, then = next(point for point in points if point[0] >= now_ms - TREND_MS)
+        since_s = (now_ms - then_ms) / 1000
+        if since_s <= 0:
+            return None
+        rate = (lag - then) / since_s
+        return GroupTrend(rate=rate, since_s=since_s, gone_in_s=lag / -rate if rate < 0 and lag else None)
 
 
 def take_snapshot(admin: Admin, before: Snapshot | None) -> Snapshot:
@@ -227,6 +298,11 @@ class SnapshotThread:
                 raise self.trouble or ClientTimeout("the cluster has not answered yet; try again in a moment")
             return self._value
 
+    def wake(self) -> None:
+        """Take values from now on, without waiting for one."""
+        with self._changed:
+            self._look()
+
     def refresh(self, timeout_s: float = 3.0) -> None:
         """Wait for a value that was taken after this call, for so much time at most."""
         with self._changed:
@@ -287,7 +363,11 @@ class UserConnection:
         self._producer: Producer | None = None
         self.rates: deque[tuple[int, float]] = deque(maxlen=HISTORY_MAX)
         """Times in ms, and messages a second of all topics."""
-        self.snapshots = SnapshotThread("snapshot", self._snapshot, self.admin.settings.default_api_timeout_ms / 1000)
+        timeout_s = self.admin.settings.default_api_timeout_ms / 1000
+        self.snapshots = SnapshotThread("snapshot", self._snapshot, timeout_s)
+        self.groups = SnapshotThread("groups", self._group_snapshot, timeout_s)
+        self.transactions = SnapshotThread("transactions", self._transaction_snapshot, timeout_s)
+        self._lags = LagHistory()
 
     @property
     def consumer(self) -> SimpleConsumer:
@@ -316,6 +396,39 @@ class UserConnection:
         found: Snapshot = self.snapshots.current()
         return found
 
+    def group_snapshot(self) -> GroupSnapshot:
+        """Return the newest snapshot of the groups. Raises `BarnabasError` if there is none."""
+        found: GroupSnapshot = self.groups.current()
+        return found
+
+    def transaction_snapshot(self) -> TransactionSnapshot:
+        """Return the newest snapshot of the transactions. Raises `BarnabasError` if there is none."""
+        found: TransactionSnapshot = self.transactions.current()
+        return found
+
+    def trend(self, group_id: str) -> GroupTrend | None:
+        """Return how the lag of a group changes; None unless it is known."""
+        with self._lock:
+            return self._lags.trend(group_id)
+
+    def lag_chart(self, group_id: str) -> list[list[float]]:
+        """Return times in seconds and lags of a group, for a chart."""
+        self.groups.wake()
+        with self._lock:
+            points = self._lags.points(group_id)
+        return [[ms / 1000 for ms, _ in points], [lag for _, lag in points]]
+
+    def _group_snapshot(self, _before: GroupSnapshot | None) -> GroupSnapshot:
+        found = self.admin.list_group_lags(times=True)
+        taken = GroupSnapshot(taken_ms=time.time_ns() // 1_000_000, groups={each.group_id: each for each in found})
+        with self._lock:
+            self._lags.add(taken.taken_ms, {each.group_id: each.lag for each in found})
+        return taken
+
+    def _transaction_snapshot(self, _before: TransactionSnapshot | None) -> TransactionSnapshot:
+        listed = self.admin.list_transactions()
+        return TransactionSnapshot(taken_ms=time.time_ns() // 1_000_000, listed=listed)
+
     def _snapshot(self, before: Snapshot | None) -> Snapshot:
         taken = take_snapshot(self.admin, before)
         if taken.rate is not None:
@@ -324,7 +437,8 @@ class UserConnection:
 
     def close(self) -> None:
         """Close the clients. Twice is harmless."""
-        self.snapshots.close()
+        for thread in (self.snapshots, self.groups, self.transactions):
+            thread.close()
         for client in (self._producer, self._consumer, self.admin):
             if client is not None:
                 client.close()

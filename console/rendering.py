@@ -17,9 +17,21 @@ UNKNOWN = "\N{EN DASH}"
 NAVIGATION = (
     ("/", "Overview"),
     ("/topics", "Topics"),
+    ("/groups", "Groups"),
+    ("/transactions", "Transactions"),
+    ("/acls", "Access"),
     ("/changes", "Changes"),
 )
-"""The addresses and titles of the menu. An address is that of the pages whose paths begin with it."""
+"""The addresses and titles of the menu."""
+_SECTIONS = {
+    "/brokers": "/",
+    "/create-topic": "/topics",
+    "/group": "/groups",
+    "/transaction": "/transactions",
+    "/users": "/acls",
+    "/quotas": "/acls",
+}
+"""The beginnings of paths that belong to an address of the menu, other than those that begin with it."""
 
 
 def number(value: float | None) -> str:
@@ -99,6 +111,12 @@ def as_json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
+def section_of(path: str) -> str:
+    """Return the address of the menu to which a path belongs."""
+    first = f"/{path.lstrip('/').partition('/')[0]}"
+    return _SECTIONS.get(first, first)
+
+
 ENVIRONMENT = jinja2.Environment(
     loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
     autoescape=True,
@@ -119,4 +137,4 @@ def make_environment() -> None:
         "segment": segment,
         "as_json": as_json,
     }
-    ENVIRONMENT.globals |= {"navigation": NAVIGATION}
+    ENVIRONMENT.globals |= {"navigation": NAVIGATION, "section_of": section_of}

@@ -6,15 +6,19 @@ import logging
 
 from ..app.compose.http_server import HttpServer
 from .application import Console, ConsoleSettings, PageRoute, make_app
-from .pages import changes, messages, overview, produce, topics
+from .pages import access, changes, groups, messages, overview, produce, sign_in, topics, transactions
 
 logger = logging.getLogger("barnabas.console")
 
 PAGES: tuple[PageRoute, ...] = (
+    *sign_in.PAGES,
     *overview.PAGES,
     *topics.PAGES,
     *messages.PAGES,
     *produce.PAGES,
+    *groups.PAGES,
+    *transactions.PAGES,
+    *access.PAGES,
     *changes.PAGES,
 )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.testclient import TestClient
 
-from barnabas.console.application import Console, ConsoleSettings, make_app
+from barnabas.console.application import COOKIE, Console, ConsoleSettings, make_app
 from barnabas.console.server import PAGES
 
 _TOKEN = re.compile(r'name="csrf" value="([^"]+)"')
@@ -19,6 +19,15 @@ class Browser:
     def __init__(self, console: Console) -> None:
         self.console = console
         self._client = TestClient(make_app(console, PAGES), base_url="http://127.0.0.1", raise_server_exceptions=False)
+
+    @property
+    def cookie(self) -> str:
+        return str(self._client.cookies.get(COOKIE, ""))
+
+    @cookie.setter
+    def cookie(self, value: str) -> None:
+        self._client.cookies.clear()
+        self._client.cookies.set(COOKIE, value)
 
     def get(self, address: str, **more: Any) -> Any:
         return self._client.get(address, **more)

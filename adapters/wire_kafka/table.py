@@ -10,6 +10,7 @@ from . import (
     features,
     fetch,
     groups,
+    mirroring,
     produce,
     scram,
     security,
@@ -36,6 +37,7 @@ _FAMILIES: tuple[Iterable[Api], ...] = (
     share_groups.APIS,
     share_group_offsets.APIS,
     share_state.APIS,
+    mirroring.APIS,
 )
 
 _CLIENT_FAMILIES: tuple[Iterable[Api], ...] = ()

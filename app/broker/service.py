@@ -22,6 +22,7 @@ from ...ports.broker_api.features import DescribeFeatures, UpdateFeatures
 from ...ports.broker_api.fetch import Fetch
 from ...ports.broker_api.groups import FindCoordinator
 from ...ports.broker_api.metadata import DescribeTopicPartitions, Metadata
+from ...ports.broker_api.mirroring import MirrorRecords
 from ...ports.broker_api.offsets import ListOffsets
 from ...ports.broker_api.operations import Operation
 from ...ports.broker_api.produce import Produce
@@ -60,6 +61,7 @@ from .handlers.groups import GroupService
 from .handlers.internal_topic_creation import InternalReplicas, InternalTopics
 from .handlers.log_offsets import EpochService, ListOffsetsService, RecordService
 from .handlers.metadata import MetadataService
+from .handlers.mirroring import MirrorService
 from .handlers.produce import ProduceService
 from .handlers.producer_id_manager import ProducerIds
 from .handlers.replicas import ReplicaService
@@ -163,6 +165,7 @@ class BrokerService:
             UpdateFeatures: features.update,
             UnregisterBroker: UnregisterService(state, topics).unregister,
             DescribeConnections: self.connections.describe,
+            MirrorRecords: MirrorService(state).append,
             InitProducerId: producers.init,
             DescribeProducers: producers.describe,
             WriteTxnMarkers: MarkerService(state).write,

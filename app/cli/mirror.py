@@ -1,6 +1,9 @@
 """`barnabas mirror`: copies topics from source clusters to a target cluster."""
 
+import re
 import signal
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -62,6 +65,27 @@ def mirror(
         str | None,
         typer.Option(metavar="TIER", help="Audit the copies as this tier, such as mirror."),
     ] = None,
+    identical: Annotated[
+        bool,
+        typer.Option(
+            "--identical",
+            help="Same offsets, batches and leader epochs, in topics that are read-only until promoted; the target is "
+            "a cluster of Barnabas.",
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With --identical: show the differences, and change nothing.")
+    ] = False,
+    promote: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--promote", metavar="TOPIC", help="With --identical: end the mirroring of TOPIC; may be repeated."
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool,
+        typer.Option("--overwrite", help="With --identical: make mirrors of topics that the target has already."),
+    ] = False,
     settings: Annotated[
         list[str] | None,
         typer.Option("--audit-set", metavar="KEY=VALUE", help="Audit settings: after (the source tier), window.ms."),
@@ -75,6 +99,13 @@ def mirror(
     (security.protocol, sasl.*, ssl.*). Prints "barnabas mirroring" on standard
     output once it is connected to all of them.
     """
+    if identical:
+        _mirror_identically(
+            consumer_config, producer_config, whitelist, dry_run=dry_run, promote=promote or (), overwrite=overwrite
+        )
+        return
+    if dry_run or promote or overwrite:
+        raise ConfigError("--dry-run, --promote and --overwrite need --identical")
     from ..mirror import MirrorMaker
 
     if (whitelist is None) == (blacklist is None):
@@ -97,6 +128,40 @@ def mirror(
         typer.echo("barnabas mirroring")
         _watch(made)
     typer.echo(f"{counted(made.copied, 'message')} copied", err=True)
+
+
+def _mirror_identically(
+    sources: list[Path], target: Path, whitelist: str | None, *, dry_run: bool, promote: Sequence[str], overwrite: bool
+) -> None:
+    from ..mirror.identical import IdenticalMirror
+
+    if len(sources) != 1:
+        raise ConfigError("--identical has one source: give one --source-config")
+    if whitelist is None and not promote:
+        raise ConfigError("--identical needs --whitelist, the topics")
+    wanted = whitelist or "|".join(map(re.escape, promote))
+    made = IdenticalMirror(read_client_file(sources[0]), read_client_file(target), topics=wanted, overwrite=overwrite)
+    try:
+        if dry_run:
+            found = made.differences()
+            for each in found:
+                typer.echo(f"{each.topic} {each.text}")
+            typer.echo(f"{counted(len(found), 'difference')}; nothing was changed", err=True)
+            return
+        for topic in promote:
+            seconds = made.promote(topic)
+            typer.echo(f"{topic} is promoted: it takes records since {seconds:.2f} s after the begin")
+        if promote:
+            return
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: made.stop())
+        made.begin()
+        typer.echo("barnabas mirroring")
+        sys.stdout.flush()
+        made.run()
+        typer.echo(f"{counted(made.copied.batches, 'batch', 'batches')} copied", err=True)
+    finally:
+        made.close()
 
 
 def _watch(mirror: "MirrorMaker") -> None:

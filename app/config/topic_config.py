@@ -147,13 +147,25 @@ DEAD_LETTERS_ENABLE = ConfigKey(
     doc="Whether share groups may write dead letters to the topic.",
 )
 
+MIRROR_SOURCE = ConfigKey(
+    name="mirror.source",
+    type=ConfigType.STRING,
+    default="",
+    doc="The cluster that the topic mirrors: producers are refused, retention and compaction are the source's.",
+)
+_OF_SOURCE: Mapping[str, object] = {
+    "cleanup_policy": frozenset({"delete"}),
+    "retention_ms": -1,
+    "retention_bytes": -1,
+}
+"""Settings of a mirror in place of its own, which count once it is promoted: the source decides what is deleted."""
 
 _TABLE: Mapping[str, TopicKey] = {
     topic_key.key.name: topic_key
     for topic_key in (
         *(TopicKey(key, None, None) for key in IGNORED_TOPIC_KEYS.values()),
         *(_topic_key(name, twin) for name, twin in IGNORED_TOPIC_DEFAULTS.items()),
-        *(TopicKey(key, None, key.attribute) for key in (*THROTTLED_REPLICAS, DEAD_LETTERS_ENABLE)),
+        *(TopicKey(key, None, key.attribute) for key in (*THROTTLED_REPLICAS, DEAD_LETTERS_ENABLE, MIRROR_SOURCE)),
         _topic_key("cleanup.policy", "log.cleanup.policy"),
         _topic_key("compression.type", "compression.type"),
         _topic_key("delete.retention.ms", "log.cleaner.delete.retention.ms"),
@@ -237,6 +249,8 @@ def log_config_for(
         values[topic.attribute] = frozenset(value) if isinstance(value, tuple) else value
     for name in overrides or {}:
         topic_key(name)
+    if values["mirror_source"]:
+        values |= _OF_SOURCE
     return LogConfig(**values)  # type: ignore[arg-type]  # each value has the type of its key
 
 

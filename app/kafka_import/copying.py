@@ -23,8 +23,6 @@ from ...ports.errors import BarnabasError
 _PIECE = 1 << 26
 _INDEXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, ABORTED_SUFFIX)
 _NO_RANGE_COPY = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
-Copied = Callable[[int], None]
-"""Called with each number of bytes that were copied."""
 
 
 def partition_bytes(source: Path) -> int:
@@ -32,12 +30,14 @@ def partition_bytes(source: Path) -> int:
     return sum(path.stat().st_size for path, _ in _wanted(source, 0))
 
 
-def copy_partition(source: Path, target: Path, *, recovery_point: int, link: bool, copied: Copied) -> None:
+def copy_partition(
+    source: Path, target: Path, *, recovery_point: int, link: bool, copied: Callable[[int], None]
+) -> None:
     """Copy the files of a partition into a new folder, and make them durable.
 
     With `link`, segments that end below the recovery point become hard links, where the volume allows it: neither
     Kafka nor Barnabas writes to them. Their indexes are copied; those of the other segments are rebuilt when the log is
-    opened. Raises `BarnabasError`.
+    opened. `copied` is called with each number of bytes that were copied. Raises `BarnabasError`.
     """
     try:
         target.mkdir()

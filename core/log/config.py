@@ -53,6 +53,8 @@ class LogConfig:
     """Format of a new log; an existing log retains the format of its files."""
     errors_deadletterqueue_group_enable: bool = False
     """Whether share groups may write dead letters here (KIP-1191)."""
+    mirror_source: str = ""
+    """The cluster of which the topic is a mirror: only MirrorRecords appends to it; empty: of none."""
     record_validation: bool = False
     """Open every record on append, not only on compacted topics."""
 

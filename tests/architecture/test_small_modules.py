@@ -13,6 +13,7 @@ SHARE_MAX = 0.15
 another layer, which import rules keep apart, is a reason for a file."""
 AROUND = ("tests", "benchmarks", "examples", "docs", "tools")
 REASONS = {
+    "adapters/wire_kafka/mirroring.py": "a family of APIs, as the others",
     "app/broker/lifecycle/authorization.py": "the choice of an authorizer by the configuration",
     "app/broker/lifecycle/registration.py": "the registration of a broker in the coordination tree",
     "app/cli/workers.py": "imported only where a broker has several workers",

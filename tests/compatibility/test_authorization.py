@@ -25,6 +25,7 @@ from barnabas.ports.broker_api.groups import (
     OffsetFetch,
     OffsetFetchGroup,
 )
+from barnabas.ports.broker_api.mirroring import MirrorRecords
 from barnabas.ports.broker_api.offsets import ListOffsets
 from barnabas.ports.broker_api.share_partitions import DescribeSharePartitions
 from barnabas.ports.broker_api.topics import CreateTopics, NewTopic
@@ -40,7 +41,7 @@ def is_ours_alone(case: Case) -> bool:
     """True for the classic protocol, our own APIs, and where we ask for more than Kafka: a replica id in these two is a
     broker's."""
     is_replica = getattr(case.request, "replica_id", -1) >= 0
-    return isinstance(case.request, (*CLASSIC, DescribeConnections, DescribeSharePartitions)) or (
+    return isinstance(case.request, (*CLASSIC, DescribeConnections, DescribeSharePartitions, MirrorRecords)) or (
         is_replica and isinstance(case.request, ListOffsets | OffsetForLeaderEpoch)
     )
 

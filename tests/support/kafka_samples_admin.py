@@ -48,6 +48,7 @@ from barnabas.ports.broker_api.metadata import (
     PartitionDescription,
     TopicPartitionCursor,
 )
+from barnabas.ports.broker_api.mirroring import MirrorRecords, MirrorRecordsResult
 from barnabas.ports.broker_api.topics import (
     CreatedTopic,
     CreatePartitions,
@@ -689,4 +690,29 @@ DESCRIBE_TOPIC_PARTITIONS = Sample(
         ],
         "next_cursor": {"topic_name": "views", "partition_index": 1},
     },
+)
+
+MIRROR_RECORDS = Sample(
+    MirrorRecords(
+        topic="clicks",
+        partition=80,
+        log_end=81,
+        leader_epoch=82,
+        truncate_to=83,
+        truncate_epoch=90,
+        log_start=84,
+        records=b"batches",
+    ),
+    {},
+    MirrorRecordsResult(
+        error=ErrorCode.OFFSET_OUT_OF_RANGE,
+        error_message="it ends at 86",
+        log_start=85,
+        log_end=86,
+        high_watermark=87,
+        last_epoch=88,
+        leader_epoch=89,
+        throttle_ms=79,
+    ),
+    {},
 )

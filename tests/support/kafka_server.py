@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from support.compat.java_client import QUICK, broker_classpath
 from support.compat.model import Unavailable
+from support.confluent import AdminClient
 from support.ports import free_ports
 from support.server_process import ServerProcess
+from support.waiting import PATIENCE_S, wait_for
 
 _CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 _FORMAT_LIMIT_S = 300
@@ -109,6 +111,16 @@ class KafkaServer(ServerProcess):
     @property
     def bootstrap(self) -> str:
         return f"127.0.0.1:{self.port}"
+
+    def wait_for_topic(self, topic: str) -> None:
+        """Return once all partitions of the topic have a leader: the port opens before, after a restart."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+
+        def is_led() -> bool:
+            found = admin.list_topics(timeout=PATIENCE_S).topics.get(topic)
+            return found is not None and all(each.leader >= 0 for each in found.partitions.values())
+
+        wait_for(is_led, PATIENCE_S)
 
     def serves(self) -> bool:
         try:

@@ -72,6 +72,7 @@ from ....ports.broker_api.metadata import (
     MetadataResult,
     TopicMetadata,
 )
+from ....ports.broker_api.mirroring import MirrorRecords
 from ....ports.broker_api.offsets import ListOffsets
 from ....ports.broker_api.operations import NO_AUTHORIZED_OPERATIONS, Operation
 from ....ports.broker_api.produce import Produce
@@ -987,6 +988,7 @@ STEPS: Mapping[type[Request[Any]], Sequence[Step]] = {
     PushTelemetry: (),
     UpdateFeatures: (_cluster(ALTER),),
     DescribeConnections: (_cluster(DESCRIBE),),
+    MirrorRecords: (_cluster(CLUSTER_ACTION),),
     DescribeSharePartitions: (_group(DESCRIBE),),
     CreatePartitions: (Items(ALTER, TOPIC, "topics", "topics"),),
     CreateDelegationToken: (),  # `TokenService` asks for CREATE_TOKENS after its other checks

@@ -446,6 +446,9 @@ class ReplicaAppender:
             if entry.topic_id not in (NO_TOPIC_ID, partition.topic_id):
                 text = f"{partition.topic_partition} is of another topic of that name"
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, text)
+            if partition.log.config.mirror_source and origin is not _BROKER:
+                text = f"topic {topic} is a mirror of {partition.log.config.mirror_source}: read-only until promoted"
+                raise ApiError(ErrorCode.POLICY_VIOLATION, text)
             if acks == ALL_IN_SYNC and partition.under_min_isr:
                 self.reject_retriable(entry, ErrorCode.NOT_ENOUGH_REPLICAS)
                 raise ApiError(

@@ -325,6 +325,30 @@ class Partition:
         starts = [each.log_start for each in self.followers or () if is_alive(each.broker_id)]
         return min([self.log.log_start_offset, *starts])
 
+    # --- as the leader of a partition that mirrors one of another cluster
+
+    def append_mirrored(self, records: memoryview, log_start: int, now_ms: int) -> None:
+        """Append batches of the source as they are, and delete the records below its log start.
+
+        Raises as `UnifiedLog.append_replicated`, and `ApiError` CORRUPT_MESSAGE where that appends nothing.
+        """
+        log, before = self.log, self.log.log_end_offset
+        if records:
+            log.append_replicated(records, now_ms=now_ms)
+            if log.log_end_offset == before:
+                raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"not one whole batch came for offset {before}")
+        self._raise_high_watermark()
+        below = min(log_start, self.high_watermark)
+        if below > log.log_start_offset:
+            log.advance_log_start(Offset(below))
+
+    def truncate_mirror(self, offset: int, log_start: int, now_ms: int) -> None:
+        """Truncate what the source does not have; the followers do the same. Raises `StorageError`."""
+        if offset < self.log.log_start_offset or log_start > self.log.log_end_offset:
+            self.truncate_fully_and_start_at(max(offset, log_start, 0), now_ms)
+        else:
+            self.truncate_to(offset, now_ms)
+
     # --- as a follower
 
     def append_as_follower(self, records: memoryview, *, high_watermark: int, log_start: int, now_ms: int) -> bool:

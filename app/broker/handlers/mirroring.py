@@ -1,0 +1,111 @@
+"""MirrorRecords: a topic that mirrors one of another cluster, with the same offsets, batches and leader epochs.
+
+The leader of a partition takes batches from outside as a follower takes them from its leader; its own followers copy
+them as any others. Batches never have a later leader epoch than the partition, as in every log: the sender has the
+leader epoch raised first.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+
+from attrs import evolve
+
+from ....core.cluster.change_queue import elsewhere
+from ....core.cluster.image import ClusterImage
+from ....core.cluster.producer_ids import raise_above
+from ....core.cluster.topics import ALONE_EPOCH, PartitionState, ReplicaId, Topic
+from ....core.replica.follower.partition_fetch_state import truncation_offset
+from ....core.replica.partition.partition import Partition
+from ....ports.broker_api.envelope import Caller, Reply
+from ....ports.broker_api.fetch import DivergingEpoch
+from ....ports.broker_api.mirroring import ONLY_DESCRIBE, MirrorRecords, MirrorRecordsResult
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError
+from ....ports.storage import StorageError
+from ..state.broker_state import BrokerState
+
+
+class MirrorService:
+    """Appends to mirrors. Owner thread only."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+
+    def append(self, request: MirrorRecords, _caller: Caller, reply: Reply[MirrorRecordsResult]) -> None:
+        """Answer with the state of the partition, also where it was refused because of that."""
+        replicas = self._state.replicas
+        try:
+            partition = replicas.led_for_append(request.topic, request.partition, all_in_sync=True)
+            if not partition.log.config.mirror_source:
+                text = f"topic {request.topic} mirrors no other one: mirror.source is not set"
+                raise ApiError(ErrorCode.POLICY_VIOLATION, text)
+        except ApiError as error:
+            reply(error)
+            return
+        if request.leader_epoch > partition.leader_epoch:
+            self._raise_epoch(partition, request, reply)
+            return
+        if request.log_end != ONLY_DESCRIBE:
+            refused = self._change(partition, request)
+            if refused is not None:
+                reply(_described(partition, refused))
+                return
+            replicas.purgatory.check(partition.topic_partition)
+        reply(_described(partition))
+
+    def _change(self, partition: Partition, request: MirrorRecords) -> ApiError | None:
+        """Cut the log, delete its beginning and append, in this order; return the error where that is refused."""
+        now_ms, log = self._state.clock.now_ms(), partition.log
+        if request.log_end != log.log_end_offset:
+            text = f"{partition.topic_partition} ends at {log.log_end_offset}, not at {request.log_end}"
+            return ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+        try:
+            if request.truncate_to >= 0:
+                found = DivergingEpoch(request.truncate_epoch, request.truncate_to)
+                cut = truncation_offset(log.epochs, log.log_end_offset, found)
+                partition.truncate_mirror(cut, request.log_start, now_ms)
+            if request.records or request.log_start > log.log_start_offset:
+                partition.append_mirrored(memoryview(request.records), request.log_start, now_ms)
+        except ApiError as error:
+            return error
+        except StorageError as error:
+            self._state.report(f"{partition.topic_partition}: mirrored records cannot be written: {error}")
+            return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the log cannot be written; the broker's log says why")
+        return None
+
+    def _raise_epoch(self, partition: Partition, request: MirrorRecords, reply: Reply[MirrorRecordsResult]) -> None:
+        """Raise the leader epoch in the tree, and the next producer id above those of the log; the sender retries."""
+        state, key, number = self._state, partition.topic_partition, request.partition
+        largest = max(partition.log.producers.producers, default=-1)
+
+        def decide(topic: Topic, image: ClusterImage) -> Mapping[int, PartitionState]:
+            known = image.state(key) if number in topic.partitions else None
+            if known is None or known.leader_epoch >= request.leader_epoch:
+                return {}
+            raised = evolve(known, leader_epoch=request.leader_epoch, partition_epoch=known.partition_epoch + 1)
+            return {number: raised}
+
+        async def raising() -> MirrorRecordsResult:
+            if largest >= 0:
+                await elsewhere(partial(raise_above, state.registry.coordination, state.node_id, largest))
+            await state.registry.change_states([key.topic], decide)
+            if state.is_alone:  # else the change reaches the partition by the image
+                own = ReplicaId(state.node_id, ALONE_EPOCH)
+                partition.apply_state(state.image.state(key), partition.replicas, own, state.clock.monotonic_ms())
+            text = f"the leader epoch of {key} is being raised to {request.leader_epoch}"
+            return MirrorRecordsResult(error=ErrorCode.LEADER_NOT_AVAILABLE, error_message=text)
+
+        state.changes.submit("MirrorRecords", raising, reply)
+
+
+def _described(partition: Partition, refused: ApiError | None = None) -> MirrorRecordsResult:
+    log = partition.log
+    return MirrorRecordsResult(
+        error=ErrorCode.NONE if refused is None else refused.code,
+        error_message=None if refused is None else refused.message,
+        log_start=log.log_start_offset,
+        log_end=log.log_end_offset,
+        high_watermark=partition.high_watermark,
+        last_epoch=log.epochs.latest,
+        leader_epoch=partition.leader_epoch,
+    )

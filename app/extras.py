@@ -1,12 +1,9 @@
 """Optional packages: which extra brings them, and how to install it from where this Barnabas came."""
 
-import importlib.util
 import json
 from collections.abc import Iterable
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from ..ports.errors import ConfigError
 
@@ -19,6 +16,8 @@ def require(purpose: str, packages: Iterable[str], extra: str) -> None:
 
 
 def _is_installed(name: str) -> bool:
+    import importlib.util
+
     try:
         return importlib.util.find_spec(name) is not None
     except ModuleNotFoundError:  # the package that it would be in
@@ -32,6 +31,8 @@ def install_command(extra: str) -> str:
 
 def _origin() -> dict[str, Any]:
     """Return pip's record of an installation that did not come from an index (PEP 610)."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
     try:
         text = distribution("barnabas").read_text("direct_url.json")
         found = json.loads(text) if text else {}
@@ -41,6 +42,8 @@ def _origin() -> dict[str, Any]:
 
 
 def _requirement(extra: str, origin: dict[str, Any]) -> str:
+    from urllib.parse import unquote, urlsplit
+
     url = str(origin.get("url", ""))
     if "vcs_info" in origin:
         return f"'barnabas[{extra}] @ {origin['vcs_info'].get('vcs', 'git')}+{url}'"

@@ -15,8 +15,6 @@ from ..ports.errors import ConfigError
 from .specs import PROJECT, Specs
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
     from ..core.classic.rebalancer import Rebalancer
     from ..core.client.group.assignor import Assignor
     from ..core.client.message_counter import MessageCounter
@@ -33,6 +31,7 @@ if TYPE_CHECKING:
     from ..ports.coordination import CoordinationBackend
     from ..ports.remote_storage import RemoteStorageFactory
     from ..ports.types import TopicPartition
+    from .entry_points import EntryPoint
 
 
 _MEMBERS: Mapping[str, Sequence[str]] = {
@@ -266,9 +265,9 @@ def _changed_ns(path: str) -> int:
 @lru_cache(maxsize=4)
 def _installed(_paths: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, ...]:
     """Return the entry points of installed plugins. A changed directory of `sys.path` is read again."""
-    from importlib.metadata import entry_points
+    from .entry_points import entry_points
 
-    return tuple(entry_points(group=PROJECT))
+    return entry_points(PROJECT)
 
 
 def _check(kind: str, name: str, made: object) -> None:

@@ -1,8 +1,9 @@
-"""`frozen`, the decorator of our value types: attrs' own, in half the time; `quick_frozen` for those of each request.
+"""`frozen` and `define`, the decorators of our value types: attrs' own, which does most of its work at the first value.
 
 For every class, when its module is loaded, attrs writes and compiles `__init__`, `__eq__`, `__ne__`, `__hash__` and
-`__repr__`. All but the first are the same work for any class, and few values ever need them: here all classes share one
-of each (docs/design/wire.md, 'Schemas'). For the type checker both are `attrs.frozen`.
+`__repr__`. All but the first are the same work for any class: here all classes share one of each. `__init__` is written
+by attrs when the first value is made, or the fields are asked for: of the five hundred types of a broker few are
+ever used by one process (docs/design/wire.md, 'Schemas'). For the type checker these are the decorators of attrs.
 
 `quick_frozen` is for values of which every request makes several, and nothing else: they are made in a ninth of the
 time, since nothing but the type checker refuses to change them (docs/design/wire.md, 'The cost of a small request').
@@ -10,11 +11,12 @@ time, since nothing but the type checker refuses to change them (docs/design/wir
 `Secret` holds a password, key or token, which must not appear in a log, an error or a `repr`.
 """
 
-import hmac
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-__all__ = ["Secret", "frozen", "quick_frozen"]
+__all__ = ["Secret", "define", "frozen", "quick_frozen"]
 
 SecretT = TypeVar("SecretT", str, bytes)
 HIDDEN = "[hidden]"
@@ -43,7 +45,9 @@ class Secret(Generic[SecretT]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented
-        return type(self.value) is type(other.value) and hmac.compare_digest(_as_bytes(self), _as_bytes(other))
+        from hmac import compare_digest  # OpenSSL comes with it, 3.5 MB, for the first comparison
+
+        return type(self.value) is type(other.value) and compare_digest(_as_bytes(self), _as_bytes(other))
 
     def __hash__(self) -> int:
         return hash((Secret, self.value))
@@ -55,33 +59,158 @@ def _as_bytes(secret: Secret[Any]) -> bytes:
 
 
 if TYPE_CHECKING:
-    from attrs import frozen
+    from attrs import define, frozen
     from attrs import frozen as quick_frozen
 else:
     import attrs
 
-    def frozen(maybe_class: type[Any] | None = None, /, *, eq: bool = True, **options: Any) -> Any:
+    def frozen(maybe_class: type[Any] | None = None, /, **options: Any) -> Any:
         """Work like `attrs.frozen`, without replacing methods of the class. `eq`: compare and hash by the fields."""
-        return _decorator(maybe_class, attrs.frozen, eq, options)
+        return _decorator(maybe_class, attrs.frozen, options)
 
-    def quick_frozen(maybe_class: type[Any] | None = None, /, *, eq: bool = True, **options: Any) -> Any:
+    def quick_frozen(maybe_class: type[Any] | None = None, /, **options: Any) -> Any:
         """Work like `frozen`, without refusing changes of fields."""
-        return _decorator(maybe_class, attrs.define, eq, options)
+        return _decorator(maybe_class, attrs.define, options)
 
-    def _decorator(maybe_class: type[Any] | None, kind_of: Any, eq: bool, options: Any) -> Any:
+    def define(maybe_class: type[Any] | None = None, /, **options: Any) -> Any:
+        """Work like `attrs.define`, without replacing methods of the class. `eq`: compare by the fields."""
+        return _decorator(maybe_class, attrs.define, options, hashable=False)
+
+    def _decorator(maybe_class: type[Any] | None, kind_of: Any, options: dict[str, Any], hashable: bool = True) -> Any:
         def made(kind: type[Any]) -> type[Any]:
-            shared = {"__repr__": _repr}
-            if eq and "__eq__" not in kind.__dict__:
-                shared |= {"__eq__": _eq, "__hash__": _hash}
-            for name, method in shared.items():
-                if name not in kind.__dict__:
-                    setattr(kind, name, method)
-            value_type = kind_of(kind, eq=False, repr=False, **options)
-            names = [field.name for field in attrs.fields(value_type) if field.eq]
-            value_type._compared = attrgetter(*names) if names else _nothing
-            return value_type
+            methods = {"__repr__": _repr}
+            if options.get("eq", True) and "__eq__" not in kind.__dict__:
+                methods |= {"__eq__": _eq, "__hash__": _hash if hashable else None}
+            own = kind.__dict__
+            body = {name: method for name, method in methods.items() if name not in own or own[name] is None}
+            deferred = _Deferred(kind, kind_of, options)
+            return deferred.value_type(body) if deferred.possible() else deferred.complete_type(body)
 
         return made if maybe_class is None else made(maybe_class)
+
+    class _Deferred:
+        """A value type of which attrs has not written `__init__` yet: it does so for the first value, or for the first
+        question for the fields, through a second class with the same fields."""
+
+        __slots__ = ("_bases", "_fields", "_kind", "_kind_of", "_options")
+
+        def __init__(self, kind: type[Any], kind_of: Any, options: dict[str, Any]) -> None:
+            self._kind = kind
+            self._kind_of = kind_of
+            self._options = {**options, "eq": False, "repr": False}
+            own = kind.__dict__
+            self._fields = {name: own.get(name, _NOTHING) for name in _names_of_fields(own)}
+            self._bases = [base for base in kind.__mro__[1:-1] if "__attrs_attrs__" in base.__dict__]
+
+        def possible(self) -> bool:
+            """Return whether the second class would be the same to the last detail: rare features are left to attrs."""
+            own = self._kind.__dict__
+            slotted = self._options.get("slots", True)
+            fields = self._fields
+            return not (
+                self._options.keys() - _OPTIONS
+                or _LEFT_TO_ATTRS & own.keys()
+                or issubclass(self._kind, BaseException)
+                or any(("__slots__" in base.__dict__) is not slotted for base in self._bases)
+                or any(type(value) is _FIELD and name not in fields for name, value in own.items())
+                or any(_needs_own_class(value) for value in own.values())
+                or (self._kind_of is attrs.define and (self._bases or any(map(_has_checks, fields.values()))))
+            )
+
+        def complete_type(self, body: dict[str, Any]) -> type[Any]:
+            """Return the type as attrs makes it at once."""
+            for name, method in body.items():
+                setattr(self._kind, name, method)
+            value_type = self._kind_of(self._kind, **self._options)
+            value_type._compared = _compared_of(value_type)
+            return value_type
+
+        def value_type(self, body: dict[str, Any]) -> type[Any]:
+            """Return the type; the class that is decorated is replaced if there are slots, as by attrs."""
+            kind = self._kind
+            body |= {"__init__": _first_init, "_deferred": self, **_LAZY}
+            if self._kind_of is attrs.frozen:
+                body |= _REFUSING
+            if not self._options.get("slots", True):
+                for name, value in self._fields.items():
+                    if value is not _NOTHING:
+                        delattr(kind, name)
+                for name, value in body.items():
+                    setattr(kind, name, value)
+                return kind
+            inherited = {name for base in self._bases for name in base.__dict__.get("__slots__", ())}
+            slots = [name for name in self._fields if name not in inherited]
+            if not any("__weakref__" in base.__dict__ for base in kind.__mro__[1:]):
+                slots.append("__weakref__")
+            left = {name: value for name, value in kind.__dict__.items() if name not in self._fields}
+            body = left | body | _PICKLING | {"__slots__": tuple(slots), "__qualname__": kind.__qualname__}
+            body.pop("__dict__", None)
+            body.pop("__weakref__", None)
+            self._kind = type(kind)(kind.__name__, kind.__bases__, body)
+            return self._kind
+
+        def complete(self) -> None:
+            """Give the type what was left out."""
+            kind = self._kind
+            body = {name: value for name, value in self._fields.items() if value is not _NOTHING}
+            body |= {name: kind.__dict__[name] for name in _NAMES if name in kind.__dict__}
+            if hasattr(kind, "__attrs_post_init__"):
+                body["__attrs_post_init__"] = kind.__attrs_post_init__
+            bases: tuple[type[Any], ...] = ()
+            for base in reversed(self._bases):
+                bases = (type(base.__name__, bases, {"__attrs_attrs__": base.__attrs_attrs__}),)
+            twin = self._kind_of(type(kind.__name__, bases, body), **self._options)
+            kind.__attrs_attrs__ = twin.__attrs_attrs__
+            kind.__match_args__ = twin.__match_args__
+            kind._compared = _compared_of(twin)
+            if "__signature__" in kind.__dict__:
+                del kind.__signature__
+            kind.__init__ = twin.__init__
+
+    class _Lazy:
+        """An attribute of deferred types that completes the type of which it is asked."""
+
+        __slots__ = ("_name",)
+
+        def __init__(self, name: str) -> None:
+            self._name = name
+
+        def __get__(self, _value: object, owner: type[Any]) -> Any:
+            for kind in owner.__mro__:
+                if kind.__dict__.get(self._name) is self:
+                    kind._deferred.complete()
+                    return getattr(owner, self._name, None)
+            raise AttributeError(self._name)
+
+    def _first_init(self: Any, *positional: Any, **named: Any) -> None:
+        for kind in self.__class__.__mro__:
+            if kind.__dict__.get("__init__") is _first_init:
+                kind._deferred.complete()
+                kind.__init__(self, *positional, **named)
+                return
+        self.__init__(*positional, **named)  # another thread has completed the type
+
+    def _names_of_fields(own: Mapping[str, Any]) -> Iterator[str]:
+        for name, annotation in own.get("__annotations__", {}).items():
+            if isinstance(annotation, str):
+                if not annotation.startswith(("ClassVar", "typing.ClassVar")):
+                    yield name
+            elif annotation is not ClassVar and getattr(annotation, "__origin__", None) is not ClassVar:
+                yield name
+
+    def _has_checks(value: Any) -> bool:
+        return type(value) is _FIELD and (value._validator is not None or value.converter is not None)
+
+    def _needs_own_class(value: Any) -> bool:
+        """Return whether a function names its class (`super()`), or is kept by attrs in a way of its own."""
+        if isinstance(value, property):
+            return any(map(_needs_own_class, (value.fget, value.fset, value.fdel)))
+        code = getattr(getattr(value, "__func__", value), "__code__", None)
+        return isinstance(value, cached_property) or (code is not None and "__class__" in code.co_freevars)
+
+    def _compared_of(value_type: type[Any]) -> Any:
+        names = [field.name for field in value_type.__attrs_attrs__ if field.eq]
+        return attrgetter(*names) if names else _nothing
 
     def _nothing(_value: object) -> tuple[()]:
         return ()
@@ -102,3 +231,23 @@ else:
                 as_text = repr if field.repr is True else field.repr
                 shown.append(f"{field.name}={as_text(getattr(self, field.name))}")
         return f"{self.__class__.__qualname__.rsplit('>.', 1)[-1]}({', '.join(shown)})"
+
+    def _get_state(self: Any) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in attrs.fields(self.__class__)}
+
+    def _set_state(self: Any, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            object.__setattr__(self, name, value)
+
+    @attrs.frozen
+    class _Probe:
+        """A value of attrs alone."""
+
+    _FIELD = type(attrs.field())
+    _NOTHING = attrs.NOTHING
+    _REFUSING = {name: _Probe.__dict__[name] for name in ("__setattr__", "__delattr__")}
+    _PICKLING = {"__getstate__": _get_state, "__setstate__": _set_state}
+    _NAMES = ("__annotations__", "__module__", "__qualname__")
+    _LAZY = {name: _Lazy(name) for name in ("__attrs_attrs__", "__match_args__", "_compared", "__signature__")}
+    _OPTIONS = {"eq", "repr", "kw_only", "slots"}
+    _LEFT_TO_ATTRS = {"__init__", "__attrs_pre_init__", "__setattr__", "__getstate__", "__setstate__", "__slots__"}

@@ -14,13 +14,12 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Self
 
-from attrs import define
-
 from ...core.security.distinguished_name import alternative_names_of, subject_of
 from ...core.security.ssl_settings import SslSettings
 from ...ports.errors import BarnabasError, ConfigError
 from ...ports.report import Report, info
 from ...ports.scheduler import Outcome, Scheduler, Timer
+from ...ports.values import define
 from .contexts import TlsClient, TlsServer
 from .stores import load_trust_store
 

@@ -1,11 +1,9 @@
 """Files with client settings: TOML, or properties files of Kafka's clients."""
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
 from ...ports.errors import ConfigError
-from ..config.properties import parse_properties
 
 
 def read_client_file(file: Path) -> dict[str, Any]:
@@ -13,9 +11,13 @@ def read_client_file(file: Path) -> dict[str, Any]:
     try:
         content = file.read_bytes()
         if file.suffix == ".toml":
+            import tomllib
+
             from ..config.layers import flatten
 
             return dict(flatten(tomllib.loads(content.decode())))
+        from ..config.properties import parse_properties
+
         return dict(parse_properties(content, needs_value=True))
     except OSError as error:
         raise ConfigError(f"the configuration {file} cannot be read: {error.strerror}") from error

@@ -4,18 +4,20 @@ Every command with `--bootstrap` has the option (see `add_command_config`). Pass
 shows the command line of a process to everyone.
 """
 
+from __future__ import annotations
+
 from collections.abc import Set
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperOption
 
 from ...ports.errors import ConfigError
-from ..clients.shared.bootstrap import Bootstrap
-from ..config.coordination_keys import SECRET_COORDINATION_KEYS, is_coordination_key
-from ..config.security_settings import SECRET_KEYS, is_security_key
 from .client_files import read_client_file
+
+if TYPE_CHECKING:
+    from ..clients.shared.bootstrap import Bootstrap
 
 COMMAND_CONFIG_VARIABLE = "BARNABAS_COMMAND_CONFIG"
 _OPTION = "--command-config"
@@ -78,10 +80,14 @@ def connection_settings() -> dict[str, Any]:
 
     Others, such as `group.id`, are the command's to choose. Raises `ConfigError` for a key that no client has.
     """
+    if not _given:
+        return {}
     import attrs
 
     from ..clients.shared.foreign_settings import OTHER_NAMES, REFUSED
     from ..clients.shared.settings import CommonSettings, is_client_setting
+    from ..config.coordination_keys import is_coordination_key
+    from ..config.security_settings import is_security_key
 
     common = {field.name for field in attrs.fields(CommonSettings)}
     found = {}
@@ -101,6 +107,8 @@ def connection_settings() -> dict[str, Any]:
 
 def coordination_settings() -> dict[str, Any]:
     """Return the settings of `--command-config` for connections to the registries of classic clusters."""
+    from ..config.coordination_keys import is_coordination_key
+
     return {key: value for key, value in _given.items() if is_coordination_key(key)}
 
 
@@ -122,6 +130,11 @@ def secured_by_command_config(bootstrap: str) -> Bootstrap:
 
 def refuse_secrets(keys: Set[str], option: str) -> None:
     """Raise `ConfigError` for secrets on the command line."""
+    if not keys:
+        return
+    from ..config.coordination_keys import SECRET_COORDINATION_KEYS
+    from ..config.security_settings import SECRET_KEYS
+
     secret = SECRET_KEYS | SECRET_COORDINATION_KEYS
     for key in sorted(key for key in keys if key in secret or key.endswith(_SECRET_ENDINGS)):
         raise ConfigError(

@@ -1,21 +1,29 @@
-"""Entry point of the command: finds the sub-command, runs it, turns errors into one line and an exit code."""
+"""Entry point of the command: finds the sub-command, runs it, turns errors into one line and an exit code.
+
+Only the module of the sub-command is loaded: a command is as quick as what it needs.
+"""
+
+from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
 from ...ports.errors import BarnabasError, ConfigError
-from .command_config import add_command_config
+
+if TYPE_CHECKING:
+    from ...plugins.entry_points import EntryPoint
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 """Exit codes. A closed output pipe (`| head`) is DONE, and so is Ctrl-C in a command without another end."""
 _COMPLETING = "_BARNABAS_COMPLETE"
+_WITH_VALUE = ("--profile",)
+"""Options before the command that take the next word."""
 
 _COMMANDS = {
     "serve": ".serve",
@@ -42,37 +50,106 @@ _COMMANDS = {
 # Commands of packages above this one (the pipeline) and of other distributions register here.
 ENTRY_POINT_GROUP = "barnabas.commands"
 
+SUMMARIES = {
+    "serve": "Run a broker until Ctrl-C or SIGTERM.",
+    "topics": "List, create, describe, change, delete, recover topics.",
+    "produce": "Send each line as a message.",
+    "consume": "Print messages, one a line.",
+    "groups": "List, describe, reset and delete groups of all types.",
+    "transactions": "List and describe transactions; abort hanging ones.",
+    "configs": "Describe, set and delete settings.",
+    "acls": "List, add and remove access control lists (ACLs).",
+    "users": "List, add and remove users of SCRAM and their passwords.",
+    "quotas": "List, add and remove quotas.",
+    "certs": "Make certificates for development.",
+    "cluster": "Run a cluster here; status, reassignment, elections.",
+    "top": "Watch brokers, topics, groups and messages.",
+    "console": "Serve a web console.",
+    "brokers": "List, describe, drain and remove brokers.",
+    "log": "Dump, check, repair and summarize the files of a log.",
+    "mirror": "Copy topics from other clusters, until Ctrl-C or SIGTERM.",
+    "import": "Copy the data of stopped Kafka brokers into a new folder.",
+    "bench": "Measure the rates of producing and consuming.",
+    "profile": "Name clusters, to be chosen instead of --bootstrap.",
+    "audit": "Compare the counts of the tiers: did all arrive once?",
+    "demo": "From a log line to a warehouse table in one go.",
+    "examples": "See what a log is for: examples on real data, with Spark.",
+    "load": "Bring everything new into a table, exactly once.",
+    "query": "Ask topics and loaded tables by SQL.",
+    "registry": "Serve schemas by the Confluent REST API.",
+    "report": "Turn a loaded table into one HTML page.",
+    "sql": "Open a Spark SQL session of topics and loaded tables.",
+    "table": "Look at a loaded table, and keep it in good order.",
+}
+"""The line of each command in `barnabas --help`, which then loads none of their modules (tests/unit/cli)."""
+
 
 def build_app(wanted: str | None = None) -> typer.Typer:
     """Return the command with the sub-command `wanted`, or with all of them when it is None or unknown."""
-    app = typer.Typer(
-        name="barnabas",
-        help="A distributed log: broker, clients, and the way from a topic to a warehouse table.",
-        no_args_is_help=True,
-        add_completion=True,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-    app.callback()(_root)
+    app = _root_app()
     if wanted in _COMMANDS:
         import_module(_COMMANDS[wanted], __package__).register(app)
         return app
-    outside = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
+    outside = _outside_commands()
     if wanted in outside:
         _register(outside[wanted], app)
         return app
     for module in _COMMANDS.values():
         import_module(module, __package__).register(app)
     for point in outside.values():
-        try:
-            _register(point, app)
-        except BarnabasError as error:
-            typer.echo(f"barnabas: {error}", err=True)
+        _try_to_register(point, app)
     return app
+
+
+def build_overview() -> typer.Typer:
+    """Return the command for `--help` and for wrong words: it knows names and summaries of the commands of this
+    distribution, and loads those of others."""
+    app = _root_app()
+    for name in _COMMANDS:
+        app.command(name, help=SUMMARIES[name])(_nothing)
+    for name, point in _outside_commands().items():
+        if name in SUMMARIES and point.value.startswith(f"{__name__.partition('.')[0]}."):
+            app.command(name, help=SUMMARIES[name])(_nothing)
+        else:
+            _try_to_register(point, app)
+    return app
+
+
+def _root_app() -> typer.Typer:
+    app = typer.Typer(
+        name="barnabas",
+        help="A distributed log: broker, clients, and the way from a topic to a warehouse table.",
+        no_args_is_help=True,
+        add_completion=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,  # plain help: rich takes twice as long to load as typer
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    return app
+
+
+def _outside_commands() -> dict[str, EntryPoint]:
+    from ...plugins.entry_points import entry_points
+
+    return {point.name: point for point in entry_points(ENTRY_POINT_GROUP)}
+
+
+def _try_to_register(point: EntryPoint, app: typer.Typer) -> None:
+    try:
+        _register(point, app)
+    except BarnabasError as error:
+        typer.echo(f"barnabas: {error}", err=True)
+
+
+def _nothing() -> None:
+    """Do nothing: the command is only listed."""
 
 
 def build_command(wanted: str | None = None) -> Any:
     """Return the command of `build_app`, with `--command-config` at all that connect to a cluster."""
+    from .command_config import add_command_config
+
     command = typer.main.get_command(build_app(wanted))
     add_command_config(command)
     return command
@@ -113,10 +190,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; ends the process with 0 (done), 1 (failed), 2 (wrong usage) or 130 (Ctrl-C)."""
     _open_standard_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
-    wanted = None if _COMPLETING in os.environ else next((word for word in given if not word.startswith("-")), None)
     try:
         # In standalone mode typer itself ends the process for wrong usage (2), --help (0) and typer.Exit.
-        build_command(wanted)(args=given, prog_name="barnabas")
+        _command_for(given)(args=given, prog_name="barnabas")
     except ConfigError as error:
         _fail(error, WRONG_USAGE)
     except BarnabasError as error:
@@ -131,6 +207,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(INTERRUPTED)
     except OSError as error:
         _fail(_in_words(error), FAILED)
+
+
+def _command_for(given: Sequence[str]) -> Any:
+    """Return the command with what these words need of it."""
+    if _COMPLETING in os.environ:
+        return build_command()
+    wanted = first_word(given)
+    if wanted in _COMMANDS or (wanted is not None and wanted in _outside_commands()):
+        return build_command(wanted)
+    return typer.main.get_command(build_overview())
+
+
+def first_word(given: Sequence[str]) -> str | None:
+    """Return the name of the sub-command in these words: the first one that is no option, nor the value of one."""
+    words = iter(given)
+    for word in words:
+        if word in _WITH_VALUE:
+            next(words, None)
+        elif not word.startswith("-"):
+            return word
+    return None
 
 
 def _open_standard_streams() -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ...ports.errors import ConfigError
-from ..config.listeners import parse_address
 from .client_files import read_client_file
 from .command_config import use_file_of_profile
 from .options import AsJson, print_json, print_table
@@ -80,6 +78,8 @@ def set_profile(
     ] = None,
 ) -> None:
     """Create or change a profile. The first one becomes the current one."""
+    from ..config.listeners import parse_address
+
     for each in bootstrap.split(","):
         parse_address(each.strip().rpartition("://")[2], f"{bootstrap!r}")
     profiles, in_use = _load()
@@ -116,6 +116,8 @@ def _load() -> tuple[dict[str, dict[str, str]], str | None]:
     file = config_file()
     if not file.exists():
         return {}, None
+    import tomllib
+
     try:
         found = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -58,7 +58,7 @@ class WorkerPart:
 
             assert isinstance(metrics, PrometheusMetrics)
             heartbeat = _Heartbeat(scheduler, clock)
-            self.control.show(metrics.render, heartbeat.why_stuck, ready)
+            self.control.start(metrics.render, heartbeat.why_stuck, ready)
             return heartbeat.stop
 
         return exposed
@@ -321,7 +321,7 @@ def _metrics_endpoint(config: BrokerConfig, scheduler: Scheduler, clock: Clock, 
     if address is None:
         return None
 
-    security = metrics_security(config, report)
+    security = _metrics_security(config, report)
 
     def expose(metrics: Metrics, ready: Callable[[], str | None]) -> Callable[[], None]:
         from ...adapters.metrics_prometheus import PrometheusMetrics
@@ -356,7 +356,7 @@ def _metrics_endpoint(config: BrokerConfig, scheduler: Scheduler, clock: Clock, 
     return expose
 
 
-def metrics_security(config: BrokerConfig, report: Report) -> HttpSecurity:
+def _metrics_security(config: BrokerConfig, report: Report) -> HttpSecurity:
     """Return the TLS and the users of the endpoint of metrics. Raises `ConfigError`."""
     from .https import BasicAuthentication, broker_http_security
 

@@ -8,10 +8,10 @@ client for it. It returns a `Service` once it serves.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib.metadata import EntryPoint, entry_points
 from threading import Thread
 from typing import TYPE_CHECKING, Protocol
 
+from ...plugins.entry_points import EntryPoint, entry_points
 from ...ports.errors import BarnabasError, ConfigError
 from ...ports.values import Secret
 
@@ -39,7 +39,7 @@ class Services:
 
     def __init__(self, config: BrokerConfig) -> None:
         """Raises `ConfigError` for a service that is not installed."""
-        points = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
+        points = {point.name: point for point in entry_points(ENTRY_POINT_GROUP)}
         missing = [name for name in config.services if name not in points]
         if missing:
             raise ConfigError(f"{missing[0]}.listen: {missing[0]} is not installed")

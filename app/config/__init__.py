@@ -1,19 +1,49 @@
-"""Configuration: Kafka's dotted keys for brokers and topics, and where values come from."""
+"""Configuration: Kafka's dotted keys for brokers and topics, and where values come from.
 
-from .broker_config import EFFECTIVE_KEYS, KEYS, BrokerConfig
-from .dynamic_config import (
-    alter_broker_configs,
-    alter_group_configs,
-    alter_topic_configs,
-    broker_config_entries,
-    dynamic_default_entries,
-    group_config_entries,
-    topic_config_entries,
-)
-from .group_config import GROUP_KEYS, group_defaults, group_overrides
-from .listeners import ListenAddress, advertised, parse_listener
-from .reading import read_config, read_toml
-from .topic_config import TOPIC_KEYS, BrokerLayers, check_topic_configs, log_config_for, topic_maps, usable_layers
+The names are loaded on first use: clients and commands need few of the modules here.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .broker_config import EFFECTIVE_KEYS, KEYS, BrokerConfig
+    from .dynamic_config import (
+        alter_broker_configs,
+        alter_group_configs,
+        alter_topic_configs,
+        broker_config_entries,
+        dynamic_default_entries,
+        group_config_entries,
+        topic_config_entries,
+    )
+    from .group_config import GROUP_KEYS, group_defaults, group_overrides
+    from .listeners import ListenAddress, advertised, parse_listener
+    from .reading import read_config, read_toml
+    from .topic_config import TOPIC_KEYS, BrokerLayers, check_topic_configs, log_config_for, topic_maps, usable_layers
+
+_HOMES = {
+    "broker_config": ("EFFECTIVE_KEYS", "KEYS", "BrokerConfig"),
+    "dynamic_config": (
+        "alter_broker_configs",
+        "alter_group_configs",
+        "alter_topic_configs",
+        "broker_config_entries",
+        "dynamic_default_entries",
+        "group_config_entries",
+        "topic_config_entries",
+    ),
+    "group_config": ("GROUP_KEYS", "group_defaults", "group_overrides"),
+    "listeners": ("ListenAddress", "advertised", "parse_listener"),
+    "reading": ("read_config", "read_toml"),
+    "topic_config": (
+        "TOPIC_KEYS",
+        "BrokerLayers",
+        "check_topic_configs",
+        "log_config_for",
+        "topic_maps",
+        "usable_layers",
+    ),
+}
 
 __all__ = [
     "EFFECTIVE_KEYS",
@@ -41,3 +71,14 @@ __all__ = [
     "topic_maps",
     "usable_layers",
 ]
+
+
+def __getattr__(name: str) -> object:
+    from importlib import import_module
+
+    for module, names in _HOMES.items():
+        if name in names:
+            value: object = getattr(import_module(f".{module}", __name__), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

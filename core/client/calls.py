@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
-from attrs import define, field
+from attrs import field
 
 from ...ports.broker_api.envelope import Request
 from ...ports.broker_api.groups import GROUP_COORDINATOR, Coordinator, FindCoordinator, FindCoordinatorResult
@@ -13,7 +13,7 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError
 from ...ports.transport import AuthenticationError, TransportError
 from ...ports.types import TopicPartition
-from ...ports.values import frozen
+from ...ports.values import define, frozen
 from .arguments import as_topic_partition
 from .cluster_view import ClusterView
 from .effects import NEVER, Poll, Send, backoff_ms

@@ -4,8 +4,6 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from crc32c import crc32c
-
 from ...ports.clock import Clock
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
@@ -29,6 +27,7 @@ from ..message.batch_header import (
 from ..message.batch_reader import Columns, decode_columns, whole_batches
 from ..message.codec import Codecs
 from ..message.control_records import read_marker
+from ..message.crc32 import crc32c
 from ..replica.partition.partition import Partition
 from ..replica.purgatory import DelayedOperation
 from ..replica.replica_manager import ReplicaManager

@@ -6,8 +6,6 @@ changes durable in between. The tree has no locks and no threads; the adapter pr
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from attrs import define
-
 from ...ports.coordination import (
     CHANGES_MAX,
     BadVersion,
@@ -21,7 +19,7 @@ from ...ports.coordination import (
     NotEmpty,
     SetNode,
 )
-from ...ports.values import frozen
+from ...ports.values import define, frozen
 
 DATA_BYTES_MAX = 1_048_576
 

@@ -8,12 +8,13 @@ registry's client, such as `basic.auth.user.info` and `schema.registry.ssl.trust
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...app.cli.client_files import read_client_file
 from ...plugins import hookimpl
 from ...ports.errors import ConfigError
-from ..access import RegistryAccess, access_of
+
+if TYPE_CHECKING:
+    from ..access import RegistryAccess
 
 _ENVIRONMENT = "SCHEMA_REGISTRY_URL"
 _CONFIG_ENVIRONMENT = "SCHEMA_REGISTRY_CONFIG"
@@ -44,7 +45,9 @@ def _made(name: str) -> Any:
     if not urls:
         text = f"say where the schema registry is: {known}:http://HOST:PORT, or {_ENVIRONMENT} in the environment"
         raise ConfigError(text)
+    from ...app.cli.client_files import read_client_file
     from .. import AvroEncoder, JsonSchemaEncoder, ProtobufEncoder
+    from ..access import access_of
 
     file = os.environ.get(_CONFIG_ENVIRONMENT)
     registry: str | RegistryAccess = access_of(read_client_file(Path(file)), urls) if file else urls

@@ -41,6 +41,7 @@ CORE_MAY_IMPORT = {
         "hmac",
     ),
     *(
+        "importlib",  # to load one module of the package crc32c
         "ipaddress",
         "itertools",
         "json",
@@ -59,7 +60,7 @@ CORE_MAY_IMPORT = {
         "isal",
     ),
 }
-PORTS_MAY_IMPORT = {"abc", "attrs", "collections", "enum", "hmac", "operator", "typing"}
+PORTS_MAY_IMPORT = {"abc", "attrs", "collections", "enum", "functools", "hmac", "operator", "typing"}
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from attrs import frozen
 
 from ....ports.errors import ConfigError
 from ....ports.report import counted
+from ....ports.values import frozen
 from ..options import AsJson, print_json, print_table, progress
 
 if TYPE_CHECKING:

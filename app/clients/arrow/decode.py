@@ -5,7 +5,7 @@ from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
-from attrs import asdict, define
+from attrs import asdict
 
 from ....core.message.batch_header import HEADER_SIZE, BatchHeader, records_of, verify_crc
 from ....core.message.batch_reader import decode_columns, whole_batches
@@ -15,6 +15,7 @@ from ....core.message.message import Headers
 from ....core.message.message_set import MessageSet
 from ....ports.errors import ApiError
 from ....ports.types import Buffer
+from ....ports.values import define
 from .record_columns import HEADERS_TYPE, RecordColumns, RecordRun, columns_of
 from .varints import OddError
 

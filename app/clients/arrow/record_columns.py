@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-from attrs import define
 
 from ....core.message.batch_header import BatchHeader
 from ....core.message.varint import read_raw
 from ....ports.errors import ApiError
+from ....ports.values import define
 from .varints import LONG_BYTES_MAX, Bytes, Flags, Numbers, OddError, read_varints, undo_zigzags
 
 RECORD_SIZE_MIN = 7

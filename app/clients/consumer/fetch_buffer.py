@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from attrs import define
-
 from ....core.client.consumer.subscription_state import AtOffset, AtTime, CompletedFetch, TopicPartitionState
 from ....core.client.errors import DecodeError
 from ....core.message.batch_header import BatchHeader
@@ -17,6 +15,7 @@ from ....plugins.builtin.encoders import BytesSerde
 from ....ports.broker_api.offsets import EARLIEST
 from ....ports.errors import ApiError
 from ....ports.types import TopicPartition
+from ....ports.values import define
 from ..shared.blocking_shell import logger
 
 if TYPE_CHECKING:

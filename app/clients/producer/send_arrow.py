@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from attrs import define
 
 from ....core.client.cluster_view import TopicView
 from ....core.client.errors import ClientTimeout, EncodeError, QueueFull, no_partition, topic_error
@@ -25,6 +24,7 @@ from ....plugins.builtin.partitioners import KeyedPartitioner
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 from ....ports.types import TopicPartition
+from ....ports.values import define
 from ..arrow.varints import Flags, Numbers, varint_sizes, write_varints, zigzags
 from ..shared.delivery import DeliveryHandle, ManyHandle
 from ..shared.encoding import choose_index

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from attrs import evolve
 
@@ -16,6 +15,9 @@ from .blocking_shell import logger
 from .bootstrap import Bootstrap, SecuredBootstrap
 from .client_shell import ClientShell
 from .settings import CommonSettings, read_security
+
+if TYPE_CHECKING:
+    import ssl
 
 
 def secured(bootstrap: Bootstrap, config: Mapping[str, Any]) -> Bootstrap:

@@ -10,9 +10,8 @@ from collections import deque
 from collections.abc import Callable, Container, Iterator
 from typing import Any, NamedTuple, Protocol
 
-from attrs import define
-
 from ....ports.errors import BarnabasError
+from ....ports.values import define
 from ...client.errors import DecodeError
 from ...client.serde import Decoder
 from ...message.classic.message_set import ClassicMessageSet

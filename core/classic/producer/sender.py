@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from attrs import define, field
+from attrs import field
 
 from ....ports.broker_api.classic import RANDOM_PARTITION, ClassicProduce, ClassicProducePartition, ClassicProduceResult
 from ....ports.entropy import Entropy
@@ -10,7 +10,7 @@ from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError, ClosedError
 from ....ports.scheduler import Scheduler
 from ....ports.transport import TransportError
-from ....ports.values import frozen
+from ....ports.values import define, frozen
 from ...message.codec import Codec
 from ..registry.directory import Directory, NoBrokersForPartition
 from ..registry.layout import BrokerPartition

@@ -4,14 +4,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from attrs import define, field
+from attrs import field
 
 from ....ports.broker_api.classic import RANDOM_PARTITION
 from ....ports.coordination import Cancel, Coordination, CoordinationError, SessionState
 from ....ports.errors import BarnabasError, ClosedError, ConfigError
 from ....ports.scheduler import Outcome, Scheduler, Timer
 from ....ports.transport import Address
-from ....ports.values import frozen
+from ....ports.values import define, frozen
 from . import layout, offload, registries
 from .layout import BrokerPartition, ClassicBroker
 

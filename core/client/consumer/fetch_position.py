@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from typing import NamedTuple
 
-from attrs import define, evolve, field
+from attrs import evolve, field
 
 from ....ports.broker_api.fetch import AbortedTransaction, FetchResultPartition
 from ....ports.errors import ApiError
 from ....ports.storage import Region
 from ....ports.types import Buffer, TopicPartition
-from ....ports.values import frozen
+from ....ports.values import define, frozen
 from ...message.batch_header import (
     HEADER_SIZE,
     LENGTH_OVERHEAD,

@@ -3,13 +3,13 @@
 from collections import deque
 from enum import Enum
 
-from attrs import define, field
+from attrs import field
 
 from ....ports.broker_api.metadata import NO_TOPIC_ID
 from ....ports.broker_api.offsets import EARLIEST, LATEST
 from ....ports.errors import BarnabasError
 from ....ports.types import TopicPartition
-from ....ports.values import frozen
+from ....ports.values import define, frozen
 from ...message.corrupt_record import Damage
 from ...message.message_set import MessageSet
 from .fetch_position import FetchPosition, PartitionFetchSettings

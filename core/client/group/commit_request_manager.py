@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from attrs import define, field
+from attrs import field
 
 from ....ports.broker_api.groups import (
     NO_GENERATION,
@@ -18,7 +18,7 @@ from ....ports.entropy import Entropy
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
 from ....ports.types import TopicPartition
-from ....ports.values import frozen
+from ....ports.values import define, frozen
 from ..coordinator_finder import CoordinatorFinder, is_gone
 from ..effects import NEVER, Poll, Send, backoff_ms
 from ..errors import ClientTimeout

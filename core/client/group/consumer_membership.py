@@ -4,8 +4,6 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from attrs import define
-
 from ....ports.broker_api.consumer_groups import (
     JOIN_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_MEMBER_EPOCH,
@@ -20,6 +18,7 @@ from ....ports.entropy import Entropy
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
 from ....ports.types import TopicPartition
+from ....ports.values import define
 from ..cluster_view import ClusterView
 from ..coordinator_finder import COORDINATOR_MOVED, CoordinatorFinder, is_gone
 from ..effects import NEVER, Poll, Send, backoff_ms

@@ -1,10 +1,9 @@
 """A member's generation in its group, and the texts for refusals."""
 
-from attrs import define
-
 from ....ports.broker_api.groups import NO_GENERATION
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
+from ....ports.values import define
 from .events import GroupSettings
 
 FENCED_ERRORS = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)

@@ -5,12 +5,11 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any
 
-from attrs import define
-
 from ....ports.broker_api.envelope import Request
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
 from ....ports.types import TopicPartition
+from ....ports.values import define
 from ..coordinator_finder import CoordinatorFinder, is_gone
 from ..effects import NEVER, Poll, Send
 from .commit_request_manager import CommitIdentity, CommitRequestManager

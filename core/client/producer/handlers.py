@@ -15,9 +15,10 @@ Besides these, a callback handler of a producer of the current generation may se
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from attrs import define, field
+from attrs import field
 
 from ....ports.errors import BarnabasError
+from ....ports.values import define
 from ...message.numbered_header import NumberedHeader
 
 

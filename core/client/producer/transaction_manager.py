@@ -15,8 +15,6 @@ between transactions from time to time.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from attrs import define
-
 from ....ports.broker_api.envelope import Request
 from ....ports.broker_api.features import DescribeFeatures, DescribeFeaturesResult
 from ....ports.broker_api.groups import TRANSACTION_COORDINATOR, OffsetCommitPartition
@@ -33,7 +31,7 @@ from ....ports.entropy import Entropy
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
 from ....ports.types import TopicPartition
-from ....ports.values import frozen
+from ....ports.values import define, frozen
 from ...cluster.features import TRANSACTION_VERSION
 from ..cluster_view import ClusterView
 from ..coordinator_finder import CoordinatorFinder

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from attrs import define, field
+from attrs import field
 
 from ....ports.broker_api.share_groups import AcknowledgementBatch, AcknowledgeType
 from ....ports.errors import BarnabasError
 from ....ports.types import TopicPartition
+from ....ports.values import define
 
 TopicIdPartition = tuple[bytes, int]
 """A partition by the id of its topic: a topic that is made again with its name is another one."""

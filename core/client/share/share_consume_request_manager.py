@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from attrs import define
-
 from ....ports.broker_api.share_groups import (
     AcknowledgeType,
     ShareAcknowledge,
@@ -18,6 +16,7 @@ from ....ports.entropy import Entropy
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
 from ....ports.types import TopicPartition
+from ....ports.values import define
 from ...message.codec import Codecs
 from ..cluster_view import ClusterView
 from ..effects import NEVER, Poll, Send, backoff_ms

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from attrs import define, field
+from attrs import field
 
 from ....ports.broker_api.share_groups import (
     FINAL_SHARE_SESSION_EPOCH,
@@ -16,7 +16,7 @@ from ....ports.broker_api.share_groups import (
     next_share_session_epoch,
 )
 from ....ports.errors import BarnabasError
-from ....ports.values import frozen
+from ....ports.values import define, frozen
 from .acknowledgements import PartitionAcknowledgements, TopicIdPartition
 
 

@@ -9,8 +9,6 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from enum import IntEnum
 
-from attrs import define
-
 from ....ports.broker_api.envelope import Caller
 from ....ports.broker_api.groups import (
     Heartbeat,
@@ -28,6 +26,7 @@ from ....ports.broker_api.groups import (
 )
 from ....ports.broker_api.transactions import TxnOffsetCommit
 from ....ports.error_codes import ErrorCode
+from ....ports.values import define
 from ..log import Record
 from .config import GroupCoordinatorConfig
 from .deadlines import Deadlines

@@ -11,7 +11,7 @@ from math import inf
 from typing import NamedTuple
 from zlib import crc32
 
-from attrs import define, field
+from attrs import field
 
 from ....ports.broker_api.consumer_groups import (
     JOIN_GROUP_MEMBER_EPOCH,
@@ -38,6 +38,7 @@ from ....ports.broker_api.groups import (
 from ....ports.broker_api.transactions import TxnOffsetCommit
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
+from ....ports.values import define
 from ..log import Record
 from .assignors.assignor import PartitionAssignor, Partitions
 from .classic_group import ClassicGroup

@@ -8,11 +8,11 @@ from enum import IntEnum
 from struct import Struct, pack
 from typing import TypeVar
 
-from attrs import define, field
+from attrs import field
 
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
-from ....ports.values import frozen
+from ....ports.values import define, frozen
 from ..log import Record
 from ..record_fields import FlexibleReader, FlexibleWriter, RecordReader, UnknownVersion, encode_text, encode_varint
 from .expressions import ResolvedExpression

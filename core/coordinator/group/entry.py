@@ -1,8 +1,9 @@
 """One group of a coordinator: its members, its positions, and the timer that wakes it."""
 
-from attrs import define, field
+from attrs import field
 
 from ....ports.scheduler import Timer
+from ....ports.values import define
 from ..log import Record
 from ..table import CoordinatorTable
 from .effects import Answer

@@ -11,8 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from math import inf
 
-from attrs import define
-
+from ....ports.values import define
 from ...traffic.steps import Steps
 from ..regular_expression import RegularExpression
 

@@ -3,10 +3,9 @@
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 
-from attrs import define
-
 from ....ports.broker_api.envelope import Caller
 from ....ports.broker_api.groups import GroupProtocol, JoinGroup
+from ....ports.values import define
 from .effects import To
 from .records import StoredMember
 

@@ -10,17 +10,17 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import IntEnum
-from hashlib import blake2b
 from math import inf
 from struct import pack
 from typing import Generic, Protocol, TypeVar
 
-from attrs import define, field
+from attrs import field
 
 from ....ports.broker_api.consumer_groups import DescribedTopicPartitions, TopicIdPartitions
 from ....ports.broker_api.envelope import Caller
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
+from ....ports.values import define
 from ..log import Record
 from .assignors.assignor import (
     GroupSpec,
@@ -424,6 +424,8 @@ def metadata_hash(names: Iterable[str], topics: TopicsView) -> int:
 
     It is 0 if there are none.
     """
+    from hashlib import blake2b  # OpenSSL comes with it, 3.5 MB, for the first group
+
     found = blake2b(digest_size=8)
     known = [(name, topics.topic_id(name)) for name in sorted(names)]
     if not any(topic_id for _, topic_id in known):

@@ -7,7 +7,7 @@ member moves to its target with its next heartbeat. Only initialized partitions 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 
-from attrs import define, evolve
+from attrs import evolve
 
 from ....ports.broker_api.envelope import Caller
 from ....ports.broker_api.groups import OffsetCommit, OffsetFetchGroup
@@ -38,6 +38,7 @@ from ....ports.broker_api.share_state import (
 from ....ports.broker_api.transactions import TxnOffsetCommit
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
+from ....ports.values import define
 from ..log import Record
 from .assignors.assignor import PartitionAssignor, Partitions
 from .assignors.simple_assignor import SimpleAssignor

@@ -4,8 +4,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from attrs import define
-
 from ....ports.broker_api.envelope import Caller, Reply
 from ....ports.broker_api.share_state import (
     DeleteShareGroupState,
@@ -27,7 +25,7 @@ from ....ports.broker_api.share_state import (
 from ....ports.clock import Clock
 from ....ports.error_codes import ErrorCode
 from ....ports.scheduler import Scheduler, Timer
-from ....ports.values import frozen
+from ....ports.values import define, frozen
 from ...share.persister import SharePartitionKey, summary_of
 from ...traffic.steps import StepRunner
 from ..runtime import Append, CoordinatorRuntime

@@ -1,8 +1,7 @@
 """The content of one partition of `__share_group_state`: the snapshots with their updates."""
 
-from attrs import define
-
 from ....ports.errors import ApiError
+from ....ports.values import define
 from ...share.persister import SharePartitionKey
 from ..skipped import SkippedRecords
 from .records import SNAPSHOT, ShareSnapshot, decode_key, decode_snapshot, decode_update

@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Sequence
 
-from attrs import define
-
 from ....ports.broker_api.envelope import Caller, Reply
 from ....ports.broker_api.groups import PartitionOutcome
 from ....ports.broker_api.producers import InitProducerId, InitProducerIdResult
@@ -28,6 +26,7 @@ from ....ports.errors import ApiError
 from ....ports.report import info
 from ....ports.scheduler import Scheduler, Timer
 from ....ports.types import TopicPartition
+from ....ports.values import define
 from ...cluster.topics import INTERNAL_TOPICS
 from ...traffic.steps import StepRunner, Steps
 from ..regular_expression import RegularExpression

@@ -2,9 +2,8 @@
 
 from struct import Struct, error
 
-from crc32c import crc32c
-
 from ....ports.types import Buffer
+from ...message.crc32 import crc32c
 from ..config import LONG_MAX
 from .producer_state import NO_OFFSET, NO_SEQUENCE, SEQUENCE_MASK, ProducerStateEntry, ProducerStates, SentBatch
 

@@ -6,8 +6,6 @@ from math import log
 from typing import NamedTuple
 from zlib import crc32
 
-from crc32c import crc32c
-
 from ....ports.errors import ApiError
 from ....ports.storage import File
 from ....ports.types import Offset, Position
@@ -18,6 +16,7 @@ from ...message.batch_reader import Columns, decode_columns
 from ...message.classic.message_set import ClassicMessageSet
 from ...message.classic.validation import find_valid_prefix
 from ...message.codec import Codecs
+from ...message.crc32 import crc32c
 
 _BITS = 12
 _REGISTERS = 1 << _BITS

@@ -1,8 +1,6 @@
 """SASL/PLAIN (RFC 4616): user name and password in one message. Use it over TLS."""
 
-import hmac
 from collections.abc import Callable, Mapping
-from hashlib import sha256
 from typing import Protocol
 
 from ....ports.broker_api.envelope import Principal
@@ -35,16 +33,20 @@ class PlainUsers:
     def is_valid(self, user: str, password: str) -> bool:
         """Return True if the password is that of the user, in a time that does not depend on the user or password."""
         expected = self._digests.get(user)
-        same = hmac.compare_digest(_digest(password), expected if expected is not None else _NO_DIGEST)
+        from hmac import compare_digest
+
+        same = compare_digest(_digest(password), expected if expected is not None else _NO_DIGEST)
         return same and expected is not None
 
 
 def _digest(password: str) -> bytes:
     # A digest has the same length for every password, so that the comparison does not reveal the length.
+    from hashlib import sha256  # OpenSSL comes with it, for the first login
+
     return sha256(password.encode("utf-8", "surrogatepass")).digest()
 
 
-_NO_DIGEST = bytes(sha256().digest_size)
+_NO_DIGEST = bytes(32)
 
 
 class PlainServerExchange:

@@ -4,8 +4,6 @@ The broker stores no password: it has salt, stored key, server key and the numbe
 mechanism. Its part of a login is a few HMACs; the client does the slow work of PBKDF2.
 """
 
-import hashlib
-import hmac
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Callable, Mapping
@@ -72,9 +70,9 @@ class ScramCredentials:
 
         def derive(purpose: str, size: int) -> bytes:
             message = f"{self.mechanism} {purpose} {user}".encode("utf-8", "surrogatepass")
-            return hmac.digest(self._pretended.value, message, "sha512")[:size]
+            return _hmac(self._pretended.value, message, "sha512")[:size]
 
-        size = hashlib.new(HASHES[self.mechanism]).digest_size
+        size = len(_hashed(HASHES[self.mechanism], b""))
         return ScramCredential(
             salt=derive("salt", _SALT_BYTES),
             stored_key=Secret(derive("stored key", size)),
@@ -85,7 +83,9 @@ class ScramCredentials:
 
 def salted_password(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
     """Return PBKDF2-HMAC of a password; takes milliseconds."""
-    return hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
+    from hashlib import pbkdf2_hmac  # OpenSSL comes with it, 3.5 MB, for the first login
+
+    return pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
 
 
 def credential_of(mechanism: str, salted: bytes, salt: bytes, iterations: int) -> ScramCredential:
@@ -93,8 +93,8 @@ def credential_of(mechanism: str, salted: bytes, salt: bytes, iterations: int) -
     name = HASHES[mechanism]
     return ScramCredential(
         salt=salt,
-        stored_key=Secret(hashlib.new(name, hmac.digest(salted, b"Client Key", name)).digest()),
-        server_key=Secret(hmac.digest(salted, b"Server Key", name)),
+        stored_key=Secret(_hashed(name, _hmac(salted, b"Client Key", name))),
+        server_key=Secret(_hmac(salted, b"Server Key", name)),
         iterations=iterations,
     )
 
@@ -185,14 +185,14 @@ class ScramServerExchange:
         assert credential is not None
         message = f"{self._first_bare},{self._server_first},{without_proof}".encode()
         proof = _decoded(proof_field[2:]) or b""
-        signature = hmac.digest(credential.stored_key.value, message, self._hash)
+        signature = _hmac(credential.stored_key.value, message, self._hash)
         client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=False))
-        is_right = hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), credential.stored_key.value)
-        is_fresh = hmac.compare_digest(nonce.encode(), self._nonce.encode())
+        is_right = _same(_hashed(self._hash, client_key), credential.stored_key.value)
+        is_fresh = _same(nonce.encode(), self._nonce.encode())
         if not (is_right and is_fresh and self._is_known and len(proof) == len(signature)):
             raise self._failed()
         self.client = self._pending
-        return b"v=" + b64encode(hmac.digest(credential.server_key.value, message, self._hash))
+        return b"v=" + b64encode(_hmac(credential.server_key.value, message, self._hash))
 
     def _text(self, response: bytes) -> str:
         if len(response) > _MESSAGE_BYTES_MAX:
@@ -255,7 +255,7 @@ class ScramClient:
         if self._expected is None:
             return self._answer_first(text)
         signature = _decoded(text[2:]) if text.startswith("v=") else None
-        if self._is_done or signature is None or not hmac.compare_digest(signature, self._expected):
+        if self._is_done or signature is None or not _same(signature, self._expected):
             raise SaslAuthenticationError("the broker did not prove that it knows the password: is it the right one?")
         self._is_done = True
         return None
@@ -282,10 +282,10 @@ class ScramClient:
         salted = known.value
         without_proof = f"c=biws,r={nonce}"
         message = f"{self._first_bare},{server_first},{without_proof}".encode()
-        client_key = hmac.digest(salted, b"Client Key", self._hash)
-        signature = hmac.digest(hashlib.new(self._hash, client_key).digest(), message, self._hash)
+        client_key = _hmac(salted, b"Client Key", self._hash)
+        signature = _hmac(_hashed(self._hash, client_key), message, self._hash)
         proof = b64encode(bytes(a ^ b for a, b in zip(client_key, signature, strict=True))).decode()
-        self._expected = hmac.digest(hmac.digest(salted, b"Server Key", self._hash), message, self._hash)
+        self._expected = _hmac(_hmac(salted, b"Server Key", self._hash), message, self._hash)
         return f"{without_proof},p={proof}".encode()
 
 
@@ -316,3 +316,22 @@ def _unescaped(text: str) -> str | None:
 
 def _is_printable(nonce: str) -> bool:
     return all("!" <= letter <= "~" and letter != "," for letter in nonce)
+
+
+def _hashed(name: str, content: bytes) -> bytes:
+    from hashlib import new
+
+    return new(name, content).digest()
+
+
+def _hmac(key: bytes, content: bytes, name: str) -> bytes:
+    from hmac import digest
+
+    return digest(key, content, name)
+
+
+def _same(one: bytes, other: bytes) -> bool:
+    """Compare in constant time."""
+    from hmac import compare_digest
+
+    return compare_digest(one, other)

@@ -1,14 +1,19 @@
 """`frozen` of the ports behaves as attrs' own does."""
 
 import copy
+import inspect
 import pickle
-from collections.abc import Callable
-from typing import Any, TypeVar
+import pkgutil
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any, ClassVar, TypeVar
 
 import attrs
 import pytest
 
-from barnabas.ports.values import Secret, frozen, quick_frozen
+import barnabas.core
+import barnabas.ports
+from barnabas.ports.values import Secret, define, frozen, quick_frozen
 
 T = TypeVar("T")
 Decorator = Callable[[type[T]], type[T]]
@@ -138,3 +143,127 @@ def test_secret_in_any_text_is_hidden() -> None:
     assert len({secret, Secret("tiger")}) == 1
     assert pickle.loads(pickle.dumps(secret)) == secret
     assert not Secret("")
+
+
+def is_deferred(kind: type[Any]) -> bool:
+    """Return whether attrs has not written `__init__` yet."""
+    return "__signature__" in kind.__dict__
+
+
+def test_init_is_written_for_the_first_value() -> None:
+    @frozen
+    class Late:
+        text: str
+        number: int = attrs.field(default=3, converter=int)
+
+    assert is_deferred(Late)
+    with pytest.raises(TypeError, match=r"__init__\(\) missing 1 required positional argument: 'text'"):
+        Late()  # type: ignore[call-arg]  # that is the question
+    assert not is_deferred(Late)
+    assert Late("a", number="7") == Late("a", 7)
+
+
+@pytest.mark.parametrize("ask", [attrs.fields, inspect.signature, lambda kind: kind.__match_args__])
+def test_question_for_the_fields_is_answered_before_the_first_value(ask: Callable[[type[Any]], object]) -> None:
+    def answer(decorator: Callable[[type[Any]], type[Any]], base: type[Any]) -> str:
+        more: object = attrs.field(factory=list, kw_only=True, metadata={"a": 1})
+        annotations = {"kinds": ClassVar[list[str]], "number": int, "more": list[str]}
+        asked = type("Asked", (base,), {"__annotations__": annotations, "kinds": [], "more": more})
+        return str(ask(decorator(asked)))
+
+    assert answer(frozen, Place) == answer(attrs.frozen, Place)
+    assert answer(define, object) == answer(attrs.define, object)
+
+
+def test_value_of_another_process_is_read_before_any_other_was_made() -> None:
+    @define
+    class Read:
+        number: int = 0
+
+    value = Read.__new__(Read)
+    value.__setstate__({"number": 5})  # type: ignore[attr-defined]  # as pickle does
+    assert is_deferred(Read)
+    assert value.number == 5
+    assert value == Read(5)
+
+
+def test_subclass_without_decorator_and_post_init_work() -> None:
+    @frozen(kw_only=True)
+    class Checked:
+        size: int
+
+        def __attrs_post_init__(self) -> None:
+            if self.size < 0:
+                raise ValueError("negative")
+
+    class Plain(Checked):
+        pass
+
+    assert Plain(size=3).size == 3
+    with pytest.raises(ValueError, match="negative"):
+        Checked(size=-1)
+
+
+def test_define_compares_and_has_no_hash() -> None:
+    @define
+    class Counted:
+        number: int
+
+    counted = Counted(1)
+    counted.number = 2
+    assert counted == Counted(2)
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(counted)
+
+
+def test_rare_features_are_left_to_attrs() -> None:
+    @frozen
+    class Base:
+        number: int
+
+        def doubled(self) -> int:
+            return 2 * self.number
+
+    @frozen
+    class Named(Base):
+        def doubled(self) -> int:
+            return super().doubled() + 1
+
+    @frozen(slots=False)
+    class Settings:
+        size: int = attrs.field(default=1, validator=attrs.validators.ge(0))
+
+    @define
+    class Limited:
+        size: int = attrs.field(validator=attrs.validators.ge(0))
+
+    @frozen
+    class Failure(Exception):
+        code: int
+
+    assert Named(2).doubled() == 5
+    assert Settings().__dict__ == {"size": 1}
+    with pytest.raises(ValueError, match="size"):
+        Settings(size=-1)
+    limited = Limited(1)
+    with pytest.raises(ValueError, match="size"):
+        limited.size = -1
+    assert str(Failure(3)) == "3"
+    with pytest.raises(Failure):
+        raise Failure(3)
+
+
+def value_types() -> Iterator[type[Any]]:
+    for package in (barnabas.ports, barnabas.core):
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            for value in list(vars(import_module(found.name)).values()):
+                if isinstance(value, type) and value.__module__ == found.name and "_deferred" in value.__dict__:
+                    yield value
+
+
+def test_every_value_type_of_the_product_can_be_completed() -> None:
+    kinds = list(value_types())
+    assert len(kinds) > 300
+    for kind in kinds:
+        attrs.fields(kind)
+        assert not is_deferred(kind)

@@ -1,0 +1,72 @@
+"""What a process loads: the time and memory of a start are those of its modules."""
+
+import subprocess
+import sys
+
+import pytest
+
+OF_OTHERS = {"_ssl", "argparse", "asyncio", "email", "grpc", "hashlib", "hmac", "importlib.metadata", "kazoo", "rich"}
+"""What neither a client nor a broker without security needs, and takes much time or memory to load."""
+CLIENTS = "from barnabas import Producer, Consumer, Admin"
+HELP = """
+import sys
+from barnabas.app.cli.main import main
+try:
+    main([{words}])
+except SystemExit:
+    pass
+"""
+BROKER = """
+import os, signal, threading
+from barnabas.app.cli.main import main
+from barnabas.app.cli import serve
+serve._announce = lambda urls: os.kill(os.getpid(), signal.SIGTERM)
+main(["serve", "--data", {folder!r}, "--listen", "kafka://127.0.0.1:0", "--log-level", "error"])
+"""
+
+
+def loaded_by(code: str) -> set[str]:
+    """Return the modules that a new process has loaded after this code."""
+    code += "\nimport sys\nprint('LOADED', *sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.partition("LOADED ")[2].split())
+
+
+def of_packages(loaded: set[str], *packages: str) -> list[str]:
+    return sorted(name for name in loaded if any(name == each or name.startswith(f"{each}.") for each in packages))
+
+
+def test_package_loads_nothing_of_itself() -> None:
+    assert of_packages(loaded_by("import barnabas"), "barnabas", "attr", "typer") == ["barnabas"]
+
+
+def test_clients_load_no_broker_and_no_hashes() -> None:
+    loaded = loaded_by(CLIENTS)
+    unwanted = ("typer", "sqlite3", "barnabas.app.broker", "barnabas.app.cli", "barnabas.core.coordinator")
+    assert of_packages(loaded, *OF_OTHERS - {"_ssl"}, *unwanted) == []  # the types of their settings name SSLContext
+
+
+@pytest.mark.parametrize(
+    ("words", "own"),
+    [
+        ("'--help'", set()),
+        ("'topcs'", set()),
+        ("'topics', '--help'", {"topics", "topics.command", "classic", "configs", "tables", "times"}),
+        ("'serve', '--help'", {"serve"}),
+    ],
+)
+def test_help_loads_the_module_of_its_command_only(words: str, own: set[str]) -> None:
+    loaded = loaded_by(HELP.format(words=words))
+    assert of_packages(loaded, "barnabas.app.clients", "barnabas.app.config", "barnabas.pipeline") == []
+    assert of_packages(loaded, "rich", "asyncio", "_ssl", "importlib.metadata") == []
+    shared = {"main", "options", "command_config", "client_files", "profiles"}
+    commands = {name.removeprefix("barnabas.app.cli.") for name in of_packages(loaded, "barnabas.app.cli")}
+    assert commands - shared - {"barnabas.app.cli"} <= own
+
+
+def test_broker_without_security_loads_none_of_it(tmp_path: object) -> None:
+    code = f"import sys\ntry:\n    exec({BROKER.format(folder=str(tmp_path))!r})\nexcept SystemExit:\n    pass"
+    loaded = loaded_by(code)
+    assert "barnabas.app.broker.lifecycle.broker_server" in loaded
+    unwanted = ("prometheus_client", "barnabas.schemas.access", "barnabas.adapters.transport_tls", "barnabas.pipeline")
+    assert of_packages(loaded, *OF_OTHERS, *unwanted) == []

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 from attrs import frozen
 
-from barnabas import Admin
+from barnabas import Admin, ApiError
 
 STOP_S = 60
 
@@ -81,5 +81,8 @@ def wait_until(condition: Callable[[], bool], patience_s: float, what: str, paus
 
 def all_in_sync(admin: Admin, topic: str) -> bool:
     """True when every partition has a leader and all its replicas in sync."""
-    partitions = admin.describe_topics([topic])[0].partitions
+    try:
+        partitions = admin.describe_topics([topic])[0].partitions
+    except ApiError:  # the broker that was asked does not know the new topic yet
+        return False
     return all(p.leader >= 0 and len(p.isr) == len(p.replicas) for p in partitions)

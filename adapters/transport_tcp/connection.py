@@ -275,8 +275,9 @@ class TcpConnection:
             self._flush()
 
     def _receive(self) -> None:
+        inbound = self._inbound
         try:
-            got = self._inbound.receive(self._sock)
+            got = inbound.receive(self._sock)
         except (BlockingIOError, InterruptedError):
             if self._tls is not None and self._tls.is_reading_blocked:
                 self._set_interest(WRITE)
@@ -285,14 +286,35 @@ class TcpConnection:
             self._lost(error)
             return
         if not got:
-            cut = self._inbound.pending_bytes
+            cut = inbound.pending_bytes
             self.abort(self._error("the peer closed it in the middle of a frame") if cut else None)
             return
         self._last_active = self._reactor.turn_time
         self.bytes_received += got
-        self._deliver()
+        frame, inbound.whole = inbound.whole, None
+        if frame is not None and self._handler is not None:
+            self._deliver_one(self._handler, frame)
+        else:
+            self._deliver()
         if self._tls is not None:
             self._receive_pending_later(self._tls)
+
+    def _deliver_one(self, handler: ConnectionHandler, frame: memoryview) -> None:
+        """Do what `_deliver` does with a frame after which nothing else has come."""
+        self._delivering = True
+        try:
+            handler.on_frame(frame)
+        except Exception as error:  # noqa: BLE001  # reported; it costs this connection only
+            self._fail(error)
+        finally:
+            self._delivering = False
+        if self._held & _GONE:
+            return
+        unsent = self._outbound.unsent_bytes
+        if not self._interest & WRITE and (unsent or self._held & _CLOSING):
+            self._flush()
+        elif unsent or self._handler_bytes or self._account.held or self._held:
+            self._count_memory()
 
     def _receive_pending_later(self, tls: EncryptedSocket) -> None:
         """Receive what TLS has decrypted and the shared buffer had no place for: no event reports it."""

@@ -54,7 +54,7 @@ class Inbound:
     Use: `receive`, then `next_frame` until None or as long as frames are wanted, then `save_unread` unless `is_empty`.
     """
 
-    __slots__ = ("_buffer", "_buffers", "_end", "_limit", "_start", "frame_bytes_max", "is_empty")
+    __slots__ = ("_buffer", "_buffers", "_end", "_limit", "_start", "frame_bytes_max", "is_empty", "whole")
 
     def __init__(self, buffers: ReceiveBuffers, frame_bytes_max: int) -> None:
         self._buffers = buffers
@@ -63,6 +63,8 @@ class Inbound:
         self._start = self._end = 0
         self.is_empty = True
         """True if all that was received has been handed out, and no long frame is under way."""
+        self.whole: memoryview | None = None
+        """The content of a frame that the last `receive` brought, and nothing else; `next_frame` hands it out, too."""
         self._limit = 0
         """The end of a long frame, or of the present buffer for it; 0 when no long frame is under way."""
 
@@ -77,7 +79,10 @@ class Inbound:
         return len(self._buffer) if self._limit else 0
 
     def receive(self, sock: Receives) -> int:
-        """Receive once; returns the number of bytes, 0 at the end of the stream. Raises what the socket raises."""
+        """Receive once; returns the number of bytes, 0 at the end of the stream. Raises what the socket raises.
+
+        A frame that comes whole and alone, as most do, is in `whole`.
+        """
         if self._limit:
             got = sock.recv_into(self._buffer[self._end : self._limit])
             self._end += got
@@ -88,6 +93,9 @@ class Inbound:
             got = sock.recv_into(shared[unread:])
         else:
             got = sock.recv_into(shared)
+            if got > 4 and got - 4 == _LENGTH.unpack_from(shared)[0] <= self.frame_bytes_max:
+                self.whole = shared[4:got]
+                return got
         if got:
             self._buffer, self._start, self._end = shared, 0, unread + got
             self.is_empty = False
@@ -100,7 +108,8 @@ class Inbound:
         """
         start = self._start
         if self._end - start < 4:
-            return None
+            frame, self.whole = self.whole, None
+            return frame
         size: int = _LENGTH.unpack_from(self._buffer, start)[0]
         if not 0 < size <= self.frame_bytes_max:
             spoken = _other_protocol(size.to_bytes(4, "big", signed=True))

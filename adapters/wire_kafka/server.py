@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 from struct import Struct
 from typing import Any, cast
@@ -264,7 +265,7 @@ class _ServerConnection:
                 self._max_in_flight = 1 if one_by_one else self._server.max_in_flight
             elif self._max_in_flight != self._server.max_in_flight:
                 self._max_in_flight = self._server.max_in_flight
-            self._api.submit(request, self._caller, slot.reply)
+            self._api.submit(request, self._caller, partial(self.answered, slot))
             if watch is not None and slot.pieces is None and self._open:
                 watch.on_handled(watch.now_ms() - slot.began_ms, slot.completed_request)
             if slot.pieces is None and self._open:
@@ -279,7 +280,8 @@ class _ServerConnection:
                     self._keep(slot, _DECODED * size)
         else:
             if watch is not None:
-                self._was_answered(slot, watch)
+                self._was_answered(slot, watch, watch.now_ms() - slot.began_ms)
+                slot.request = None
             self._flush()
         self._long = slot if (slot.is_long or slot.is_held) and slot.pieces is None else None
         if not self._paused and self._open and (self._long or len(self._in_flight) >= self._max_in_flight):
@@ -434,8 +436,12 @@ class _ServerConnection:
         """The broker has answered; ignored when the connection has gone meanwhile."""
         if not self._open or slot.pieces is not None:
             return
-        if self._watch is not None:
-            self._was_answered(slot, self._watch)
+        watch = self._watch
+        if watch is not None:
+            took_ms = watch.now_ms() - slot.began_ms
+            if took_ms > watch.threshold_ms or watch.unobserved is not None:
+                self._was_answered(slot, watch, took_ms)
+            slot.request = None
         if slot.is_held and self._long is slot:
             self._long = None
         if slot.usage is not None and not isinstance(result, BarnabasError):
@@ -466,6 +472,12 @@ class _ServerConnection:
                 return
             if self._long is slot:
                 self._long = None
+            waiting = self._in_flight
+            if len(waiting) == 1 and not self._paused and not slot.held_bytes:  # as with most requests
+                waiting.clear()
+                slot.is_sent = True
+                self._connection.send(pieces)
+                return
             self._flush()
             if not slot.is_sent:
                 self._keep(slot, memory_bytes(pieces))
@@ -529,8 +541,7 @@ class _ServerConnection:
         what = str(error) if isinstance(error, ENCODE_ERRORS) else f"{type(error).__name__}: {error}"
         self._close_connection(f"the answer to {slot.name} cannot be encoded: {what}")
 
-    def _was_answered(self, slot: "_InFlight", watch: RequestLog) -> None:
-        took_ms = watch.now_ms() - slot.began_ms
+    def _was_answered(self, slot: "_InFlight", watch: RequestLog, took_ms: float) -> None:
         lately = watch.unobserved
         if lately is not None:
             lately.append((slot.api.name if slot.api is not None else _VERSIONS, took_ms))
@@ -539,7 +550,6 @@ class _ServerConnection:
         if took_ms > watch.threshold_ms:
             patience = 0.0 if slot.request is None else client_wait_ms(slot.request)
             watch.on_response(took_ms, patience, slot.completed_request)
-        slot.request = None
 
     def _keep(self, slot: "_InFlight", size: int) -> None:
         """Count `size` bytes as held for the request in this place."""
@@ -633,10 +643,6 @@ class _InFlight:
         """Send these pieces as the answer, when it is its turn."""
         self.pieces = pieces
         self._connection.flush()
-
-    def reply(self, result: object) -> None:
-        """The `Reply` given to the broker."""
-        self._connection.answered(self, result)
 
     def encode(self, result: object) -> Sequence[Piece]:
         api, version = self.api, self._version

@@ -142,7 +142,7 @@ class BrokerService:
             ShareGroupDLQManager(state, topics, self.group_configs).send,
         )
         acls = AclService(state, has_acls=authorization is not None and authorization.has_acls)
-        handlers: dict[type[Request[Any]], Handler] = {
+        self._handlers: dict[type[Request[Any]], Handler] = {
             Produce: ProduceService(state, self.verified_appends).handle,
             Fetch: FetchService(state, selector).handle,
             ListOffsets: ListOffsetsService(state).handle,
@@ -196,16 +196,12 @@ class BrokerService:
             **share_group_handlers(state, self.groups.coordinator),
             DescribeSharePartitions: shares.describe,
         }
-        self._handlers = {
-            kind: (
-                handler,
-                state.metrics.counter(
-                    "kafka_network_requestmetrics_requests_total", "Requests answered.", request=kind.__name__
-                ).add,
-            )
-            for kind, handler in handlers.items()
+        self._counts = {
+            kind: state.metrics.counter(
+                "kafka_network_requestmetrics_requests_total", "Requests answered.", request=kind.__name__
+            ).add
+            for kind in self._handlers
         }
-        """For each type of request its handler, and the function that counts it."""
 
     def start(self) -> None:
         """Start the coordinators, after the topics of an earlier start are open."""
@@ -234,8 +230,8 @@ class BrokerService:
         if self._is_closed:
             reply(TransportError("the broker is about to stop"))
             return
-        known = self._handlers.get(type(request))
-        if known is None:
+        count = self._counts.get(type(request))
+        if count is None:
             reply(ApiError(ErrorCode.UNSUPPORTED_VERSION, f"this broker does not answer {type(request).__name__}"))
             return
         answered = False
@@ -249,10 +245,10 @@ class BrokerService:
                 result = retained_request.failed(result)
             reply(result)
 
-        handle, count = known
         count()
         self.requests += 1
         try:
+            handle = self._handlers[type(request)]
             if self._authorization is None:
                 handle(request, caller, once)
             else:

@@ -634,12 +634,21 @@ class GroupCoordinator:
         self, request: ConsumerGroupHeartbeat, caller: Caller, reply: Reply[ConsumerGroupHeartbeatResult]
     ) -> None:
         shard = self._shard
-        entry = self._table.find_ready(request.group_id)
-        if entry is not None and isinstance(entry.group, ConsumerGroup) and shard.is_settled(entry):
-            steady = entry.group.steady_heartbeat(request, caller, shard.now_ms)
-            if steady is not None:
-                self._runtime.respond(reply, steady)
-                return
+        ready = self._table.find_ready(request.group_id)
+        # An answer that changes nothing may go at once unless records or effects are under way, or the timer is to be
+        # set.
+        if (
+            ready is not None
+            and ready.last_write is None
+            and ready.timer is not None
+            and not self._runtime.is_executing
+        ):
+            group = ready.group
+            if isinstance(group, ConsumerGroup):
+                steady = group.steady_heartbeat(request, caller, self._runtime.clock.monotonic_ms())
+                if steady is not None:
+                    reply(steady)
+                    return
         error = invalid_heartbeat(request, self.config)
         try:
             if error is not None:

@@ -271,11 +271,6 @@ class GroupShard:
 
     # --- for the runtime
 
-    def is_settled(self, entry: GroupEntry) -> bool:
-        """Return True if an answer that changes nothing may be sent at once: no write of the group is under way, nor
-        are effects executed now, and its timer is set."""
-        return entry.last_write is None and entry.timer is not None and not self.runtime.is_executing
-
     def execute(self, entry: GroupEntry, effect: Effect) -> None:
         """Send a response, or write the group."""
         if isinstance(effect, Store):

@@ -121,7 +121,7 @@ def asked(broker: ManualBroker, request: Request[Any]) -> tuple[list[Any], list[
     handled: list[Any] = []
     answers: list[Any] = []
     try:
-        api._handlers = dict.fromkeys(handlers, (lambda each, _caller, _reply: handled.append(each), lambda: None))
+        api._handlers = dict.fromkeys(handlers, lambda each, _caller, _reply: handled.append(each))
         api.submit(request, ALICE, answers.append)
     finally:
         api._handlers = handlers
@@ -166,7 +166,7 @@ def test_broker_and_super_user_need_no_rights(broker: ManualBroker, case: Case) 
     handlers = api._handlers
     handled: list[Any] = []
     try:
-        api._handlers = dict.fromkeys(handlers, (lambda each, _caller, _reply: handled.append(each), lambda: None))
+        api._handlers = dict.fromkeys(handlers, lambda each, _caller, _reply: handled.append(each))
         for caller in (ADMIN, Caller(origin=Origin.BROKER)):
             api.submit(case.request, caller, handled.append)
     finally:

@@ -20,9 +20,10 @@ from attrs import define, field
 from classic_wire import FLUSHING, MB, fetch_frame, log_end, produce_frame, records_of
 from harness import MESSAGE_BYTES, BareClient, RunningBroker, broker
 from peer_clients import AmqpClient, PikaClient, StompClient
-from peer_servers import NotInstalled, Peer, activemq, rabbitmq
+from peer_servers import Peer, activemq, rabbitmq
 
 from barnabas import SimpleConsumer
+from barnabas.app.cli.bench.servers import NotInstalledError
 from barnabas.app.clients.classic.producer import ClassicProducer
 from barnabas.core.message.classic.writer import encode_set
 
@@ -186,7 +187,7 @@ def _start_peers(stack: ExitStack) -> tuple[dict[str, Peer], list[Way]]:
     for name, start in (("RabbitMQ", _rabbitmq_ways), ("ActiveMQ", _activemq_ways)):
         try:
             peers[name], found = start(stack)
-        except NotInstalled as missing:
+        except NotInstalledError as missing:
             print(f"left out: {missing}", flush=True)
             continue
         ways += found

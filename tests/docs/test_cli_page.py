@@ -5,7 +5,7 @@ import re
 from support.documents import commands, read
 
 PAGE = "docs/cli.md"
-ROW = re.compile(r"^\| `([a-z -]+)`(?: ¹)? \| (.+?) \| (.*?) ?\|$", re.MULTILINE)
+ROW = re.compile(r"^\| `([a-z0-9 -]+)`(?: ¹)? \| (.+?) \| (.*?) ?\|$", re.MULTILINE)
 
 
 def test_every_command_has_a_row() -> None:

@@ -1,0 +1,424 @@
+"""`barnabas bench`: rates and latencies, with our clients or librdkafka's, alone or beside other servers."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ....ports.errors import ConfigError
+from ....ports.types import TopicPartition
+from ..command_config import connection_settings
+from ..options import AsJson, open_admin, print_json, print_table, progress
+
+if TYPE_CHECKING:
+    from .clients import TimedClient, Workload
+    from .rounds import Measurement, Runs, Side, Works
+    from .servers import MeasuredServer
+
+OURS = "Barnabas"
+_UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9}
+
+bench = typer.Typer(
+    help="Measure rates and latencies of a broker, alone or beside other servers.", invoke_without_command=True
+)
+
+Bootstrap = Annotated[
+    str | None,
+    typer.Option("--bootstrap", "-b", metavar="HOST:PORT", help="Default: a new broker in a process of its own."),
+]
+Messages = Annotated[int, typer.Option("--messages", "-n", min=1, help="Number of messages of a round.")]
+Volume = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="Bytes of a round in place of --messages, as 10MB or 10GB.")
+]
+Size = Annotated[int, typer.Option(min=0, help="Size of a message in bytes.")]
+Partitions = Annotated[int, typer.Option(min=1, max=10_000, help="Partitions of the topic.")]
+Connections = Annotated[int, typer.Option(min=1, max=1_000, help="Producers and consumers at a time.")]
+Batch = Annotated[int | None, typer.Option(min=1, metavar="BYTES", help="Largest batch; default: the client's.")]
+Compression = Annotated[str, typer.Option(help="none, gzip, snappy, lz4 or zstd.")]
+Acks = Annotated[str, typer.Option(help="all, 1 or 0.")]
+Clients = Annotated[str, typer.Option(metavar="KIND", help="own, or librdkafka (confluent-kafka), if installed.")]
+Rounds = Annotated[int, typer.Option(min=1, help="Rounds, in turns where there are several servers.")]
+Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the results as a page.")]
+Rate = Annotated[float, typer.Option(min=0.1, help="Messages per second, at constant distances.")]
+Seconds = Annotated[float, typer.Option(min=0.1, help="Duration of a round.")]
+Cold = Annotated[
+    bool, typer.Option("--cold", help="Read from the disk: drop the new broker's files from the page cache.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(bench, name="bench")
+
+
+@bench.callback()
+def both(
+    context: typer.Context,
+    bootstrap: Bootstrap = None,
+    messages: Messages = 500_000,
+    size: Size = 200,
+    compression: Compression = "none",
+    acks: Acks = "all",
+    topic: Annotated[str | None, typer.Option(help="Default: a new topic, deleted afterwards.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure rates and latencies of a broker, alone or beside other servers. Without a sub-command: send messages to
+    one partition, read them back, print both rates.
+
+    The rates are those of this machine; compare ratios of one run.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from .rounds import fetch, produce
+
+    workload = _workload(messages, None, size, compression=compression, acks=acks)
+    works: Works = {"produce": lambda side: produce(side, workload), "consume": lambda side: fetch(side, workload)}
+    with _our_side(bootstrap, workload, "own", topic) as side:
+        runs = _measured([side], works, 1, workload)
+    found: dict[str, Any] = {"messages": messages, "bytes_each": size}
+    for name in works:
+        rate = runs[name, side.name][0].rate
+        found[f"{name}_messages_per_s"], found[f"{name}_mb_per_s"] = round(rate), round(rate * size / 1e6, 1)
+    if as_json:
+        print_json(found)
+        return
+    for name in works:
+        rate, megabytes = found[f"{name}_messages_per_s"], found[f"{name}_mb_per_s"]
+        typer.echo(f"{name}  {rate:>10,} messages/s  {megabytes:>8,} MB/s")
+
+
+@bench.command("produce")
+def measure_produce(
+    bootstrap: Bootstrap = None,
+    messages: Messages = 500_000,
+    volume: Volume = None,
+    size: Size = 200,
+    partitions: Partitions = 1,
+    connections: Connections = 1,
+    batch: Batch = None,
+    compression: Compression = "none",
+    acks: Acks = "all",
+    clients: Clients = "own",
+    rounds: Rounds = 3,
+    as_json: AsJson = False,
+    html: Html = None,
+) -> None:
+    """Measure the rate of producing, until all messages are acknowledged."""
+    from .rounds import produce
+
+    workload = _workload(messages, volume, size, partitions, connections, batch, compression, acks)
+    _alone(bootstrap, workload, clients, rounds, {"produce": lambda side: produce(side, workload)}, as_json, html)
+
+
+@bench.command("fetch")
+def measure_fetch(
+    bootstrap: Bootstrap = None,
+    messages: Messages = 500_000,
+    volume: Volume = None,
+    size: Size = 200,
+    partitions: Partitions = 1,
+    connections: Connections = 1,
+    batch: Batch = None,
+    compression: Compression = "none",
+    cold: Cold = False,
+    clients: Clients = "own",
+    rounds: Rounds = 3,
+    as_json: AsJson = False,
+    html: Html = None,
+) -> None:
+    """Measure the rate of reading a topic from its beginning."""
+    from .rounds import fetch, produce
+
+    if cold and bootstrap is not None:
+        raise ConfigError("--cold needs the files of the broker: leave out --bootstrap")
+    workload = _workload(messages, volume, size, partitions, connections, batch, compression, "all")
+
+    def read(side: Side) -> Measurement:
+        if cold:
+            side.server.drop_cache()
+        return fetch(side, workload)
+
+    def prepare(side: Side) -> None:
+        produce(side, workload)
+
+    _alone(bootstrap, workload, clients, rounds, {"fetch": read}, as_json, html, prepare)
+
+
+@bench.command("e2e")
+def measure_end_to_end(
+    bootstrap: Bootstrap = None,
+    rate: Rate = 1_000,
+    seconds: Seconds = 5,
+    size: Size = 200,
+    acks: Acks = "all",
+    clients: Clients = "own",
+    rounds: Rounds = 3,
+    as_json: AsJson = False,
+    html: Html = None,
+) -> None:
+    """Measure the time from when a message is to be sent until its consumer has it, at a constant rate."""
+    _latency(bootstrap, rate, seconds, size, acks, clients, rounds, as_json, html, end_to_end=True)
+
+
+@bench.command("latency")
+def measure_latency(
+    bootstrap: Bootstrap = None,
+    rate: Rate = 1_000,
+    seconds: Seconds = 5,
+    size: Size = 200,
+    acks: Acks = "all",
+    clients: Clients = "own",
+    rounds: Rounds = 3,
+    as_json: AsJson = False,
+    html: Html = None,
+) -> None:
+    """Measure the time from when a message is to be sent until it is acknowledged, at a constant rate."""
+    _latency(bootstrap, rate, seconds, size, acks, clients, rounds, as_json, html, end_to_end=False)
+
+
+def _latency(
+    bootstrap: str | None,
+    rate: float,
+    seconds: float,
+    size: int,
+    acks: str,
+    clients: str,
+    rounds: int,
+    as_json: bool,
+    html: Path | None,
+    *,
+    end_to_end: bool,
+) -> None:
+    from .rounds import latency
+
+    workload = _workload(max(1, round(rate * seconds)), None, size, acks=acks)
+    name = "e2e" if end_to_end else "latency"
+    works: Works = {name: lambda side: latency(side, workload, rate, seconds, end_to_end=end_to_end)}
+    _alone(bootstrap, workload, clients, rounds, works, as_json, html)
+
+
+@bench.command("transactions")
+def measure_transactions(
+    bootstrap: Bootstrap = None,
+    number: Annotated[int, typer.Option(min=1, help="Transactions of a round.")] = 300,
+    messages: Annotated[int, typer.Option("--messages", "-n", min=1, help="Messages of a transaction.")] = 1,
+    size: Size = 200,
+    clients: Clients = "own",
+    rounds: Rounds = 3,
+    as_json: AsJson = False,
+    html: Html = None,
+) -> None:
+    """Measure transactions per second, one after the other."""
+    from .rounds import transactions
+
+    workload = _workload(messages, None, size)
+    works: Works = {"transactions": lambda side: transactions(side, number, messages)}
+    _alone(bootstrap, workload, clients, rounds, works, as_json, html)
+
+
+@bench.command("compare")
+def compare(
+    peer: Annotated[list[str], typer.Option(metavar="NAME", help="kafka, rabbitmq, nats or redis; may be repeated.")],
+    bootstrap: Bootstrap = None,
+    messages: Messages = 100_000,
+    volume: Volume = None,
+    size: Size = 200,
+    partitions: Partitions = 1,
+    connections: Connections = 1,
+    batch: Batch = None,
+    compression: Compression = "none",
+    acks: Acks = "all",
+    clients: Clients = "own",
+    rate: Rate = 1_000,
+    seconds: Seconds = 3,
+    rounds: Rounds = 5,
+    as_json: AsJson = False,
+    html: Html = None,
+) -> None:
+    """Measure producing and fetching here and with other servers, in turns; latency too where they speak Kafka's
+    protocol. Servers that are not installed are left out.
+
+    All servers run at once on this machine. Kafka is the installation in KAFKA_HOME; the others are started by their
+    programs, with folders of their own. Ratios are medians of the ratios of each round.
+    """
+    from .clients import TimedClient
+    from .peers import PEERS
+    from .rounds import fetch, latency, produce
+    from .servers import NotInstalledError
+
+    if unknown := sorted(set(peer) - PEERS.keys()):
+        raise ConfigError(f"--peer {unknown[0]}: known are {', '.join(PEERS)}")
+    workload = _workload(messages, volume, size, partitions, connections, batch, compression, acks)
+    skipped: list[str] = []
+    with ExitStack() as stack:
+        sides = [stack.enter_context(_our_side(bootstrap, workload, clients))]
+        for name in dict.fromkeys(peer):
+            try:
+                sides.append(stack.enter_context(_peer_side(name, workload, clients)))
+            except NotInstalledError as missing:
+                skipped.append(str(missing))
+                typer.echo(f"barnabas: {missing}", err=True)
+        works: Works = {"produce": lambda side: produce(side, workload), "fetch": lambda side: fetch(side, workload)}
+        runs = _measured(sides, works, rounds, workload)
+        timed = [side for side in sides if isinstance(side.client, TimedClient)]
+        if len(timed) > 1 or len(sides) == 1:
+            steady: Works = {"latency": lambda side: latency(side, workload, rate, seconds, end_to_end=False)}
+            runs |= _measured(timed, steady, rounds, None)
+    _show(runs, workload, rounds, as_json, html, skipped)
+
+
+def _workload(
+    messages: int,
+    volume: str | None,
+    size: int,
+    partitions: int = 1,
+    connections: int = 1,
+    batch: int | None = None,
+    compression: str = "none",
+    acks: str = "all",
+) -> Workload:
+    from .clients import Workload
+
+    if volume is not None:
+        messages = max(1, parse_volume(volume) // max(1, size))
+    return Workload(
+        messages=messages,
+        size=size,
+        partitions=partitions,
+        connections=connections,
+        batch_bytes=batch,
+        acks=acks,
+        compression=compression,
+    )
+
+
+def parse_volume(text: str) -> int:
+    """Parse "10MB" → 10,000,000. Raises `ConfigError`."""
+    number, unit = text[:-2], _UNITS.get(text[-2:].upper())
+    if unit is None or not number.isdigit():
+        raise ConfigError(f"--volume {text}: a number with KB, MB or GB is needed, such as 10MB")
+    return int(number) * unit
+
+
+def _alone(
+    bootstrap: str | None,
+    workload: Workload,
+    clients: str,
+    rounds: int,
+    works: Works,
+    as_json: bool,
+    html: Path | None,
+    prepare: Callable[[Side], None] | None = None,
+) -> None:
+    with _our_side(bootstrap, workload, clients) as side:
+        if prepare is not None:
+            prepare(side)
+        warm = None if prepare is not None or not {"produce"} & works.keys() else workload
+        runs = _measured([side], works, rounds, warm)
+    _show(runs, workload, rounds, as_json, html, [])
+
+
+def _measured(sides: Sequence[Side], works: Works, rounds: int, warm: Workload | None) -> Runs:
+    from .rounds import interleave, warm_up
+
+    if warm is not None:
+        warm_up(sides, warm)
+    with progress(" and ".join(works), rounds) as advance:
+        return interleave(sides, works, rounds, advance)
+
+
+@contextmanager
+def _our_side(bootstrap: str | None, workload: Workload, clients: str, topic: str | None = None) -> Iterator[Side]:
+    from .clients import KINDS
+    from .rounds import Side
+    from .servers import MeasuredServer, barnabas_server
+
+    if clients not in KINDS:
+        raise ConfigError(f"--clients {clients}: known are {', '.join(KINDS)}")
+    with ExitStack() as stack:
+        server = stack.enter_context(barnabas_server()) if bootstrap is None else MeasuredServer(bootstrap)
+        yield Side(
+            OURS, stack.enter_context(_of_kafka(server, workload, clients, connection_settings(), topic)), server
+        )
+
+
+@contextmanager
+def _peer_side(name: str, workload: Workload, clients: str) -> Iterator[Side]:
+    from .peers import PEERS
+    from .rounds import Side
+
+    said, start, client = PEERS[name]
+    with ExitStack() as stack:
+        server = stack.enter_context(start())
+        if client is None:
+            yield Side(said, stack.enter_context(_of_kafka(server, workload, clients, {})), server)
+            return
+        made = client(server.address, workload)
+        stack.callback(made.close)
+        yield Side(said, made, server)
+
+
+@contextmanager
+def _of_kafka(
+    server: MeasuredServer, workload: Workload, clients: str, settings: Mapping[str, Any], given: str | None = None
+) -> Iterator[TimedClient]:
+    """Yield a client with the given topic, or with a new one, which is deleted afterwards."""
+    from .clients import KINDS
+
+    topic = given or f"bench-{time.time_ns()}"
+    with open_admin(server.address) as admin, ExitStack() as stack:
+        if given is None:
+            admin.create_topic(topic, partitions=workload.partitions)
+            stack.callback(admin.delete_topics, [topic])
+        client = KINDS[clients](server.address, topic, workload, settings)
+        stack.callback(client.close)
+        client.start = admin.list_offsets({(topic, 0): "latest"})[TopicPartition(topic, 0)]
+        yield client
+
+
+def _show(
+    runs: Runs, workload: Workload, rounds: int, as_json: bool, html: Path | None, skipped: Sequence[str]
+) -> None:
+    from .page import page
+    from .rounds import figures, ratios
+
+    cores = os.cpu_count() or 1
+    result: dict[str, Any] = {
+        "messages": workload.messages,
+        "size": workload.size,
+        "partitions": workload.partitions,
+        "connections": workload.connections,
+        "acks": workload.acks,
+        "compression": workload.compression,
+        "rounds": rounds,
+        "machine": f"{platform.system()} {platform.machine()}, {cores} cores, Python {platform.python_version()}",
+        "results": figures(runs, workload),
+        "ratios": ratios(runs, OURS),
+        "skipped": list(skipped),
+    }
+    if html is not None:
+        html.write_text(page(result), encoding="utf-8")
+    if as_json:
+        print_json(result)
+        return
+    print_table(("work", "server", "median", "lowest", "highest", "cpu_us"), _lines(result["results"]))
+    if result["ratios"]:
+        typer.echo("")
+        columns = ("work", "beside", "figure", "ratio", "lowest", "highest")
+        keys = ("work", "beside", "figure", "median", "min", "max")
+        print_table(columns, [[each[key] for key in keys] for each in result["ratios"]])
+
+
+def _lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[object]]:
+    units = {"messages_per_s": "/s", "p50_ms": "ms p50", "p99_ms": "ms p99", "p999_ms": "ms p99.9", "max_ms": "ms max"}
+    for row in rows:
+        for key, unit in units.items():
+            if key in row:
+                low, middle, high = (f"{row[key][name]:,}" for name in ("min", "median", "max"))
+                yield row["work"], row["side"], f"{middle} {unit}", low, high, row.get("cpu_us_per_message", "-")

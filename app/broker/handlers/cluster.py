@@ -148,13 +148,13 @@ class FeatureService:
 
     def update(self, request: UpdateFeatures, _caller: Caller, reply: Reply[UpdateFeaturesResult]) -> None:
         """Change all levels, or none. The result names the features for clients before version 2."""
-        state = self._state
+        state, registry = self._state, self._state.registry
 
         async def updating() -> UpdateFeaturesResult:
             try:
                 state.check_owns_topics()
-                with state.changes.doubting("the levels of features", state.registry.reread_features):
-                    await state.registry.update_features(request.updates, validate_only=request.validate_only)
+                with state.changes.doubting("the levels of features", registry.reread_features, state.leader_changes):
+                    await registry.update_features(request.updates, validate_only=request.validate_only)
             except ApiError as error:
                 return request.failed(error)
             return UpdateFeaturesResult(results=[UpdatedFeature(each.feature) for each in request.updates])

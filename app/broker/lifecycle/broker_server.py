@@ -10,7 +10,7 @@ from ....core.classic.registry.broker_registration import BrokerRegistrar
 from ....core.client.network.links import LinkDependencies, Links
 from ....core.cluster.broker_lifecycle import LastLife
 from ....core.cluster.brokers import next_broker_id
-from ....core.cluster.change_queue import complete
+from ....core.cluster.change_queue import ChangeQueue, complete
 from ....core.cluster.deltas import ConfigsChanged, Delta, FeaturesChanged
 from ....core.cluster.features import feature_metadata, why_unsupported
 from ....core.cluster.image import ClusterImage
@@ -185,11 +185,15 @@ def joined(
 def follower_of(state: BrokerState, topics: TopicService) -> MetadataListener:
     """Return the metadata listener of a broker that only reads the topics of the others; it is not started yet."""
 
-    def submit(what: str, refresh: Refresh, done: Reply[None]) -> None:
-        state.changes.submit(what, refresh, done)
+    def submit(queue: ChangeQueue | None, what: str, refresh: Refresh, done: Reply[None]) -> None:
+        state.changes.submit(what, refresh, done, queue)
 
     return MetadataListener(
-        state.registry, state.scheduler, submit_leaders=submit, submit_topics=submit, settle=topics.settle_some
+        state.registry,
+        state.scheduler,
+        submit_leaders=partial(submit, state.leader_changes),
+        submit_topics=partial(submit, None),
+        settle=topics.settle_some,
     )
 
 

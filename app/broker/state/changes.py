@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 from ....core.cluster.change_queue import ChangeQueue, is_unreachable
@@ -25,15 +26,16 @@ class Changes:
     """The queue of all changes of a broker. Owner thread only.
 
     A write that fails may have been stored all the same. Its subject is in doubt then: it is read again before the next
-    change of it, and from time to time without one, so that memory and tree agree once the service can be reached.
+    change of it, and from time to time without one, so that memory and tree agree once the service can be reached. This
+    happens in the queue of its changes: two queues could apply what they have read in the wrong order.
     """
 
     def __init__(self, scheduler: Scheduler, coordination: Coordination, report: Callable[[str], None]) -> None:
         self._scheduler = scheduler
         self._queue = ChangeQueue(scheduler, coordination)
         self._report = report
-        self._doubts: dict[str, Settle] = {}
-        self._settling = False
+        self._doubts: dict[str, tuple[Settle, ChangeQueue]] = {}
+        self._settling: set[ChangeQueue] = set()
         self._settle_ms = SETTLE_MS
         self._complained = False
 
@@ -66,20 +68,25 @@ class Changes:
         queue.run(make, done)
 
     @contextmanager
-    def doubting(self, subject: str, settle: Settle) -> Iterator[None]:
-        """Return the context of writes to one subject: if they fail, it is in doubt until `settle` succeeds."""
+    def doubting(self, subject: str, settle: Settle, queue: ChangeQueue | None = None) -> Iterator[None]:
+        """Return the context of writes to one subject: if they fail, it is in doubt until `settle` succeeds.
+
+        `queue`: the queue of these writes; None: the common one.
+        """
+        queue = queue or self._queue
         try:
             yield
         except (CoordinationError, ClosedError):
-            self._doubts[subject] = settle
-            self._settle_later()
+            self._doubts[subject] = settle, queue
+            self._settle_later(queue)
             raise
         self._complained = False
 
     async def settled(self, subject: str) -> None:
         """Return when the subject is not in doubt. Raises `CoordinationError`."""
-        settle = self._doubts.get(subject)
-        if settle is not None:
+        doubt = self._doubts.get(subject)
+        if doubt is not None:
+            settle, _ = doubt
             await settle()
             self._doubts.pop(subject, None)
 
@@ -89,17 +96,19 @@ class Changes:
             self._report(f"{what} failed: {type(error).__name__}: {error}")
         self._complained = self._complained or is_unreachable(error)
 
-    def _settle_later(self) -> None:
-        if not self._settling:
-            self._settling = True
-            self._scheduler.call_later(self._settle_ms, lambda: self._queue.run(self._settle_all, self._settled_all))
+    def _settle_later(self, queue: ChangeQueue) -> None:
+        if queue not in self._settling:
+            self._settling.add(queue)
+            settle, settled = partial(self._settle_all, queue), partial(self._settled_all, queue)
+            self._scheduler.call_later(self._settle_ms, lambda: queue.run(settle, settled))
 
-    async def _settle_all(self) -> None:
-        for subject in tuple(self._doubts):
-            await self.settled(subject)
+    async def _settle_all(self, queue: ChangeQueue) -> None:
+        for subject, (_, queue_of_subject) in tuple(self._doubts.items()):
+            if queue_of_subject is queue:
+                await self.settled(subject)
 
-    def _settled_all(self, outcome: Outcome[None]) -> None:
-        self._settling = False
+    def _settled_all(self, queue: ChangeQueue, outcome: Outcome[None]) -> None:
+        self._settling.discard(queue)
         error = outcome.error
         if isinstance(error, ClosedError):
             return  # the broker stops; what is in doubt is read at its next start
@@ -111,7 +120,7 @@ class Changes:
         else:
             self._report(f"reading again what a failed change has left failed: {type(error).__name__}: {error}")
         self._settle_ms = min(2 * self._settle_ms, SETTLE_MS_MAX)
-        self._settle_later()
+        self._settle_later(queue)
 
 
 class EntityStore:
@@ -148,7 +157,7 @@ class EntityStore:
         """
         subject = f"the entities of the kind {kind.value}"
         await self._changes.settled(subject)
-        with self._changes.doubting(subject, self._registry.reread_all_entities):
+        with self._changes.doubting(subject, self._registry.reread_all_entities, self._queue):
             await self._registry.change_entities(kind, changes, replace_unreadable=replace_unreadable)
 
 

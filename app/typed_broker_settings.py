@@ -170,8 +170,8 @@ class BrokerKeywords(TypedDict, total=False):
     log_index_interval_bytes: int | str | None
     log_index_size_max_bytes: int | str | None
     log_initial_task_delay_ms: str | None
-    log_local_retention_bytes: str | None
-    log_local_retention_ms: str | None
+    log_local_retention_bytes: int | str | None
+    log_local_retention_ms: int | str | None
     log_message_downconversion_enable: str | None
     log_message_format_version: str | None
     log_message_timestamp_after_max_ms: int | str | None
@@ -248,31 +248,31 @@ class BrokerKeywords(TypedDict, total=False):
     quota_window_num: int | str | None
     quota_window_size_seconds: int | str | None
     record_validation: bool | str | None
-    remote_fetch_max_wait_ms: str | None
+    remote_fetch_max_wait_ms: int | str | None
     remote_list_offsets_request_timeout_ms: str | None
-    remote_log_index_file_cache_total_size_bytes: str | None
-    remote_log_manager_copier_thread_pool_size: str | None
-    remote_log_manager_copy_max_bytes_per_second: str | None
+    remote_log_index_file_cache_total_size_bytes: int | str | None
+    remote_log_manager_copier_thread_pool_size: int | str | None
+    remote_log_manager_copy_max_bytes_per_second: int | str | None
     remote_log_manager_copy_quota_window_num: str | None
     remote_log_manager_copy_quota_window_size_seconds: str | None
     remote_log_manager_expiration_thread_pool_size: str | None
-    remote_log_manager_fetch_max_bytes_per_second: str | None
+    remote_log_manager_fetch_max_bytes_per_second: int | str | None
     remote_log_manager_fetch_quota_window_num: str | None
     remote_log_manager_fetch_quota_window_size_seconds: str | None
     remote_log_manager_follower_thread_pool_size: str | None
-    remote_log_manager_task_interval_ms: str | None
+    remote_log_manager_task_interval_ms: int | str | None
     remote_log_manager_thread_pool_size: str | None
     remote_log_metadata_custom_metadata_max_bytes: str | None
     remote_log_metadata_manager_class_name: str | None
     remote_log_metadata_manager_class_path: str | None
     remote_log_metadata_manager_impl_prefix: str | None
     remote_log_metadata_manager_listener_name: str | None
-    remote_log_reader_max_pending_tasks: str | None
-    remote_log_reader_threads: str | None
+    remote_log_reader_max_pending_tasks: int | str | None
+    remote_log_reader_threads: int | str | None
     remote_log_storage_manager_class_name: str | None
     remote_log_storage_manager_class_path: str | None
     remote_log_storage_manager_impl_prefix: str | None
-    remote_log_storage_system_enable: str | None
+    remote_log_storage_system_enable: bool | str | None
     replica_alter_log_dirs_io_max_bytes_per_second: str | None
     replica_fetch_backoff_ms: int | str | None
     replica_fetch_max_bytes: int | str | None
@@ -288,6 +288,12 @@ class BrokerKeywords(TypedDict, total=False):
     replication_quota_window_size_seconds: str | None
     request_timeout_ms: str | None
     reserved_broker_max_id: int | str | None
+    rsm_config_access_key_id: str | None
+    rsm_config_endpoint: str | None
+    rsm_config_region: str | None
+    rsm_config_secret_access_key: str | Secret[str] | None
+    rsm_config_session_token: str | Secret[str] | None
+    rsm_config_virtual_hosted_style: bool | str | None
     sasl_enabled_mechanisms: str | Sequence[str] | None
     sasl_jaas_config: str | Secret[str] | None
     sasl_kerberos_kinit_cmd: str | None

@@ -1,14 +1,17 @@
 """A broker of the world: its machine, its disk, and the process, which is the one that `barnabas serve` runs."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from ..adapters.metrics_memory import MemoryMetrics
 from ..app.broker.lifecycle.broker_server import BrokerServer
+from ..app.broker.state.tiering import RemoteOutside
 from ..app.compose.broker import outside_of, plugin_host
 from ..app.config import BrokerConfig
 from ..core.log.partition_log.unified_log import UnifiedLog
 from ..core.replica.partition.partition import Partition
-from ..ports.errors import BarnabasError, ClosedError
+from ..ports.errors import BarnabasError, ClosedError, ConfigError
+from ..ports.scheduler import Outcome
 from ..ports.transport import Address
 from .clock import SkewedClock
 from .coroutine_thread import Killed
@@ -215,10 +218,22 @@ class SimulatedBroker(Machine):
             open_coordination=self.session,
             report=self._report,
             shared=self._shared,
+            open_remote_storage=self._open_remote_storage,
         )
         node = BrokerServer(config, outside, plugin_host(config))
         node.failed = self._give_up
         return node
+
+    def _open_remote_storage(self) -> RemoteOutside:
+        world, life = self.world, self.life
+        entropy = world.entropy.child(f"remote storage of {self.name} {self.lives}")
+        if world.remote_storage is None:
+            raise ConfigError("the world has no remote storage")
+
+        def offload(work: Callable[[], Any], done: Callable[[Outcome[Any]], None]) -> None:
+            life.call_later(entropy.fraction() * world.remote_ms_max, lambda: life.offload(work, done))
+
+        return RemoteOutside(storage=world.remote_storage, offload_copy=offload, offload_read=offload)
 
     @property
     def _has_sasl(self) -> bool:

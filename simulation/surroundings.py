@@ -13,6 +13,7 @@ from ..core.tree.tree import Change
 from ..ports.coordination import NoNode
 from ..ports.entropy import Entropy
 from ..ports.errors import ClosedError
+from ..ports.remote_storage import RemoteStorage
 from ..ports.scheduler import Outcome
 from .coroutine_thread import CoroutineThread, Killed
 from .life import Life
@@ -242,6 +243,10 @@ class Surroundings:
         self.abandoned_sessions = 0
         """Sessions whose user is gone, which the service does not know yet."""
         self.service_is_down = False
+        self.remote_storage: RemoteStorage | None = None
+        """The remote storage of all brokers; None: there is none."""
+        self.remote_ms_max = 50.0
+        """The longest time until a call of remote storage begins."""
         self.sasl: SaslFactory | None = None
         """Settable: how programs log in, where the listeners of the brokers have SASL."""
         self.writes: Callable[[str, bytes], None] = lambda _path, _data: None

@@ -13,6 +13,7 @@ from ..core.cluster.topic_store import states_paths
 from ..core.cluster.topics import BrokerRegistration, PartitionState, Topic
 from ..core.replica.partition.partition import Partition
 from ..ports.coordination import NoNode
+from ..ports.remote_storage import RemoteStorage
 from ..ports.transport import Address
 from ..ports.types import TopicPartition
 from .broker import SimulatedBroker
@@ -190,15 +191,18 @@ class World(Surroundings):
         session_seconds: float = 6.0,
         ready: bool = True,
         data_folders: int = 1,
+        remote_storage: RemoteStorage | None = None,
         **settings: object,
     ) -> None:
         """Make the brokers. `settings` are those of every broker, in snake case; with `ready` all brokers are ready
-        when this returns; `data_folders` is the number of data folders of each broker, each on a disk of its own.
+        when this returns; `data_folders` is the number of data folders of each broker, each on a disk of its own;
+        `remote_storage` serves all brokers whose settings enable it, with waits that are simulated here.
 
         `session_seconds` is the session timeout of the coordination service.
         """
         waits = COORDINATION_WAITS if brokers > 1 else 0.0
         super().__init__(seed, session_ms=session_seconds * 1000, waits=waits, waits_within=lambda _: True)
+        self.remote_storage = remote_storage
         self.shared = brokers > 1
         """True when the coordination service is on its own; a single broker has it in its process."""
         self.look = TreeView(self.tree)

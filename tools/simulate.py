@@ -74,6 +74,7 @@ def stories() -> dict[str, Story]:
     from simulation.share_story import ShareStory
     from simulation.test_broker_story import DurableStory
     from simulation.test_classic_story import ClassicStory
+    from simulation.tiering_story import TieringStory
     from simulation.transaction_story import TransactionStory
 
     def of_cluster(make: Callable[[int], ClusterStory]) -> Story:
@@ -98,6 +99,7 @@ def stories() -> dict[str, Story]:
         "restore": of_cluster(RestoreStory),
         "recreate": of_cluster(RecreateStory),
         "partitions": of_cluster(PartitionsStory),
+        "tiering": of_cluster(TieringStory),
         "security": of_cluster(SecurityStory),
         "share": of_cluster(ShareStory),
         "durable": of_others(lambda seed: DurableStory(seed, log_flush_interval_messages=1)),

@@ -13,6 +13,7 @@ from ..logs import log_report
 from .coordination import broker_backend, broker_session_request
 from .kerberos import broker_kerberos, kerberos_exchanges
 from .oauthbearer import broker_oauthbearer, token_validator
+from .remote_storage import open_remote_of
 from .tls import BrokerTls
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from ..broker.lifecycle.broker_server import BrokerServer
     from ..broker.lifecycle.request_logging import Watching
     from ..broker.state.dependencies import ExposeMetrics, MakeOutside, MakeServer, Outside, Server
+    from ..broker.state.tiering import RemoteOutside
     from ..config import BrokerConfig
     from .https import HttpSecurity
     from .worker_control import WorkerControl
@@ -112,6 +114,7 @@ def outside_of(
     shared: bool | None = None,
     plugins: PluginHost | None = None,
     worker: WorkerPart | None = None,
+    open_remote_storage: Callable[[], RemoteOutside] | None = None,
 ) -> Outside:
     """Return what the configuration asks for, with anything that is given in its place (the simulation gives all).
 
@@ -162,6 +165,10 @@ def outside_of(
         token_validator=token_validator,
         connect=_connect(config, transport, scheduler, entropy, shared, tls),
         listener_tls=tls,
+        open_remote_storage=open_remote_storage
+        or partial(open_remote_of, config, scheduler, plugins or plugin_host(config))
+        if config.remote_log_storage_system_enable
+        else None,
     )
 
 

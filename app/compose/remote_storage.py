@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
+from ...ports.errors import ClosedError, ConfigError
+from ...ports.scheduler import Outcome, Scheduler
 from ..extras import require
 
 if TYPE_CHECKING:
     from ...plugins.host import PluginHost
     from ...ports.remote_storage import RemoteStorage
+    from ..broker.state.tiering import RemoteOutside
+    from ..config import BrokerConfig
 
 
 def open_remote_storage(url: str, settings: Mapping[str, str], plugins: PluginHost) -> RemoteStorage:
@@ -19,6 +24,51 @@ def open_remote_storage(url: str, settings: Mapping[str, str], plugins: PluginHo
     """
     factory = plugins.remote_storage(url.partition("://")[0], _BUILT_IN)
     return factory(url, settings)
+
+
+class _Workers:
+    """Threads for the calls of remote storage, so that a slow one does not keep others from working."""
+
+    def __init__(self, scheduler: Scheduler, name: str, threads: int) -> None:
+        from concurrent.futures import ThreadPoolExecutor
+
+        self._scheduler = scheduler
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
+
+    def offload(self, work: Callable[[], Any], done: Callable[[Outcome[Any]], None]) -> None:
+        """Run `work` on a thread, then `done` on the owner's; neither once the threads are closed."""
+
+        def run() -> None:
+            outcome = Outcome.of(work)
+            with suppress(ClosedError):
+                self._scheduler.call_soon(lambda: done(outcome))
+
+        with suppress(RuntimeError):
+            self._executor.submit(run)
+
+    def close(self) -> None:
+        """Forget what has not begun, and wait for nothing."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+
+def open_remote_of(config: BrokerConfig, scheduler: Scheduler, plugins: PluginHost) -> RemoteOutside:
+    """Open the remote storage of a broker, and start the threads that call it. Raises `ConfigError`."""
+    from ..broker.state.tiering import RemoteOutside
+
+    url = config.remote_log_storage_manager_class_name or ""
+    try:
+        storage = open_remote_storage(url, config.remote_settings, plugins)
+    except ConfigError as error:
+        raise ConfigError(f"remote.log.storage.manager.class.name: {error}") from None
+    copiers = _Workers(scheduler, "remote-copier", config.remote_log_manager_copier_thread_pool_size)
+    readers = _Workers(scheduler, "remote-reader", config.remote_log_reader_threads)
+
+    def close() -> None:
+        copiers.close()
+        readers.close()
+        storage.close()
+
+    return RemoteOutside(storage=storage, offload_copy=copiers.offload, offload_read=readers.offload, close=close)
 
 
 def _folder(url: str, settings: Mapping[str, str]) -> RemoteStorage:

@@ -36,6 +36,7 @@ from .keys import (
 from .layers import settings_from
 from .listener_names import inter_broker_index, is_of_listener, protocols_of, scoped_key
 from .listeners import ListenAddress, check_advertised, parse_address, parse_listeners
+from .remote_keys import RemoteKeys
 from .sasl_keys import SaslKeys
 from .tls_keys import TlsKeys
 
@@ -437,6 +438,7 @@ class BrokerConfig(
     ScrubKeys,
     ReplicationKeys,
     SaslKeys,
+    RemoteKeys,
     AuthorizerKeys,
     QuotaKeys,
     TlsKeys,
@@ -822,6 +824,7 @@ class BrokerConfig(
             raise ConfigError("inter.broker.listener.name and security.inter.broker.protocol: set only one of them")
         self.check_replication()
         self.check_groups()
+        self.check_remote_storage()
         self.metrics_address  # noqa: B018  checked on start
         self.connections_per_ip  # noqa: B018  checked on start
         self.dir_mode  # noqa: B018  checked on start

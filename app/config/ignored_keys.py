@@ -46,35 +46,23 @@ _BROKER_KEYS: Mapping[str, str] = {
         offsets.commit.required.acks -1
         offsets.topic.compression.codec 0
     """,
-    "there is no tiered storage": """
+    "remote storage here does not need it: one manifest per partition, one place": """
         follower.fetch.last.tiered.offset.enable false
-        log.local.retention.bytes -2
-        log.local.retention.ms -2
-        remote.fetch.max.wait.ms 500
         remote.list.offsets.request.timeout.ms 30000
-        remote.log.index.file.cache.total.size.bytes 1073741824
-        remote.log.manager.copier.thread.pool.size 10
-        remote.log.manager.copy.max.bytes.per.second 9223372036854775807
         remote.log.manager.copy.quota.window.num 11
         remote.log.manager.copy.quota.window.size.seconds 1
         remote.log.manager.expiration.thread.pool.size 10
-        remote.log.manager.fetch.max.bytes.per.second 9223372036854775807
         remote.log.manager.fetch.quota.window.num 11
         remote.log.manager.fetch.quota.window.size.seconds 1
         remote.log.manager.follower.thread.pool.size 2
-        remote.log.manager.task.interval.ms 30000
         remote.log.manager.thread.pool.size 2
         remote.log.metadata.custom.metadata.max.bytes 128
         remote.log.metadata.manager.class.name
         remote.log.metadata.manager.class.path
         remote.log.metadata.manager.impl.prefix rlmm.config.
         remote.log.metadata.manager.listener.name
-        remote.log.reader.max.pending.tasks 100
-        remote.log.reader.threads 10
-        remote.log.storage.manager.class.name
         remote.log.storage.manager.class.path
         remote.log.storage.manager.impl.prefix rsm.config.
-        remote.log.storage.system.enable false
     """,
     "replicas do not move between the folders of a broker": """
         alter.log.dirs.replication.quota.window.num 11
@@ -167,17 +155,7 @@ _BROKER_KEYS: Mapping[str, str] = {
 }
 """Reason → a key and its default per line; without a default it is unset."""
 
-_TOPIC_KEYS: Mapping[str, str] = {
-    "there is no tiered storage": """
-        remote.log.copy.disable false
-        remote.log.delete.on.disable false
-        remote.storage.enable false
-    """,
-}
-
 _ONLY: Mapping[str, tuple[str, ...]] = {
-    "remote.log.storage.system.enable": ("false",),
-    "remote.storage.enable": ("false",),
     "security.inter.broker.protocol": ("PLAINTEXT",),
     "zookeeper.ssl.crl.enable": ("false",),
     "zookeeper.ssl.ocsp.enable": ("false",),
@@ -215,15 +193,10 @@ _PROCESS_ROLES = ConfigKey(
 IGNORED_KEYS: Mapping[str, ConfigKey] = {**_keys(_BROKER_KEYS), _PROCESS_ROLES.name: _PROCESS_ROLES}
 """The ignored keys of brokers, by name."""
 
-IGNORED_TOPIC_KEYS: Mapping[str, ConfigKey] = _keys(_TOPIC_KEYS)
-"""The ignored keys of topics that have no broker key as their default."""
-
 IGNORED_TOPIC_DEFAULTS: Mapping[str, str] = {
     "compression.gzip.level": "compression.gzip.level",
     "compression.lz4.level": "compression.lz4.level",
     "compression.zstd.level": "compression.zstd.level",
-    "local.retention.bytes": "log.local.retention.bytes",
-    "local.retention.ms": "log.local.retention.ms",
     "message.downconversion.enable": "log.message.downconversion.enable",
     "message.format.version": "log.message.format.version",
     "preallocate": "log.preallocate",

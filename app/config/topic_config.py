@@ -12,8 +12,8 @@ from ...ports.values import Secret, frozen
 from .broker_config import CONNECTION_KEYS, KEYS, SYNONYMS, BrokerConfig
 from .classic import CLASSIC, FORMAT_KEY, TOPIC_MAPS
 from .classic import DEFAULTS as CLASSIC_DEFAULTS
-from .ignored_keys import IGNORED_TOPIC_DEFAULTS, IGNORED_TOPIC_KEYS
-from .keys import ConfigKey, Value
+from .ignored_keys import IGNORED_TOPIC_DEFAULTS
+from .keys import LONG_MAX, ConfigKey, Value
 from .listener_names import is_of_listener, name_of_scope, scoped_key
 from .names import nearest
 
@@ -160,12 +160,32 @@ _OF_SOURCE: Mapping[str, object] = {
 }
 """Settings of a mirror in place of its own, which count once it is promoted: the source decides what is deleted."""
 
+
+def _flag(name: str, doc: str) -> ConfigKey:
+    return ConfigKey(name=name, type=ConfigType.BOOLEAN, default=False, doc=doc)
+
+
+def _lag(name: str, doc: str) -> ConfigKey:
+    return ConfigKey(name=name, type=ConfigType.LONG, default=0, low=0, high=LONG_MAX, doc=doc)
+
+
+TIERING = (
+    _flag("remote.storage.enable", "Whether closed segments are copied to remote storage."),
+    _flag("remote.log.copy.disable", "Whether nothing more is copied; what is in remote storage stays readable."),
+    _flag("remote.log.delete.on.disable", "Whether remote.storage.enable=false may delete what is in remote storage."),
+    _lag("remote.copy.lag.ms", "A segment is copied once its newest record is older than this (KIP-1241); 0: at once."),
+    _lag("remote.copy.lag.bytes", "A segment is copied once as many bytes follow it (KIP-1241); 0: at once."),
+)
+
+
 _TABLE: Mapping[str, TopicKey] = {
     topic_key.key.name: topic_key
     for topic_key in (
-        *(TopicKey(key, None, None) for key in IGNORED_TOPIC_KEYS.values()),
         *(_topic_key(name, twin) for name, twin in IGNORED_TOPIC_DEFAULTS.items()),
-        *(TopicKey(key, None, key.attribute) for key in (*THROTTLED_REPLICAS, DEAD_LETTERS_ENABLE, MIRROR_SOURCE)),
+        *(
+            TopicKey(key, None, key.attribute)
+            for key in (*THROTTLED_REPLICAS, DEAD_LETTERS_ENABLE, MIRROR_SOURCE, *TIERING)
+        ),
         _topic_key("cleanup.policy", "log.cleanup.policy"),
         _topic_key("compression.type", "compression.type"),
         _topic_key("delete.retention.ms", "log.cleaner.delete.retention.ms"),
@@ -174,6 +194,8 @@ _TABLE: Mapping[str, TopicKey] = {
         _topic_key("flush.messages", "log.flush.interval.messages"),
         _topic_key("flush.ms", "log.flush.interval.ms"),
         _topic_key("index.interval.bytes", "log.index.interval.bytes"),
+        _topic_key("local.retention.bytes", "log.local.retention.bytes"),
+        _topic_key("local.retention.ms", "log.local.retention.ms"),
         _topic_key("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
         _topic_key("max.message.bytes", "message.max.bytes"),
         _topic_key("message.format", "message.format"),

@@ -52,6 +52,8 @@ from .topics import BrokerRegistration, PartitionState, Topic, first_state
 
 SECRET_ENDINGS = (
     "password",
+    "secret.access.key",
+    "session.token",
     "ssl.keystore.key",
     "ssl.keystore.certificate.chain",
     "ssl.truststore.certificates",

@@ -55,6 +55,20 @@ class LogConfig:
     """Whether share groups may write dead letters here (KIP-1191)."""
     mirror_source: str = ""
     """The cluster of which the topic is a mirror: only MirrorRecords appends to it; empty: of none."""
+    remote_storage_enable: bool = False
+    """Whether closed segments go to remote storage (KIP-405)."""
+    local_retention_ms: int = field(default=-2, validator=ge(-2))
+    """The time for which a tiered log keeps segments that are in remote storage; -2: that of retention_ms."""
+    local_retention_bytes: int = field(default=-2, validator=ge(-2))
+    """-2: as retention_bytes."""
+    remote_log_copy_disable: bool = False
+    """Whether nothing more is copied; what is in remote storage stays readable."""
+    remote_log_delete_on_disable: bool = False
+    """Whether remote_storage_enable may be taken back, which deletes what is in remote storage."""
+    remote_copy_lag_ms: int = field(default=0, validator=ge(-2))
+    """Segments are copied when their newest record is older (KIP-1241)."""
+    remote_copy_lag_bytes: int = field(default=0, validator=ge(-2))
+    """Segments are copied when as many bytes follow them."""
     record_validation: bool = False
     """Open every record on append, not only on compacted topics."""
 
@@ -64,6 +78,18 @@ class LogConfig:
     """True if the records of a batch may have to be opened on append."""
     roll_ms: int = field(init=False, repr=False, eq=False)
     """Maximum age of the active segment."""
+
+    tiered: bool = field(init=False, repr=False, eq=False)
+    """True if segments may be in remote storage only."""
+
+    @tiered.default
+    def _is_tiered(self) -> bool:
+        return self.remote_storage_enable and self.message_format == "v2" and "compact" not in self.cleanup_policy
+
+    @property
+    def copies(self) -> bool:
+        """True if closed segments are copied to remote storage."""
+        return self.tiered and not self.remote_log_copy_disable
 
     @compacted.default
     def _is_compacted(self) -> bool:

@@ -49,6 +49,12 @@ class LeaderEpochCache:
         self.changed = True
         self.assign(epoch, offset)
 
+    def replace(self, entries: Iterable[tuple[int, int]]) -> None:
+        """Have these entries instead of the present ones."""
+        self.clear()
+        for epoch, start in entries:
+            self.assign(epoch, start)
+
     def clear(self) -> None:
         """Remove all entries."""
         if self._epochs:

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol, cast
 
+from attrs import evolve
+
 from ...ports.report import counted
 from ...ports.types import TopicPartition
 from ...ports.values import frozen
@@ -56,6 +58,9 @@ class DeletionPolicy(Protocol):
         ...
 
 
+_AS_RETENTION = -2
+"""The value of local.retention.* that stands for that of retention.*."""
+
 LOOK_AGAIN_MS = 3_600_000
 """Pause between two passes of a `RecordPolicy` over a log, unless the policy has its own."""
 
@@ -99,6 +104,17 @@ def removable(
         count = max(count, count_deletable(segments[:given_up], high_watermark))
         empty_one_too = given_up > last and not segments[last].size_bytes
     return count, empty_one_too
+
+
+def local_retention_config(config: LogConfig) -> LogConfig:
+    """Return the configuration by which segments of a tiered log are deleted here, once remote storage has them."""
+    return evolve(
+        config,
+        retention_ms=config.retention_ms if config.local_retention_ms == _AS_RETENTION else config.local_retention_ms,
+        retention_bytes=config.retention_bytes
+        if config.local_retention_bytes == _AS_RETENTION
+        else config.local_retention_bytes,
+    )
 
 
 def count_given_up(

@@ -528,7 +528,9 @@ class ReplicaManager:
         throttle = ReplicationQuotaManager(
             lambda: self._roles.own, clock, settings.leader_rate, leader_throttled_replicas
         )
-        reads = ReplicaReader(
+        self.rebuild: Callable[[Partition, Callable[[bool], None]], None] = lambda _, done: done(False)
+        """Restarts the log of a follower behind what only remote storage has (settable)."""
+        reads = self.reads = ReplicaReader(
             self._local,
             self.purgatory,
             self.stats,
@@ -566,11 +568,15 @@ class ReplicaManager:
                 clock=self._clock,
                 settings=settings,
                 wake=wake,
+                rebuild=self._rebuild_from_tier,
             )
 
         fetchers = ReplicaFetcherManager(processor)
         self._when_dropped.append(fetchers.forget_dropped)
         return fetchers
+
+    def _rebuild_from_tier(self, partition: Partition, done: Callable[[bool], None]) -> None:
+        self.rebuild(partition, done)
 
     def verified_appends(self, verify: Verify) -> VerifiedAppends:
         """Return the appends for clients that name their transactional id; `verify` asks the coordinators."""

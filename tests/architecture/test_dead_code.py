@@ -72,7 +72,6 @@ CALLED_FROM_OUTSIDE = {
 }
 
 NOT_CALLED_YET = {
-    "open_remote_storage": "tiered storage, whose broker side comes next",
     "write_to": "a message set on its way to a sink, as the design has it",
 }
 """What stands before its caller, with tests of its own. A line goes when the caller comes."""

@@ -11,19 +11,23 @@ from operator import attrgetter
 
 from attrs import define, field
 
+from barnabas.app.broker.state.tiering import read_manifest
 from barnabas.core.cluster import layout
 from barnabas.core.cluster.topic_store import states_paths
 from barnabas.core.cluster.topics import NO_LEADER, UNKNOWN_EPOCH, BrokerRegistration, PartitionState
 from barnabas.core.coordinator.group.records import OffsetKey, decode_key, decode_offset
 from barnabas.core.coordinator.table import partition_of
+from barnabas.core.log.checkpoints import PARTITION_METADATA, parse_partition_metadata
 from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.log.segment.damage import OffsetsDamaged
 from barnabas.core.message.batch_header import HEADER_SIZE, is_crc_valid, parse_header
 from barnabas.core.message.message_set import MessageSet
 from barnabas.core.replica.partition.partition import Partition
+from barnabas.core.tiering.manifest import log_key, partition_folder
 from barnabas.core.tree.tree import Change
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.errors import ApiError
+from barnabas.ports.remote_storage import ObjectMissing, RemoteStorage
 from barnabas.ports.storage import StorageError
 from barnabas.ports.types import TopicPartition
 from barnabas.simulation import SimulatedBroker, World
@@ -653,6 +657,17 @@ def entries_of(log: UnifiedLog, start: int, end: int) -> Iterator[Entry]:
     """The batches of a log from an offset on. One that has rotten says nothing of itself: it is left out."""
     offset = start
     while offset < end:
+        if log.log_start_offset <= offset < log.local_log_start_offset:
+            data = read_remote(log, offset)
+            if not data:
+                return
+            before = offset
+            for entry in _batches(data, offset):
+                yield entry
+                offset = entry.next
+            if offset == before:
+                return
+            continue
         try:
             records = log.read(offset, max_bytes=READ_BYTES, limit=end, whole_first_batch=True).records
         except OffsetsDamaged as damage:
@@ -661,12 +676,39 @@ def entries_of(log: UnifiedLog, start: int, end: int) -> Iterator[Entry]:
         except StorageError:
             return
         data = records.read() if hasattr(records, "read") else bytes(records)
-        position, before = 0, offset
-        while position + HEADER_SIZE <= len(data):
-            header = parse_header(data, position)
-            if header.next_offset > offset and is_crc_valid(data, header, position):
-                yield Entry(header.base_offset, header.next_offset, header.leader_epoch, header.crc)
-                offset = header.next_offset
-            position += header.size
+        before = offset
+        for entry in _batches(data, offset):
+            yield entry
+            offset = entry.next
         if offset == before:
             return
+
+
+def _batches(data: bytes, offset: int) -> Iterator[Entry]:
+    """Those of the batches that end above the offset."""
+    position = 0
+    while position + HEADER_SIZE <= len(data):
+        header = parse_header(data, position)
+        if header.next_offset > offset and is_crc_valid(data, header, position):
+            yield Entry(header.base_offset, header.next_offset, header.leader_epoch, header.crc)
+        position += header.size
+
+
+TIERS: list[RemoteStorage] = []
+"""The remote storage of the world that is played, without its faults."""
+
+
+def read_remote(log: UnifiedLog, offset: int) -> bytes:
+    """The segment with this offset in remote storage; nothing if it has expired. Raises `Broken` if it is nowhere."""
+    topic_id = parse_partition_metadata(log.folder.read_small(PARTITION_METADATA))
+    try:
+        manifest = read_manifest(TIERS[-1], log.topic_partition, topic_id)
+        segment = manifest.find(offset)
+        if segment is not None:
+            folder = partition_folder(log.topic_partition, topic_id)
+            return TIERS[-1].read(log_key(folder, segment)).content
+        if offset < manifest.log_start:
+            return b""
+    except ObjectMissing as missing:
+        raise Broken(f"tier: offset {offset} of {log.topic_partition}: {missing}") from None
+    raise Broken(f"tier: offset {offset} of {log.topic_partition} is in no tier")

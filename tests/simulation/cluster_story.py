@@ -28,6 +28,7 @@ from barnabas.adapters.system import SeededEntropy
 from barnabas.core.replica.partition.partition import Partition
 from barnabas.ports.broker_api.configs import ResourceKind
 from barnabas.ports.entropy import Entropy
+from barnabas.ports.remote_storage import RemoteStorage
 from barnabas.ports.types import TopicPartition
 from barnabas.simulation import Disasters, SimulatedBroker, World
 
@@ -98,7 +99,14 @@ class ClusterStory:
             own["log_flush_interval_messages"] = 1
         elif seed % 4 == 0:
             own["log_flush_interval_ms"] = 300
-        self.world = World(seed, brokers=count, session_seconds=2.0, data_folders=1 + (seed % 4 == 1), **own)
+        self.world = World(
+            seed,
+            brokers=count,
+            session_seconds=2.0,
+            data_folders=1 + (seed % 4 == 1),
+            remote_storage=self._remote_storage(seed),
+            **own,
+        )
         self.checker = ClusterChecker(self.world, self._checked_topics(), lossy=[FLEETING])
         self.books = [Book() for _ in range(self.partitions)]
         self.positions = GroupPositions()
@@ -109,6 +117,10 @@ class ClusterStory:
         self.remakes = self.replicated
         self.writers: list[ClusterWriter] = []
         self.readers: list[ClusterReader] = []
+
+    def _remote_storage(self, _seed: int) -> RemoteStorage | None:
+        """What the brokers share where topics are tiered."""
+        return None
 
     @staticmethod
     def swarm_of(entropy: Entropy) -> Swarm:

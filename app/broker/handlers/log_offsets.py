@@ -1,7 +1,8 @@
 """Offsets of logs: ListOffsets, OffsetForLeaderEpoch and DeleteRecords (facts B3, B4, C6, D6)."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from ....core.log.partition_log.results import TimestampOffset
 from ....core.replica.partition.fetch_isolation import FetchIsolation
@@ -67,10 +68,18 @@ def _find(partition: Partition, timestamp: int, end: Offset) -> Steps[TimestampO
     log = partition.log
     if timestamp == LATEST:
         return TimestampOffset(-1, end, partition.leader_epoch)
-    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+    if timestamp == EARLIEST:
         return TimestampOffset(-1, log.log_start_offset, partition.leader_epoch)
+    if timestamp == EARLIEST_LOCAL:
+        return TimestampOffset(-1, log.local_log_start_offset, partition.leader_epoch)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return _NOTHING  # there is no remote storage
+        if not log.config.tiered:
+            return _NOTHING
+        pending = max(log.remote_end, log.log_start_offset)
+        found_at = pending if timestamp == EARLIEST_PENDING_UPLOAD else Offset(pending - 1)
+        if timestamp == LATEST_TIERED and pending == log.log_start_offset:
+            return _NOTHING
+        return TimestampOffset(-1, found_at, log.epochs.epoch_at(found_at))
     if timestamp == MAX_TIMESTAMP:
         found = yield from log.times.find_max_timestamp()
     elif timestamp >= 0:
@@ -78,6 +87,10 @@ def _find(partition: Partition, timestamp: int, end: Offset) -> Steps[TimestampO
     else:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"no meaning for timestamp {timestamp}")
     return _NOTHING if found is None or found.offset >= end else found
+
+
+_Remote = dict[int, TimestampOffset | BaseException]
+"""The records found in remote storage, by the number of the entry in the request."""
 
 
 class ListOffsetsService:
@@ -91,23 +104,62 @@ class ListOffsetsService:
         if refused is not None:
             reply(refused)
             return
-        self._state.answer_in_steps("ListOffsets", self._look_up_all(request), caller, reply)
+        self._with_remote(
+            request,
+            lambda remote: self._state.answer_in_steps(
+                "ListOffsets", self._look_up_all(request, remote), caller, reply
+            ),
+        )
 
-    def _look_up_all(self, request: ListOffsets) -> Steps[ListOffsetsResult]:
+    def _with_remote(self, request: ListOffsets, use: Callable[[_Remote], None]) -> None:
+        """Look up timestamps in remote storage first, where partitions have older records there (KIP-405)."""
+        tiering, found = self._state.tiering, _Remote()
+        wanted: list[tuple[int, Partition, int]] = []
+        for number, entry in enumerate(request.partitions if tiering is not None else ()):
+            partition = self._state.replicas.partitions.get((entry.topic, entry.partition))
+            if partition is None or partition.log.local_log_start_offset == partition.log.log_start_offset:
+                continue
+            if entry.timestamp >= 0:
+                wanted.append((number, partition, entry.timestamp))
+        if tiering is None or not wanted:
+            use(found)
+            return
+        missing = len(wanted)
+
+        def came(number: int, result: TimestampOffset | BaseException | None) -> None:
+            nonlocal missing
+            missing -= 1
+            if result is not None:
+                found[number] = result
+            if not missing:
+                use(found)
+
+        for number, partition, timestamp in wanted:
+            tiering.find_first_at(partition, timestamp, partial(came, number))
+
+    def _look_up_all(self, request: ListOffsets, remote: _Remote) -> Steps[ListOffsetsResult]:
         named = Counter((entry.topic, entry.partition) for entry in request.partitions)
         found = []
-        for entry in request.partitions:
+        for number, entry in enumerate(request.partitions):
             if named[entry.topic, entry.partition] > 1:
                 found.append(_failed(entry, ErrorCode.INVALID_REQUEST))
             else:
-                found.append((yield from self._look_up(entry, request)))
+                found.append((yield from self._look_up(entry, request, remote.get(number))))
             yield None
         return ListOffsetsResult(partitions=found)
 
-    def _look_up(self, entry: ListOffsetsPartition, request: ListOffsets) -> Steps[ListOffsetsResultPartition]:
+    def _look_up(
+        self, entry: ListOffsetsPartition, request: ListOffsets, remote: TimestampOffset | BaseException | None
+    ) -> Steps[ListOffsetsResultPartition]:
         try:
             partition = self._partition(entry, anywhere=request.replica_id == DEBUGGING)
-            timestamp, offset, epoch = yield from look_up(partition, entry.timestamp, _isolation_of(request))
+            if isinstance(remote, BaseException):
+                self._state.failed(f"looking into remote storage for {entry.topic}-{entry.partition}", remote)
+                return _failed(entry, ErrorCode.KAFKA_STORAGE_ERROR)
+            if remote is not None and remote.offset >= partition.log.log_start_offset:
+                timestamp, offset, epoch = remote
+            else:
+                timestamp, offset, epoch = yield from look_up(partition, entry.timestamp, _isolation_of(request))
         except ApiError as error:
             return _failed(entry, error.code)
         except StorageError as error:

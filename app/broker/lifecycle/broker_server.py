@@ -62,6 +62,7 @@ from ..state.broker_state import BrokerState
 from ..state.dependencies import Outside, Server
 from ..state.endpoints import Endpoints
 from ..state.settings import BrokerSettings
+from ..state.tiering import Tiering
 from .authentication import Authentication, Credentials, add_bootstrap_users, pretended_key
 from .authorization import authorization_of, classic_access
 from .cluster_member import ClusterMember
@@ -353,7 +354,7 @@ class BrokerServer:
                 self._fronts.close()
             raise
 
-    def _start(self) -> None:
+    def _start(self) -> None:  # noqa: PLR0915  the order in which all parts are opened
         outside, closing, fronts, config = self._outside, self._closing, self._fronts, self._config
         self._began_ms = outside.clock.monotonic_ms()
         closing.callback(outside.finish)
@@ -416,6 +417,7 @@ class BrokerServer:
             fetch_from=None if lease is None else self._links(registry, endpoints, "fetcher").submit,
             ask=None if lease is None else self._links(registry, endpoints, "coordinator").submit,
         )
+        self._begin_tiering(state)
         selector = config.replica_selector_class
         self._api = BrokerService(
             state,
@@ -440,6 +442,34 @@ class BrokerServer:
         logs.start()
         self._begin_cleaning(state, self._api)
         self._register(state, self._api, coordination, lease)
+
+    def _begin_tiering(self, state: BrokerState) -> None:
+        """Open the remote storage. Raises `ConfigError` where topics have records there, and this broker has none."""
+        if self._outside.open_remote_storage is None:
+            tiered = sorted(
+                topic.name
+                for topic in state.image.topics.values()
+                if topic.configs.get("remote.storage.enable") == "true"
+            )
+            if tiered:
+                text = f"topics are in remote storage, {tiered[0]} among them"
+                raise ConfigError(f"{text}: set remote.log.storage.system.enable=true, and its place")
+            return
+        state.tiering = Tiering(
+            self._outside.open_remote_storage(),
+            self._config,
+            state.replicas,
+            state.logs.codecs,
+            image=lambda: state.image,
+            ask=state.ask,
+            scheduler=state.scheduler,
+            clock=state.clock,
+            entropy=state.entropy,
+            metrics=state.metrics,
+            report=in_room(self._outside.report, "core.tiering"),
+        )
+        self._fronts.callback(state.tiering.close)
+        state.tiering.start()
 
     def _check_features(self, registry: ClusterRegistry) -> None:
         """Raise `ConfigError` if the cluster has finalized a feature at a level that this broker does not support."""

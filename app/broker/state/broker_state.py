@@ -35,6 +35,7 @@ from .changes import Changes, EntityStore, as_api_error
 from .classic_topics import ClassicTopics
 from .endpoints import Endpoints
 from .settings import MIN_ISR_KEY, BrokerSettings
+from .tiering import Tiering
 
 T = TypeVar("T")
 _PLACEMENT_ERRORS = (ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.INVALID_REPLICA_ASSIGNMENT)
@@ -92,6 +93,8 @@ class BrokerState:
         self._awaiting_logs: set[bytes] = set()
         """The ids of topics in the tree whose logs are about to be created."""
         self.changes = Changes(scheduler, registry.coordination, report)
+        self.tiering: Tiering | None = None
+        """Tiered storage; None: this broker has none."""
         self._when_offline: list[Callable[[TopicPartition], None]] = []
         self._when_disconnected: list[Callable[[int], None]] = []
         self.classic = ClassicTopics(settings.static, registry, logs, report)
@@ -390,7 +393,10 @@ class BrokerState:
 
         Returns False if some logs are still there.
         """
+        had_replicas = self.has_replicas_of(topic)
         dropped = self.replicas.drop([TopicPartition(topic.name, number) for number in topic.partitions])
+        if self.tiering is not None and had_replicas:
+            self.tiering.topic_deleted(topic)
         self.replicas.stats.forget(topic.name)
         self.classic.dropped(topic.name)
         return dropped
@@ -411,6 +417,8 @@ class BrokerState:
                 log = self.logs.get(TopicPartition(name, number))
                 if log is not None:
                     log.update_config(config)
+            if self.tiering is not None:
+                self.tiering.configs_changed(topic)
 
     def apply_broker_configs(self) -> None:
         """Apply the present configuration to every log, including those of classic topics that were not created."""

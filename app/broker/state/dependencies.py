@@ -24,6 +24,7 @@ from ....ports.storage import LogDir
 from ....ports.transport import Connection, ConnectionHandler, ServerTls, Transport
 from ....ports.values import frozen
 from ...config import BrokerConfig, ListenAddress
+from .tiering import RemoteOutside
 
 
 class ServerConnection(Protocol):
@@ -137,6 +138,8 @@ class Outside:
     """Returns what makes the exchanges of GSSAPI of a listener by its name; None: there is no Kerberos."""
     token_validator: Callable[[BrokerConfig, str, PluginHost], TokenValidator] | None = None
     """Makes the validator of OAuth tokens for a listener by its name."""
+    open_remote_storage: Callable[[], RemoteOutside] | None = None
+    """Opens the remote storage; None: there is none."""
     listener_tls: ListenerTls | None = None
     """The TLS of listeners; None: no listener may have one."""
     host_name: str = "localhost"

@@ -35,6 +35,7 @@ from ...config import (
 )
 from ...config.classic import FORMAT_KEY, V2, is_classic
 from ...config.keys import LONG_MAX
+from ...config.remote_keys import check_tiered_topic, check_tiering_change
 
 MIN_ISR_KEY = "min.insync.replicas"
 _MIB = 1_048_576
@@ -210,6 +211,10 @@ class BrokerSettings:
             text = f"{FORMAT_KEY} of a topic cannot change; make another topic and copy the messages"
             raise ApiError(ErrorCode.INVALID_CONFIG, text)
         self._check_together(altered)
+        try:
+            check_tiering_change(self.log_config(overrides), self.log_config(altered))
+        except ConfigError as error:
+            raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
         return altered
 
     def _check_together(self, overrides: Mapping[str, str]) -> None:
@@ -217,7 +222,9 @@ class BrokerSettings:
             text = "cleanup.policy=compact: the messages of a classic topic have no keys to compact by"
             raise ApiError(ErrorCode.INVALID_CONFIG, text)
         try:
-            policy = self._check_deletion_policy(self.log_config(overrides).deletion_policy)
+            config = self.log_config(overrides)
+            policy = self._check_deletion_policy(config.deletion_policy)
+            check_tiered_topic(config, is_system_enabled=self.static.remote_log_storage_system_enable)
         except (ConfigError, ValueError) as error:
             raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
         if is_classic(overrides) and "deletion.policy" in overrides and record_policy(policy) is not None:

@@ -242,7 +242,7 @@ class DataFolder:
         starts = {
             partition: log.log_start_offset
             for partition, log in self.logs.items()
-            if log.log_start_offset > log.segments[0].base_offset
+            if log.log_start_offset != log.segments[0].base_offset
         }
         vouched = [partition for partition in self.logs if partition not in self.in_replacement]
         logs, known = self.logs, self.cleaned_to

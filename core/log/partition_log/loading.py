@@ -62,7 +62,9 @@ def load(state: LogState, noted: LogCheckpoint, *, now_ms: int, recover: bool, m
         return _lost_end(state, noted.recovery_point, now_ms, may_end_early=may_end_early)
     state.segments = SegmentList(loaded.segments)
     state.end = loaded.end
-    state.start = max(loaded.segments[0].base_offset, noted.log_start)
+    first = loaded.segments[0].base_offset
+    state.start = noted.log_start if state.config.tiered else max(first, noted.log_start)
+    state.local_start = max(first, state.start)
     if state.start > loaded.end:
         text = f"log end offset {loaded.end} is below the log start offset {state.start}"
         state.report(f"{state.topic_partition}: {text}; the log is truncated fully and starts at {state.start}")
@@ -82,7 +84,7 @@ def start_new(state: LogState, *, now_ms: int) -> None:
     """Start a log at offset 0 in a folder without files. Raises `StorageError`."""
     state.durable.note_flush_time(now_ms)
     state.segments = SegmentList((state.create_segment(Offset(0), now_ms),))
-    state.start = state.end = Offset(0)
+    state.start = state.end = state.local_start = Offset(0)
     state.durable.reset_to(Offset(0))
 
 
@@ -102,6 +104,7 @@ def _lost_end(state: LogState, recovery_point: Offset, now_ms: int, *, may_end_e
     if not ends:
         remaining = data_loss.drop_empty_end(state.segments.items)
         state.segments = SegmentList((*remaining, state.create_segment(recovery_point, now_ms)))
-        state.start, state.end = max(state.start, state.segments.bases[0]), recovery_point
+        state.end = recovery_point
+        state.set_local_start()
         state.durable.opened(recovery_point, recovery_point, in_order=False)
     return True

@@ -26,7 +26,9 @@ class LogState:
         "epochs",
         "folder",
         "format",
+        "local_start",
         "producers",
+        "remote_end",
         "report",
         "segments",
         "start",
@@ -52,6 +54,10 @@ class LogState:
         """Set when the log is loaded; always replaced as a whole, so that readers never wait."""
         self.start = self.end = Offset(0)
         """Log start offset and log end offset."""
+        self.local_start = Offset(0)
+        """The first offset in the segments here; above the log start offset if remote storage has what is below."""
+        self.remote_end = Offset(0)
+        """Segments up to here may be deleted, since remote storage is known to have them."""
         self.epochs = epochs
         self.producers = ProducerStateManager(folder, report)
         self.durable = Durability()
@@ -72,6 +78,15 @@ class LogState:
         if offset > self.start:
             self.start = offset
             self.epochs.truncate_from_start(offset)
+            self.local_start = max(self.local_start, offset)
+
+    def set_local_start(self) -> None:
+        """Set the local start after the first segment has changed; the log start offset is no lower, unless the log is
+        tiered."""
+        first = self.segments.bases[0]
+        if not self.config.tiered:
+            self.advance_log_start(first)
+        self.local_start = max(self.start, first)
 
     def truncate_fully_to(self, offset: Offset, now_ms: int) -> None:
         """Delete all segments and continue at `offset`. Raises `StorageError`."""
@@ -84,6 +99,6 @@ class LogState:
         """Begin an empty log at `offset` in a folder without segments. Raises `StorageError`."""
         self.producers.truncate_fully_to()
         self.segments = SegmentList((self.create_segment(offset, now_ms),))
-        self.start = self.end = offset
+        self.start = self.end = self.local_start = offset
         self.durable.reset_to(offset)
         self.epochs.clear()

@@ -20,14 +20,15 @@ from ...message.control_records import EndTransactionMarker, encode_marker, read
 from ...traffic.steps import Steps, complete
 from ..append_origin import AppendOrigin
 from ..check_budget import CheckBudget
-from ..checkpoints import LogCheckpoint, SealedSegment, format_epochs, read_epochs
+from ..checkpoints import LEADER_EPOCHS, LogCheckpoint, SealedSegment, format_epochs, read_epochs
 from ..config import LONG_MAX, LogConfig
 from ..formats.validation import LOG_APPEND_TIME, ValidationTakesLong
 from ..leader_epoch_cache import LeaderEpochCache
 from ..log_format import LogSegment, ValidatedBatch
 from ..names import DELETED_SUFFIX
 from ..producers.producer_state import ProducerStates
-from ..retention import DeletionPolicy, removable
+from ..producers.producer_state_manager import check_snapshot
+from ..retention import DeletionPolicy, local_retention_config, removable
 from ..segment.offset_index import CorruptIndex
 from ..segment.segment import INT_MAX, Segment, count_fitting
 from ..segment.segment_list import FoundRecord, SegmentList
@@ -351,6 +352,20 @@ class UnifiedLog:
         return self._state.start
 
     @property
+    def local_log_start_offset(self) -> Offset:
+        """Return the first offset that is not in remote storage only."""
+        return self._state.local_start
+
+    @property
+    def remote_end(self) -> Offset:
+        """Return the end of what remote storage is known to have, for local retention."""
+        return self._state.remote_end
+
+    @remote_end.setter
+    def remote_end(self, offset: Offset) -> None:
+        self._state.remote_end = offset
+
+    @property
     def log_end_offset(self) -> Offset:
         return self._state.end
 
@@ -549,7 +564,7 @@ class UnifiedLog:
         if durable.failure is not None:
             raise self._closed_to_records()
         start, size, messages = state.start, 0, 0
-        headers = whole_batches(records, state.end, epochs.latest, empty=start == state.end)
+        headers = whole_batches(records, state.end, epochs.latest, empty=state.local_start == state.end)
         if headers and headers[0].base_offset < start:
             self.truncate_fully_and_start_at(headers[0].base_offset, now_ms)
         while headers:
@@ -633,8 +648,12 @@ class UnifiedLog:
         CORRUPT_MESSAGE where the log is damaged; `StorageError`.
         """
         state = self._state
-        start, end = state.start, state.readable_end
+        start, end = state.local_start, state.readable_end
         if not start <= offset <= end:
+            if state.start <= offset < start:
+                text = f"{self.topic_partition} has offsets below {start} in remote storage only"
+                raise ApiError(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE, text)
+            start = state.start
             text = f"offset {offset} is out of range for {self.topic_partition}: it has offsets {start} to {end}"
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
         segments = state.segments
@@ -671,8 +690,11 @@ class UnifiedLog:
             return []
         state = self._state
         infos = state.segments.infos(state.end)
-        bounds = (min(state.start, high_watermark), high_watermark)
-        count, empty_one_too = removable(self.policy, infos, bounds, now_ms, state.config, state.report)
+        deletable_to, config = high_watermark, state.config
+        if config.copies:
+            deletable_to, config = min(high_watermark, state.remote_end), local_retention_config(config)
+        bounds = (min(state.start, high_watermark), deletable_to)
+        count, empty_one_too = removable(self.policy, infos, bounds, now_ms, config, state.report)
         if empty_one_too:
             state.segments.active.modified_ms = now_ms  # it stays, as if created now (facts A4)
         if not count:
@@ -691,7 +713,7 @@ class UnifiedLog:
         finally:
             if removed:
                 state.segments = SegmentList(state.segments.items[len(removed) :])
-                state.advance_log_start(state.segments.bases[0])
+                state.set_local_start()
                 state.producers.delete_snapshots_before(state.segments.bases[0])
                 for segment in removed:
                     segment.close()
@@ -732,6 +754,34 @@ class UnifiedLog:
         except StorageError as error:
             self.fail(error)
             raise
+
+    @property
+    def lacks_producer_state(self) -> bool:
+        """True if a restart of the log in the middle (`restart_at`) was not completed."""
+        state = self._state
+        first = state.segments.bases[0]
+        return state.start < first == state.end and not state.producers.has_snapshot(first)
+
+    def restart_at(
+        self, offset: int, *, log_start: int, epochs: Sequence[tuple[int, int]], snapshot: bytes, now_ms: int
+    ) -> None:
+        """Delete all segments and continue at `offset`, with what remote storage has of the log below.
+
+        `epochs` and `snapshot`: the leader epochs and the producers at `offset`. Durable on return. Raises
+        `StorageError`; the log then refuses appends. Raises `ValueError` for a corrupt snapshot; nothing has changed.
+        """
+        state, at = self._state, Offset(offset)
+        check_snapshot(snapshot)
+        self.truncate_fully_and_start_at(at, now_ms)
+        try:
+            state.producers.restart_from(at, snapshot, now_ms)
+            state.folder.write_small(LEADER_EPOCHS, format_epochs(epochs))
+        except StorageError as error:
+            self.fail(error)
+            raise
+        state.epochs.replace(epochs)
+        state.start = Offset(min(log_start, at))
+        state.epochs.truncate_from_start(state.start)
 
     def _truncate(self, offset: Offset, now_ms: int) -> None:
         state = self._state

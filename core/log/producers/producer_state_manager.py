@@ -19,6 +19,11 @@ from .replay import apply_batch, load_recent_batches, read_marker_at, replay
 from .snapshot import decode_snapshot, encode_snapshot
 
 
+def check_snapshot(content: bytes) -> None:
+    """Raise `ValueError` for a corrupt snapshot."""
+    decode_snapshot(content, now_ms=0)
+
+
 def snapshot_offsets(folder: Folder) -> list[int]:
     """Return the offsets of the snapshot files, newest first."""
     names = filter(None, map(SEGMENT_FILE.fullmatch, folder.files()))
@@ -118,6 +123,16 @@ class ProducerStateManager:
             replay(before.states, [segment], base, next_base, 0, entries.append)
             segment.aborted.replace(entries)
             reached = next_base
+
+    def has_snapshot(self, offset: int) -> bool:
+        return offset in self._offsets
+
+    def restart_from(self, offset: int, snapshot: bytes, now_ms: int) -> None:
+        """Use a snapshot from elsewhere for a log that continues at `offset`; durable on return. Raises
+        `StorageError`."""
+        self._folder.write_small(segment_file(offset, SNAPSHOT_SUFFIX), snapshot)
+        self._offsets.add(offset)
+        self.states = decode_snapshot(snapshot, now_ms=now_ms)
 
     # --- while the log is open
 

@@ -88,10 +88,13 @@ class PartitionDataProcessor:
         clock: Clock,
         settings: ReplicationSettings,
         wake: Callable[[TopicPartition], None],
+        rebuild: Callable[[Partition, Callable[[bool], None]], None],
     ) -> None:
-        """`wake` wakes the present fetcher of a partition, whose leader may have changed."""
+        """`wake` wakes the present fetcher of a partition, whose leader may have changed. `rebuild` restarts a log
+        behind what only remote storage has, and calls back with True, or with False if it could not."""
         self.submit = submit
         self._wake = wake
+        self._rebuild_partition = rebuild
         self.own = own
         self.scheduler = scheduler
         self.clock = clock
@@ -157,6 +160,9 @@ class PartitionDataProcessor:
 
     def _append(self, followed: PartitionFetchState, result: FetchResultPartition) -> None:
         partition, now_ms = followed.partition, self.clock.now_ms()
+        if partition.log.lacks_producer_state:  # the broker died in the middle of a rebuild
+            self._rebuild(followed)
+            return
         log_end = partition.log.log_end_offset
         risen = partition.append_as_follower(
             records_of(result),
@@ -174,8 +180,34 @@ class PartitionDataProcessor:
         if risen:
             self._purgatory.check(partition.topic_partition)
 
+    def _rebuild(self, followed: PartitionFetchState) -> None:
+        """Restart the log behind what the leader has in remote storage only (KIP-405)."""
+        partition = followed.partition
+        log, key = partition.log, partition.topic_partition
+        self._noting[key] = log
+
+        def noted() -> None:
+            if self._noting.get(key) is log:
+                del self._noting[key]
+                self._wake(key)
+
+        def done(is_rebuilt: bool) -> None:
+            if self._noting.get(key) is not log:
+                return
+            if is_rebuilt:
+                followed.reset_back_off()
+                self._logs.checkpoint_of(log, noted)
+                self._purgatory.check(key)
+            else:
+                self.back_off(followed)
+                noted()
+
+        self._rebuild_partition(partition, done)
+
     def _refused(self, followed: PartitionFetchState, error: ErrorCode) -> None:
-        if error in _NEWER_STATE_FIRST:
+        if error is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
+            self._rebuild(followed)
+        elif error in _NEWER_STATE_FIRST:
             followed.waiting = True
         elif self.back_off(followed) and error is ErrorCode.CORRUPT_MESSAGE:
             partition = followed.partition
@@ -207,6 +239,9 @@ class PartitionDataProcessor:
         partition, now_ms = followed.partition, self.clock.now_ms()
         log, key = partition.log, partition.topic_partition
         before = log.log_end_offset
+        if log.log_start_offset <= offset < log.local_log_start_offset:
+            self._rebuild(followed)
+            return
         is_empty = log.log_start_offset == before  # all records were deleted here: none can diverge
         if leader_start > before or offset < log.log_start_offset or is_empty:
             partition.truncate_fully_and_start_at(max(0, leader_start), now_ms)

@@ -3,6 +3,9 @@
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from struct import Struct
+from typing import Protocol
+
+from attrs import evolve
 
 from ....ports.broker_api.fetch import AbortedTransaction, FetchPartition, FetchResultPartition
 from ....ports.clock import Clock
@@ -19,11 +22,12 @@ from ..partition.partition import Partition
 from ..partition.replication_quota import ReplicationQuotaManager
 from ..partition.topic_stats import BrokerTopicStats
 from ..purgatory import DelayedOperation, Purgatory
-from .fetch_params import FetchParams, FindPreferredReadReplica, FollowerFetchParams
+from .fetch_params import FetchParams, FindPreferredReadReplica, FollowerFetchParams, empty
 
 ReadResults = Callable[[Sequence[FetchResultPartition] | ApiError], None]
 """Called with the results in the order of the request, or with an `ApiError` when the broker itself failed."""
 
+_MOVED = ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
 _LOG_END, _COMMITTED = FetchIsolation.LOG_END, FetchIsolation.TXN_COMMITTED
 
 _COMMON = [
@@ -31,6 +35,43 @@ _COMMON = [
     for anywhere in (False, True)
 ]
 """The parameters without counters, by `anywhere` and isolation: one of each is enough."""
+
+
+# Fetches of records that are in remote storage only (KIP-405).
+
+
+class RemoteReads(Protocol):
+    """Reads from remote storage. Owner thread only."""
+
+    @property
+    def max_wait_ms(self) -> float:
+        """The longest wait of a fetch; what comes later serves the next one."""
+        ...
+
+    def read(
+        self,
+        partition: Partition,
+        entry: FetchPartition,
+        max_bytes: int,
+        *,
+        committed: bool,
+        done: Callable[[FetchResultPartition], None],
+    ) -> None:
+        """Read batches from the one with the offset on, the first whole. `done` may be called at once, or never."""
+        ...
+
+
+class DelayedRemoteFetch(DelayedOperation):
+    """A fetch that waits for remote storage."""
+
+    __slots__ = ("missing",)
+
+    def __init__(self, missing: int, finish: Callable[[], None], failed: Callable[[], None]) -> None:
+        super().__init__(finish, failed)
+        self.missing = missing
+
+    def check(self, key: Hashable) -> bool:  # noqa: ARG002
+        return not self.missing
 
 
 # Fetches that wait until there are enough bytes.
@@ -127,6 +168,10 @@ class ReplicaReader:
         self._throttle = throttle
         self._clock = clock
         self._hastens_high_watermark = hastens_high_watermark
+        self.remote: RemoteReads | None = None
+        """Reads what is in remote storage only; None: there is no remote storage."""
+        self._has_moved = False
+        """True if a partition of the present fetch is to be read from there."""
 
     def read(
         self,
@@ -164,8 +209,51 @@ class ReplicaReader:
         else:
             reading = FetchParams(isolation, allows_zstd=allows_zstd, anywhere=anywhere, nearest=nearest)
         results, size = self._read_all(entries, max_bytes, reading)
-        if max_wait_ms > 0 and size < min_bytes and results:
+        if self._has_moved:
+            self._read_remote(entries, results, max_bytes - size, reader, reading, done)
+        elif max_wait_ms > 0 and size < min_bytes and results:
             self._wait(entries, results, done, max_bytes, min_bytes, max_wait_ms, reader, reading)
+        else:
+            self._answer(results, reading, done)
+
+    def _read_remote(
+        self,
+        entries: Sequence[FetchPartition],
+        results: list[FetchResultPartition],
+        left: int,
+        reader: Hashable,
+        reading: FetchParams,
+        done: ReadResults,
+    ) -> None:
+        """Read the partitions of a fetch that are in remote storage only, all at once, then answer the fetch.
+
+        After `remote.fetch.max.wait.ms` the response has what is there by then.
+        """
+        self._has_moved = False
+        remote = self.remote
+        assert remote is not None
+        moved = [number for number, each in enumerate(results) if each.error is _MOVED]
+        for number in moved:
+            results[number] = evolve(results[number], error=ErrorCode.NONE)
+        waiting = DelayedRemoteFetch(
+            len(moved), lambda: self._answer(results, reading, done), lambda: done(broker_failed())
+        )
+        token = object()
+
+        def came(number: int, result: FetchResultPartition) -> None:
+            if not waiting.finished:
+                results[number] = result
+                waiting.missing -= 1
+                self._purgatory.check(token)
+
+        for number in moved:
+            entry = entries[number]
+            partition = self._partitions[entry.topic, entry.partition]
+            size = max(0, min(entry.max_bytes, left // len(moved)))
+            committed = reading.isolation is _COMMITTED
+            remote.read(partition, entry, size, committed=committed, done=partial(came, number))
+        if waiting.missing:
+            self._purgatory.watch(waiting, (token, reader) if reader else (token,), remote.max_wait_ms)
         else:
             self._answer(results, reading, done)
 
@@ -244,8 +332,11 @@ class ReplicaReader:
 
         def finish() -> None:
             reading.again()
-            late, _ = self._read_all(entries, max_bytes, reading)
-            self._answer(late, reading, done)
+            late, size = self._read_all(entries, max_bytes, reading)
+            if self._has_moved:
+                self._read_remote(entries, late, max_bytes - size, reader, reading, done)
+            else:
+                self._answer(late, reading, done)
 
         waiting = DelayedFetch(awaited, min_bytes, finish, lambda: done(broker_failed()))
         self._purgatory.watch(waiting, (*awaited, reader) if reader else awaited, max_wait_ms)
@@ -302,6 +393,9 @@ class ReplicaReader:
             if reading.headers_left is not None:
                 records = _before_zstd(partition, entry.offset, records, reading)
         except ApiError as error:
+            if error.code is _MOVED and reading.isolation is not _LOG_END and partition and self.remote is not None:
+                self._has_moved = True
+                return evolve(empty(partition, entry), error=_MOVED)
             is_out_of_range = error.code is ErrorCode.OFFSET_OUT_OF_RANGE and reading.isolation is not _LOG_END
             if error.code is ErrorCode.CORRUPT_MESSAGE and partition is not None:
                 self._local.suspect(partition.log, entry.offset)

@@ -378,6 +378,16 @@ class Partition:
         self.log.truncate_fully_and_start_at(offset, now_ms)
         self.high_watermark = Offset(offset)
 
+    def restart_from_tier(
+        self, offset: int, *, log_start: int, epochs: Sequence[tuple[int, int]], snapshot: bytes, now_ms: int
+    ) -> None:
+        """Delete all records here, and continue at `offset`, below which remote storage has them.
+
+        Raises as `UnifiedLog.restart_at`.
+        """
+        self.log.restart_at(offset, log_start=log_start, epochs=epochs, snapshot=snapshot, now_ms=now_ms)
+        self.high_watermark = Offset(offset)
+
     # --- read
 
     def end_for(self, isolation: FetchIsolation) -> Offset:

@@ -60,7 +60,7 @@ def test_keys_of_compaction(name: str, value: object, parsed: object) -> None:
     [
         ("num.io.threads", "16", "16"),
         ("transaction.two.phase.commit.enable", False, "false"),
-        ("log.local.retention.bytes", 10_000_000_000, "10000000000"),
+        ("remote.log.metadata.custom.metadata.max.bytes", 10_000_000_000, "10000000000"),
         ("controller.quorum.voters", "1@a:9093,2@b:9093", "1@a:9093,2@b:9093"),
         ("offsets.commit.required.acks", "-1", "-1"),
         ("remote.log.metadata.manager.class.path", "org.x.Y", "org.x.Y"),
@@ -84,7 +84,6 @@ def test_ignored_key_has_the_text_of_its_value(name: str, value: object, text: s
         ("log.cleaner.min.cleanable.ratio", True, "a number from 0 to 1"),
         ("offsets.topic.replication.factor", 32768, "a whole number from 1 to 32767"),
         ("security.inter.broker.protocol", "TLS", "one of PLAINTEXT"),
-        ("remote.log.storage.system.enable", "true", "one of false"),
         ("zookeeper.ssl.ocsp.enable", True, "one of false"),
     ],
 )

@@ -154,7 +154,7 @@ def test_config_file_errors_name_file_and_line(tmp_path: Path) -> None:
         ({"zookeeper.ssl.crl.enable": "true"}, "is not one of false"),
         ({"password.encoder.secret": "s"}, "no passwords are stored"),
         ({"security.inter.broker.protocol": "SSL"}, "no listener speaks it"),
-        ({"remote.log.storage.system.enable": "true"}, "is not one of false"),
+        ({"remote.log.storage.system.enable": "true"}, "needs remote.log.storage.manager.class.name"),
     ],
 )
 def test_contradictory_broker_settings_are_refused(settings: dict[str, object], fault: str) -> None:

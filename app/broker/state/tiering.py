@@ -1,0 +1,521 @@
+"""Tiered storage of one broker: what it leads is copied, what it follows is rebuilt, what clients ask for is read."""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+
+from ....core.client.driver import Submit
+from ....core.cluster.image import ClusterImage
+from ....core.cluster.topics import Topic
+from ....core.log.partition_log.results import TimestampOffset
+from ....core.log.producers.producer_state import ProducerStates
+from ....core.log.producers.snapshot import encode_snapshot
+from ....core.message.codec import Codecs
+from ....core.replica.partition.partition import Partition
+from ....core.replica.replica_manager import ReplicaManager
+from ....core.security.quotas.rate import QuotaWindows, SampledStat
+from ....core.tiering.manifest import (
+    Manifest,
+    TieredTopic,
+    decode_manifest,
+    epochs_between,
+    indexes_key,
+    manifest_key,
+    partition_folder,
+)
+from ....core.tiering.remote_log_manager import LedLog, RemoteLogManager, TierStats
+from ....core.tiering.remote_reader import Offload, RemoteLogReader, RemoteRecords, RemoteView
+from ....core.tiering.segment_objects import SegmentIndexes
+from ....ports.broker_api.fetch import AbortedTransaction, FetchPartition, FetchResultPartition
+from ....ports.broker_api.offsets import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    LATEST_TIERED,
+    ListOffsets,
+    ListOffsetsPartition,
+    ListOffsetsResult,
+)
+from ....ports.clock import Clock
+from ....ports.entropy import Entropy
+from ....ports.error_codes import ErrorCode
+from ....ports.metrics import Counter, Metrics
+from ....ports.remote_storage import ObjectMissing, RemoteStorage
+from ....ports.report import info
+from ....ports.scheduler import Outcome, Scheduler, Timer
+from ....ports.storage import StorageError
+from ....ports.types import Offset, TopicPartition
+from ....ports.values import frozen
+from ...config import BrokerConfig
+
+_FOLLOWER_VIEW_MS = 10_000.0
+"""The time for which a follower serves consumers by one reading of a manifest."""
+
+
+@frozen(kw_only=True)
+class RemoteOutside:
+    """The remote storage of a broker, and the threads that call it."""
+
+    storage: RemoteStorage
+    offload_copy: Offload
+    offload_read: Offload
+    close: Callable[[], None] = lambda: None
+
+
+class _Rate:
+    """Delays work so that a rate of bytes is kept (KIP-956)."""
+
+    def __init__(self, clock: Clock, bytes_per_second: int) -> None:
+        self._clock = clock
+        self._limit = bytes_per_second
+        self._windows = QuotaWindows()
+        self._stat = SampledStat(self._windows)
+
+    def record(self, size: int) -> None:
+        self._stat.record(size, self._clock.monotonic_ms())
+
+    def wait_ms(self) -> float:
+        """Return the time until the rate is below the limit."""
+        now_ms = self._clock.monotonic_ms()
+        total = self._stat.total(now_ms)
+        elapsed_ms = max(self._stat.elapsed_ms(now_ms), self._windows.window_ms)
+        return min(max(0.0, total / self._limit * 1000.0 - elapsed_ms), self._windows.full_ms)
+
+
+class _TierStats(TierStats):
+    """The counters of copying and deleting, by Kafka's names."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def _count(self, name: str, what: str, topic: str, number: int = 1) -> None:
+        self.counter(name, what, topic).add(number)
+
+    def counter(self, name: str, what: str, topic: str) -> Counter:
+        return self._metrics.counter(f"kafka_server_brokertopicmetrics_{name}_total", what, topic=topic)
+
+    def copied(self, topic: str, size: int) -> None:
+        self._count("remotecopyrequests", "Segments copied to remote storage.", topic)
+        self._count("remotecopybytes", "Bytes copied to remote storage.", topic, size)
+
+    def copy_failed(self, topic: str) -> None:
+        self._count("remotecopyerrors", "Copies to remote storage that failed.", topic)
+
+    def deleted(self, topic: str) -> None:
+        self._count("remotedeleterequests", "Segments deleted in remote storage.", topic)
+
+    def delete_failed(self, topic: str) -> None:
+        self._count("remotedeleteerrors", "Deletions in remote storage that failed.", topic)
+
+    def fetched(self, topic: str, size: int) -> None:
+        """Count a read of remote storage for a client."""
+        self._count("remotefetchrequests", "Reads from remote storage.", topic)
+        self._count("remotefetchbytes", "Bytes read from remote storage for clients.", topic, size)
+
+    def fetch_failed(self, topic: str) -> None:
+        """Count a failed read of remote storage."""
+        self._count("remotefetcherrors", "Reads from remote storage that failed.", topic)
+
+
+LookupDone = Callable[[TimestampOffset | BaseException | None], None]
+
+
+class Tiering:
+    """Implements `RemoteReads`. Owner thread only. `start` it after the state is complete."""
+
+    def __init__(
+        self,
+        outside: RemoteOutside,
+        config: BrokerConfig,
+        replicas: ReplicaManager,
+        codecs: Codecs,
+        *,
+        image: Callable[[], ClusterImage],
+        ask: Submit | None,
+        scheduler: Scheduler,
+        clock: Clock,
+        entropy: Entropy,
+        metrics: Metrics,
+        report: Callable[[str], None],
+    ) -> None:
+        self._outside = outside
+        self._replicas = replicas
+        self._image = image
+        self._ask = ask
+        self._scheduler = scheduler
+        self._clock = clock
+        self._report = report
+        self._stats = _TierStats(metrics)
+        self._interval_ms = float(config.remote_log_manager_task_interval_ms)
+        self._copy_rate = _Rate(clock, config.remote_log_manager_copy_max_bytes_per_second)
+        self._fetch_rate = _Rate(clock, config.remote_log_manager_fetch_max_bytes_per_second)
+        self._timer: Timer | None = None
+        self._closed = False
+        self._views: dict[TopicPartition, tuple[RemoteView | None, float]] = {}
+        self.max_wait_ms = float(config.remote_fetch_max_wait_ms)
+        self.manager = RemoteLogManager(
+            outside.storage,
+            outside.offload_copy,
+            scheduler=scheduler,
+            clock=clock,
+            entropy=entropy,
+            report=report,
+            interval_ms=self._interval_ms,
+            copy_wait_ms=self._copy_wait_ms,
+            stats=self._stats,
+            changed=replicas.purgatory.check,
+            suspect=replicas.suspect,
+        )
+        self.reader = RemoteLogReader(
+            outside.storage,
+            outside.offload_read,
+            codecs,
+            pending_max=config.remote_log_reader_max_pending_tasks,
+            index_bytes_max=config.remote_log_index_file_cache_total_size_bytes,
+            on_loaded=self._fetch_rate.record,
+            delayed=self._when_allowed,
+        )
+        replicas.reads.remote = self
+        replicas.rebuild = self.rebuild
+        replicas.add_leadership_listener(self._led, self._resigned)
+        replicas.listen(lambda _: None, self._dropped)
+        self._show(metrics)
+
+    def start(self) -> None:
+        """Begin the periodic work."""
+        self.manager.start()
+        self._timer = self._scheduler.call_later(self._interval_ms, self._tick)
+
+    def close(self) -> None:
+        """End the work; nothing waits for what is under way."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self.manager.close()
+        self._outside.close()
+
+    def _copy_wait_ms(self, size: int) -> float:
+        wait_ms = self._copy_rate.wait_ms()
+        self._copy_rate.record(size)
+        return wait_ms
+
+    def _when_allowed(self, begin: Callable[[], None]) -> None:
+        wait_ms = self._fetch_rate.wait_ms()
+        if wait_ms > 0:
+            self._scheduler.call_later(wait_ms, begin)
+        else:
+            begin()
+
+    def _show(self, metrics: Metrics) -> None:
+        def of_led(read: Callable[[TopicPartition, RemoteView], float]) -> Iterable[tuple[tuple[str, str], float]]:
+            for key, view in list(self.manager.views):
+                yield (key.topic, str(key.partition)), read(key, view)
+
+        labels = ("topic", "partition")
+        name = "kafka_server_brokertopicmetrics_remote"
+        for suffix, what, read in (
+            ("copylagbytes", "Bytes that are not copied yet.", lambda key, _: self.manager.lag(key)[0]),
+            ("copylagsegments", "Segments that are not copied yet.", lambda key, _: self.manager.lag(key)[1]),
+            ("logsizebytes", "Bytes in remote storage.", lambda _, view: sum(s.size for s in view.manifest.readable)),
+            ("logmetadatacount", "Segments in the manifest.", lambda _, view: len(view.manifest.segments)),
+        ):
+            metrics.gauges(f"{name}{suffix}", what, labels, partial(of_led, read))
+        metrics.gauge(
+            "kafka_log_remote_storage_remotelogreadertaskqueuesize",
+            "Reads of remote storage that are under way.",
+            lambda: self.reader.pending,
+        )
+
+    # --- leading
+
+    def _led(self, partition: Partition) -> None:
+        config = partition.log.config
+        self._views.pop(partition.topic_partition, None)
+        if not (config.tiered or config.remote_log_delete_on_disable):
+            return
+        self.manager.lead(
+            LedLog(
+                key=partition.topic_partition,
+                topic_id=partition.topic_id,
+                leader_epoch=partition.leader_epoch,
+                log=partition.log,
+                last_stable_offset=lambda: partition.last_stable_offset,
+                describe=partial(self._describe, partition),
+            )
+        )
+
+    def _resigned(self, partition: Partition) -> None:
+        self.manager.resign(partition.topic_partition)
+
+    def _dropped(self, keys: Iterable[TopicPartition]) -> None:
+        for key in keys:
+            self.manager.resign(key)
+            self._views.pop(key, None)
+
+    def configs_changed(self, topic: Topic) -> None:
+        """Apply the changed configuration of a topic."""
+        for number in topic.partitions:
+            partition = self._replicas.partitions.get((topic.name, number))
+            if partition is not None and partition.is_leader:
+                if self.manager.view(partition.topic_partition) is None:
+                    self._led(partition)
+                else:
+                    self.manager.run_now(partition.topic_partition)
+
+    def topic_deleted(self, topic: Topic) -> None:
+        """Delete what remote storage has of a topic that was deleted."""
+        if topic.configs.get("remote.storage.enable") == "true":
+            self.manager.delete_topic(topic.name, topic.topic_id, lambda: None)
+
+    def _describe(self, partition: Partition) -> TieredTopic:
+        key = partition.topic_partition
+        topic = self._image().topics.get(key.topic)
+        return TieredTopic(
+            name=key.topic,
+            topic_id=partition.topic_id,
+            partitions=key.partition + 1 if topic is None else len(topic.partitions),
+            configs={} if topic is None else dict(topic.configs),
+        )
+
+    # --- reads for clients
+
+    def read(
+        self,
+        partition: Partition,
+        entry: FetchPartition,
+        max_bytes: int,
+        *,
+        committed: bool,
+        done: Callable[[FetchResultPartition], None],
+    ) -> None:
+        key = partition.topic_partition
+
+        def came(outcome: Outcome[RemoteRecords | None]) -> None:
+            if outcome.error is not None or outcome.value is None:
+                code = ErrorCode.KAFKA_STORAGE_ERROR
+                if entry.offset < partition.log.log_start_offset:
+                    code = ErrorCode.OFFSET_OUT_OF_RANGE
+                elif outcome.error is not None:
+                    self._stats.fetch_failed(key.topic)
+                    self._report(f"{key}: reading offset {entry.offset} from remote storage failed: {outcome.error}")
+                done(FetchResultPartition(entry.topic, entry.partition, code, topic_id=entry.topic_id))
+                return
+            done(self._result(partition, entry, outcome.value, committed=committed))
+
+        def use(view: RemoteView | None) -> None:
+            if view is not None:  # else the manifest is being read, and the client asks again
+                self.reader.read(view, entry.offset, max_bytes=max_bytes, committed=committed, done=came)
+
+        self._with_view(partition, use)
+
+    def _result(
+        self, partition: Partition, entry: FetchPartition, found: RemoteRecords, *, committed: bool
+    ) -> FetchResultPartition:
+        self._stats.fetched(entry.topic, len(found.records))
+        aborted = None
+        if committed:
+            all_found = list(found.aborted)
+            if not found.is_complete:
+                all_found += partition.log.transactions.aborted(entry.offset, found.next_offset)
+            pairs = sorted({(each.first_offset, each.producer_id) for each in all_found})
+            aborted = [AbortedTransaction(producer, first) for first, producer in pairs]
+        return FetchResultPartition(
+            entry.topic,
+            entry.partition,
+            ErrorCode.NONE,
+            partition.high_watermark,
+            partition.last_stable_offset,
+            partition.log.log_start_offset,
+            found.records,
+            aborted,
+            topic_id=entry.topic_id,
+        )
+
+    def find_first_at(self, partition: Partition, timestamp: int, done: LookupDone) -> None:
+        """Find the first record at `timestamp` or later in remote storage, below what is here.
+
+        `done` gets None if there is none; the error if it cannot be known now.
+        """
+        local = partition.log.local_log_start_offset
+
+        def came(outcome: Outcome[TimestampOffset | None]) -> None:
+            if outcome.error is not None:
+                done(outcome.error)
+                return
+            found = outcome.value
+            done(found if found is not None and found.offset < local else None)
+
+        def use(view: RemoteView | None) -> None:
+            if view is None:
+                done(StorageError(f"the manifest of {partition.topic_partition} is not known yet"))
+            else:
+                self.reader.find_first_at(view, timestamp, partition.log.log_start_offset, came)
+
+        self._with_view(partition, use)
+
+    def _with_view(self, partition: Partition, use: Callable[[RemoteView | None], None]) -> None:
+        """Call `use` with the manifest: the leader's own; a follower reads it now and then, to serve consumers."""
+        key = partition.topic_partition
+        if partition.is_leader:
+            use(self.manager.view(key))
+            return
+        known = self._views.get(key)
+        if known is not None and known[1] > self._clock.monotonic_ms():
+            use(known[0])
+            return
+
+        def came(outcome: Outcome[Manifest]) -> None:
+            folder = partition_folder(key, partition.topic_id)
+            view = None if outcome.error is not None else RemoteView(folder=folder, manifest=outcome.get())
+            self._views[key] = view, self._clock.monotonic_ms() + _FOLLOWER_VIEW_MS
+            use(view)
+
+        self._outside.offload_read(partial(read_manifest, self._outside.storage, key, partition.topic_id), came)
+
+    # --- following
+
+    def _tick(self) -> None:
+        """Ask each leader what remote storage has of the partitions that this broker follows (ListOffsets -5)."""
+        self._timer = self._scheduler.call_later(self._interval_ms, self._tick)
+        by_leader: dict[int, list[Partition]] = {}
+        for partition in self._replicas.partitions.values():
+            if partition.log.config.tiered and not partition.is_leader and partition.leader >= 0:
+                by_leader.setdefault(partition.leader, []).append(partition)
+        for leader, partitions in by_leader.items():
+            self._ask_offsets(leader, partitions, LATEST_TIERED, self._tiered_known)
+
+    def _tiered_known(self, offsets: Mapping[TopicPartition, int]) -> None:
+        for key, offset in offsets.items():
+            partition = self._replicas.partitions.get(key)
+            if partition is not None and not partition.is_leader and offset >= 0:
+                partition.log.remote_end = Offset(max(partition.log.remote_end, offset + 1))
+
+    def _ask_offsets(
+        self,
+        leader: int,
+        partitions: Iterable[Partition],
+        timestamp: int,
+        known: Callable[[Mapping[TopicPartition, int]], None],
+    ) -> None:
+        """Ask a leader for offsets; `known` gets those that it has answered."""
+        request = ListOffsets(
+            partitions=[
+                ListOffsetsPartition(
+                    topic=each.topic_partition.topic,
+                    partition=each.topic_partition.partition,
+                    timestamp=timestamp,
+                    current_leader_epoch=each.leader_epoch,
+                )
+                for each in partitions
+            ]
+        )
+
+        def heard(result: object) -> None:
+            found: dict[TopicPartition, int] = {}
+            if isinstance(result, ListOffsetsResult):
+                for each in result.partitions:
+                    if each.error is ErrorCode.NONE:
+                        found[TopicPartition(each.topic, each.partition)] = each.offset
+            known(found)
+
+        if self._ask is None:
+            known({})
+        else:
+            self._ask(leader, request, heard)
+
+    def rebuild(self, partition: Partition, done: Callable[[bool], None]) -> None:
+        """Restart the log of a follower behind what only remote storage has (KIP-405).
+
+        It continues at the end of the remote segment before the leader's first local offset, with the producers and
+        leader epochs that the segment's objects have.
+        """
+        key, epoch, storage = partition.topic_partition, partition.leader_epoch, self._outside.storage
+
+        def failed(why: object) -> None:
+            self._report(info(f"{key} cannot be rebuilt from remote storage for now: {why}"))
+            done(False)
+
+        def is_outdated() -> bool:
+            present = self._replicas.partitions.get(key)
+            return self._closed or present is not partition or partition.is_leader or partition.leader_epoch != epoch
+
+        def local_known(offsets: Mapping[TopicPartition, int]) -> None:
+            local = offsets.get(key)
+            if local is None or is_outdated():
+                failed("the leader does not say where its log begins")
+                return
+            work = partial(read_aux_state, storage, key, partition.topic_id, local)
+            self._outside.offload_read(work, partial(came, local))
+
+        def came(local: int, outcome: Outcome[_AuxState | None]) -> None:
+            if outcome.error is not None or is_outdated():
+                failed(outcome.error or "it has another leader")
+            elif outcome.value is None:
+                self._ask_offsets(partition.leader, [partition], EARLIEST, partial(restart_plainly, local))
+            else:
+                aux = outcome.value
+                restart(
+                    lambda: partition.restart_from_tier(
+                        aux.offset,
+                        log_start=aux.log_start,
+                        epochs=aux.epochs,
+                        snapshot=aux.snapshot,
+                        now_ms=self._clock.now_ms(),
+                    ),
+                    aux.offset,
+                )
+
+        def restart_plainly(local: int, offsets: Mapping[TopicPartition, int]) -> None:
+            if offsets.get(key) != local or is_outdated():
+                failed(f"remote storage lacks what is below offset {local}")
+            else:
+                restart(lambda: partition.truncate_fully_and_start_at(local, self._clock.now_ms()), local)
+
+        def restart(work: Callable[[], None], offset: int) -> None:
+            try:
+                work()
+            except StorageError as error:
+                self._replicas.storage_failed(key, error)
+                done(False)
+            except ValueError as error:
+                failed(error)
+            else:
+                self._report(info(f"{key} continues at {offset}, behind what is in remote storage"))
+                done(True)
+
+        self._ask_offsets(partition.leader, [partition], EARLIEST_LOCAL, local_known)
+
+
+@frozen(kw_only=True)
+class _AuxState:
+    """The state of a log at an offset, as remote storage has it (Kafka: RemoteLogAuxState)."""
+
+    offset: int
+    log_start: int
+    epochs: tuple[tuple[int, int], ...]
+    snapshot: bytes
+
+
+def read_manifest(storage: RemoteStorage, key: TopicPartition, topic_id: bytes) -> Manifest:
+    """Read the manifest of a partition. Any thread. Raises `RemoteStorageError`, `CorruptManifest`."""
+    return decode_manifest(storage.read(manifest_key(key, topic_id)).content)
+
+
+def read_aux_state(storage: RemoteStorage, key: TopicPartition, topic_id: bytes, local: int) -> _AuxState | None:
+    """Return the state at the end of the remote segment with the offset before `local`; None without such a segment.
+
+    Any thread. Raises `RemoteStorageError`, `ValueError`.
+    """
+    try:
+        manifest = read_manifest(storage, key, topic_id)
+    except ObjectMissing:
+        return None
+    segment = manifest.find(local - 1)
+    if segment is None:
+        return None
+    folder = partition_folder(key, topic_id)
+    indexes = SegmentIndexes(storage.read(indexes_key(folder, segment)).content, segment.base_offset)
+    return _AuxState(
+        offset=segment.next_offset,
+        log_start=manifest.log_start,
+        epochs=epochs_between(manifest.epochs, manifest.log_start, segment.next_offset),
+        snapshot=indexes.snapshot if indexes.snapshot is not None else encode_snapshot(ProducerStates()),
+    )

@@ -1,0 +1,149 @@
+"""The keys of tiered storage (KIP-405), and the rules for those of a topic."""
+
+from collections.abc import Mapping
+
+from ...core.log.config import LogConfig
+from ...ports.errors import ConfigError
+from ...ports.values import Secret, frozen
+from .keys import LONG_MAX, flag_key, int_key, long_key, password_key, text_key
+
+_SETTINGS = {
+    "rsm.config.access.key.id": "access.key.id",
+    "rsm.config.endpoint": "endpoint",
+    "rsm.config.region": "region",
+    "rsm.config.secret.access.key": "secret.access.key",
+    "rsm.config.session.token": "session.token",
+    "rsm.config.virtual.hosted.style": "virtual.hosted.style",
+}
+"""Key → the name by which the remote storage gets its value."""
+
+
+@frozen(kw_only=True, slots=False)
+class RemoteKeys:
+    """A part of the table; see `BrokerConfig`."""
+
+    remote_log_storage_system_enable: bool = flag_key(
+        "remote.log.storage.system.enable", False, doc="Whether topics may have closed segments in remote storage."
+    )
+    remote_log_storage_manager_class_name: str | None = text_key(
+        "remote.log.storage.manager.class.name",
+        None,
+        doc="The URL of the remote storage: s3://BUCKET/PREFIX, file:///PATH, or one of a plug-in.",
+    )
+    remote_log_manager_task_interval_ms: int = long_key(
+        "remote.log.manager.task.interval.ms", 30_000, 1, doc="How often a leader looks for what to copy or to delete."
+    )
+    remote_log_manager_copier_thread_pool_size: int = int_key(
+        "remote.log.manager.copier.thread.pool.size", 10, 1, doc="The threads that copy segments, and delete them."
+    )
+    remote_log_reader_threads: int = int_key(
+        "remote.log.reader.threads", 10, 1, doc="The threads that read from remote storage."
+    )
+    remote_log_reader_max_pending_tasks: int = int_key(
+        "remote.log.reader.max.pending.tasks", 100, 1, doc="Reads of remote storage under way; more are refused."
+    )
+    remote_log_index_file_cache_total_size_bytes: int = long_key(
+        "remote.log.index.file.cache.total.size.bytes",
+        1_073_741_824,
+        1,
+        doc="Memory for indexes of remote segments; on disk in Kafka.",
+    )
+    remote_fetch_max_wait_ms: int = int_key(
+        "remote.fetch.max.wait.ms",
+        500,
+        1,
+        doc="The longest wait of a fetch for remote storage; what comes later serves the next fetch.",
+    )
+    remote_log_manager_copy_max_bytes_per_second: int = long_key(
+        "remote.log.manager.copy.max.bytes.per.second", LONG_MAX, 1, doc="Bytes that this broker copies in a second."
+    )
+    remote_log_manager_fetch_max_bytes_per_second: int = long_key(
+        "remote.log.manager.fetch.max.bytes.per.second",
+        LONG_MAX,
+        1,
+        doc="Bytes that this broker reads from remote storage in a second.",
+    )
+    log_local_retention_ms: int = long_key(
+        "log.local.retention.ms",
+        -2,
+        -2,
+        doc="How long segments stay here that are in remote storage; -2: as log.retention.ms.",
+        dynamic=True,
+    )
+    log_local_retention_bytes: int = long_key(
+        "log.local.retention.bytes",
+        -2,
+        -2,
+        doc="Bytes of a partition that stay here, of those in remote storage; -2: as log.retention.bytes.",
+        dynamic=True,
+    )
+    rsm_config_access_key_id: str | None = text_key(
+        "rsm.config.access.key.id",
+        None,
+        doc="Ours. Of s3://: the access key; unset: from the environment or the machine.",
+    )
+    rsm_config_secret_access_key: Secret[str] | None = password_key(
+        "rsm.config.secret.access.key", doc="Ours. Of s3://: the secret access key."
+    )
+    rsm_config_session_token: Secret[str] | None = password_key(
+        "rsm.config.session.token", doc="Ours. Of s3://: the session token of temporary keys."
+    )
+    rsm_config_endpoint: str | None = text_key(
+        "rsm.config.endpoint", None, doc="Ours. Of s3://: http[s]://HOST:PORT of a store that is not Amazon's."
+    )
+    rsm_config_region: str | None = text_key("rsm.config.region", None, doc="Ours. Of s3://: the region of the bucket.")
+    rsm_config_virtual_hosted_style: bool | None = flag_key(
+        "rsm.config.virtual.hosted.style", False, doc="Ours. Of s3://: whether the bucket is a part of the host name."
+    )
+
+    @property
+    def remote_settings(self) -> Mapping[str, str]:
+        """The settings of the remote storage, without the prefix of their keys."""
+        found = {name: getattr(self, key.replace(".", "_")) for key, name in _SETTINGS.items()}
+        return {
+            name: value.value if isinstance(value, Secret) else "true" if value is True else str(value)
+            for name, value in found.items()
+            if value is not None and value is not False
+        }
+
+    def check_remote_storage(self) -> None:
+        """Raise `ConfigError` where tiered storage is enabled without a place."""
+        if self.remote_log_storage_system_enable and not self.remote_log_storage_manager_class_name:
+            text = "remote.log.storage.system.enable=true needs remote.log.storage.manager.class.name"
+            raise ConfigError(f"{text}, such as s3://BUCKET/PREFIX or file:///PATH")
+
+
+def check_tiered_topic(config: LogConfig, *, is_system_enabled: bool) -> None:
+    """Raise `ConfigError` if a topic may not have this configuration."""
+    if not config.remote_storage_enable:
+        return
+    if not is_system_enabled:
+        text = "this broker has no remote storage (remote.log.storage.system.enable)"
+        raise ConfigError(f"remote.storage.enable=true: {text}")
+    if "compact" in config.cleanup_policy:
+        raise ConfigError("remote.storage.enable=true: remote storage takes topics with cleanup.policy=delete only")
+    if config.mirror_source:
+        raise ConfigError("remote.storage.enable=true: a mirror may be cut as its source is; enable it once promoted")
+    if config.message_format != "v2":
+        raise ConfigError("remote.storage.enable=true: classic topics cannot be in remote storage")
+    for name, local, whole in (
+        ("ms", config.local_retention_ms, config.retention_ms),
+        ("bytes", config.local_retention_bytes, config.retention_bytes),
+    ):
+        if local != _AS_RETENTION and whole != -1 and (local == -1 or local > whole):
+            raise ConfigError(f"local.retention.{name}={local} is more than retention.{name}={whole}")
+        if config.remote_log_copy_disable and local not in (_AS_RETENTION, whole):
+            text = f"local.retention.{name} must be -2 or equal to retention.{name}={whole}, as nothing more is copied"
+            raise ConfigError(f"remote.log.copy.disable=true: {text}")
+
+
+def check_tiering_change(before: LogConfig, after: LogConfig) -> None:
+    """Raise `ConfigError` if remote storage may not be taken from a topic in this way."""
+    if before.remote_storage_enable and not after.remote_storage_enable and not after.remote_log_delete_on_disable:
+        raise ConfigError(
+            "remote.storage.enable=false deletes what is in remote storage: set remote.log.delete.on.disable=true, too;"
+            " or keep it and set remote.log.copy.disable=true, which leaves it readable"
+        )
+
+
+_AS_RETENTION = -2

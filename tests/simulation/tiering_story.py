@@ -1,0 +1,73 @@
+"""A cluster whose topic is in remote storage that fails: one seed, played.
+
+Closed segments leave the local disks soon, so that readers, rebuilt followers and new leaders need the tier. The
+checker reads both tiers of every replica after everything that happens, the remote one without its faults.
+"""
+
+from typing import Any
+
+from simulation.client import TOPIC
+from simulation.cluster_checker import TIERS
+from simulation.cluster_story import ClusterStory
+
+from barnabas import Admin
+from barnabas.adapters.remote_memory import MemoryRemoteStorage
+from barnabas.adapters.system import SeededEntropy
+from barnabas.ports.remote_storage import RemoteStorage
+from barnabas.testing.faulty_remote_storage import FaultyRemoteStorage
+
+TIERED: dict[str, object] = {
+    "remote_log_storage_system_enable": True,
+    "remote_log_storage_manager_class_name": "memory://simulated",
+    "remote_log_manager_task_interval_ms": 200,
+    "log_retention_check_interval_ms": 200,
+    "log_retention_ms": -1,
+    "log_segment_bytes": 2_000,
+    "log_segment_delete_delay_ms": 100,
+}
+
+
+class TieringStory(ClusterStory):
+    """`failures`: the share of calls of remote storage that fail; below 0: as the seed has it."""
+
+    name = "tiering"
+
+    def __init__(self, seed: int, *, failures: float = -1.0, **settings: Any) -> None:
+        self.failures = failures
+        super().__init__(seed, **{**TIERED, **settings})
+        chance = SeededEntropy(f"tiering {seed}")
+        self.local_bytes = (0, 2_000, 8_000)[chance.below(3)]
+        self.world.remote_ms_max = (5.0, 50.0, 600.0)[chance.below(3)]
+
+    def _remote_storage(self, seed: int) -> RemoteStorage:
+        chance = SeededEntropy(f"remote storage {seed}")
+        self.memory = MemoryRemoteStorage()
+        share = self.failures if self.failures >= 0 else (0.0, 0.05, 0.2, 0.5)[chance.below(4)]
+        self.store = FaultyRemoteStorage(self.memory, chance, failures=share)
+        return self.store
+
+    def play(self) -> None:
+        TIERS.append(self.memory)
+        try:
+            super().play()
+        finally:
+            TIERS.pop()
+            self.world.reached["tier: calls of remote storage"] += self.store.calls
+            self.world.reached["tier: logs rebuilt"] += sum(
+                "behind what is in remote storage" in line for line in self.world.reports
+            )
+
+    def _begin(self, admin: Admin) -> None:
+        """Take the topic, which has records soon, into remote storage."""
+        configs = {"remote.storage.enable": "true", "local.retention.bytes": str(self.local_bytes)}
+        admin.alter_topic_configs(TOPIC, configs)
+
+    def _settle(self) -> None:
+        self.store.failures = 0.0
+        super()._settle()
+        for broker in self.world.brokers.values():
+            for partition in broker.partitions.values():
+                log = partition.log
+                self.world.reached["tier: partitions that begin remotely"] += (
+                    log.log_start_offset < log.local_log_start_offset
+                )

@@ -21,7 +21,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Protocol
 
 from ...ports.transport import Address, TransportError
-from .metrics import PrometheusMetrics
 
 AT_ONCE_MAX = 16
 """Connections."""
@@ -50,12 +49,23 @@ def _fine() -> None:
     return None
 
 
+class Rendered(Protocol):
+    """Metrics as a text."""
+
+    @property
+    def content_type(self) -> str: ...
+
+    def render(self) -> bytes:
+        """Return all metrics. Called in threads of the endpoint."""
+        ...
+
+
 class MetricsEndpoint:
     """Serves until `close`, in threads of its own."""
 
     def __init__(
         self,
-        metrics: PrometheusMetrics,
+        metrics: Rendered,
         address: Address,
         *,
         healthy: Check = _fine,
@@ -106,7 +116,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
     request_queue_size = 128
-    metrics: PrometheusMetrics
+    metrics: Rendered
     checks: dict[str, Check]
     tls: ssl.SSLContext | None = None
     users: Users | None = None

@@ -7,16 +7,17 @@ import logging
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Thread
 from time import sleep
 from typing import TYPE_CHECKING, cast
 
-from ...ports.report import counted
+from ...ports.report import counted, in_room
 from ...ports.values import Secret
 from ..compose.worker_control import ControlledWorker
-from ..compose.workers import opened_workers
-from ..logs import ROOT
+from ..compose.workers import WorkersMetrics, opened_workers
+from ..logs import ROOT, log_report
 from .logging_setup import set_up
 from .processes import Lines, ManagedProcess, NamedLines, Processes
 
@@ -42,7 +43,8 @@ def run_workers(
     lines = Lines(sys.stderr, [PARENT, *names], read.logging_format)
     set_up(read.logging_level, read.logging_format, cast("TextIO", NamedLines(lines, PARENT)))
     with opened_workers(read) as opened:
-        started = [StartedWorker(worker, file, given, shows_metrics=False) for worker in opened.workers]
+        shows_metrics = read.metrics_address is not None
+        started = [StartedWorker(worker, file, given, shows_metrics=shows_metrics) for worker in opened.workers]
 
         def announced() -> None:
             _wait_until_known([each.control for each in started])
@@ -53,7 +55,13 @@ def run_workers(
         def ready() -> None:
             Thread(target=announced, name="announce", daemon=True).start()
 
-        Processes([each.process for each in started], lines, restart=True, ready=ready).run()
+        with ExitStack() as keep:
+            for each in started:
+                keep.callback(each.control.connect, None)
+            if shows_metrics:
+                by_number = {str(number): each.control for number, each in enumerate(started, start=1)}
+                keep.callback(WorkersMetrics(read, by_number, in_room(log_report, "app.workers")).close)
+            Processes([each.process for each in started], lines, restart=True, ready=ready).run()
 
 
 class StartedWorker:

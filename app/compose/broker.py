@@ -60,7 +60,7 @@ class WorkerPart:
 
             assert isinstance(metrics, PrometheusMetrics)
             heartbeat = _Heartbeat(scheduler, clock)
-            self.control.start(metrics.render, heartbeat.why_stuck, ready)
+            self.control.show(metrics.render, heartbeat.why_stuck, ready)
             return heartbeat.stop
 
         return exposed
@@ -328,7 +328,7 @@ def _metrics_endpoint(config: BrokerConfig, scheduler: Scheduler, clock: Clock, 
     if address is None:
         return None
 
-    security = _metrics_security(config, report)
+    security = metrics_security(config, report)
 
     def expose(metrics: Metrics, ready: Callable[[], str | None]) -> Callable[[], None]:
         from ...adapters.metrics_prometheus import PrometheusMetrics
@@ -363,7 +363,7 @@ def _metrics_endpoint(config: BrokerConfig, scheduler: Scheduler, clock: Clock, 
     return expose
 
 
-def _metrics_security(config: BrokerConfig, report: Report) -> HttpSecurity:
+def metrics_security(config: BrokerConfig, report: Report) -> HttpSecurity:
     """Return the TLS and the users of the endpoint of metrics. Raises `ConfigError`."""
     from .https import BasicAuthentication, broker_http_security
 

@@ -59,16 +59,16 @@ class WorkerControl:
 
     def __init__(self, sock: socket.socket) -> None:
         self._frames = _Frames(sock)
-        self._answers: dict[bytes, Callable[[], bytes]] = {}
+        self._answers: dict[bytes, Callable[[], bytes]] = {READY: lambda: b"the broker is starting"}
+        Thread(target=self._serve, name="barnabas-control", daemon=True).start()
 
-    def start(self, metrics: Callable[[], bytes], healthy: Check, ready: Check) -> None:
-        """Answer from now on."""
+    def show(self, metrics: Callable[[], bytes], healthy: Check, ready: Check) -> None:
+        """Answer with these from now on; a broker that starts is healthy, and not ready."""
 
         def answer_of(check: Check) -> bytes:
             return (check() or "").encode()
 
         self._answers |= {METRICS: metrics, HEALTHY: partial(answer_of, healthy), READY: partial(answer_of, ready)}
-        Thread(target=self._serve, name="barnabas-control", daemon=True).start()
 
     def answer_brokers(self, known: Callable[[], tuple[int, list[int]]]) -> None:
         """Answer the question for brokers by `known`: the number of this one, and those of all live ones."""
@@ -85,6 +85,11 @@ class WorkerControl:
 
 class WorkerSilent(Exception):
     """A worker does not answer; the text says why."""
+
+    def __init__(self, reason: str, *, runs: bool = False) -> None:
+        """`runs`: the process runs all the same."""
+        super().__init__(reason)
+        self.runs = runs
 
 
 class ControlledWorker:
@@ -117,7 +122,7 @@ class ControlledWorker:
                     if not self._late:
                         return answer
             except TimeoutError as error:
-                raise WorkerSilent(f"it has not answered within {ANSWER_S:.0f} s") from error
+                raise WorkerSilent(f"it has not answered within {ANSWER_S:.0f} s", runs=True) from error
             except OSError as error:
                 raise WorkerSilent("it has ended") from error
 

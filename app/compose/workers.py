@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,13 +14,14 @@ from attrs import evolve
 from ...core.log.manager.meta_properties import META_PROPERTIES
 from ...core.log.names import classic_folder_partition, folder_partition
 from ...ports.errors import ConfigError
-from ...ports.report import counted
+from ...ports.report import Report, counted, info
 from ...ports.types import TopicPartition
 from ...ports.values import frozen
 from ..config.workers import is_shared, worker_folders, worker_name, worker_settings
 from ..reserve_port import reserve_port
-from .broker import open_log_dirs_of, plugin_host
+from .broker import metrics_security, open_log_dirs_of, plugin_host
 from .coordination import COORDINATION_FILE, workers_coordination
+from .worker_control import HEALTHY, METRICS, READY, ControlledWorker, WorkerSilent
 
 if TYPE_CHECKING:
     from ..config import BrokerConfig
@@ -73,6 +75,74 @@ def opened_workers(config: BrokerConfig) -> Iterator[OpenedWorkers]:
             for number, each in enumerate(settings, start=1)
         ]
         yield OpenedWorkers(listeners=listeners, workers=workers)
+
+
+class WorkersMetrics:
+    """The metrics and the health of all workers, at one endpoint."""
+
+    def __init__(self, config: BrokerConfig, workers: Mapping[str, ControlledWorker], report: Report) -> None:
+        """`workers`: by the value of the label `worker`. Raises `ConfigError`, `TransportError`."""
+        from ...adapters.metrics_prometheus import PrometheusMetrics
+        from ...adapters.metrics_prometheus.endpoint import MetricsEndpoint
+
+        assert config.metrics_address is not None
+        self._workers = workers
+        self._threads = ThreadPoolExecutor(len(workers), "barnabas-workers")
+        self.content_type = PrometheusMetrics.content_type
+        security = metrics_security(config, report)
+        self._endpoint = MetricsEndpoint(
+            self,
+            config.metrics_address,
+            healthy=self._why_stuck,
+            ready=self._why_not_ready,
+            tls=security.tls,
+            users=security.users,
+        )
+        host, port = self._endpoint.address
+        report(
+            info(
+                f"metrics of all workers at {security.scheme}://{host}:{port}/metrics, their state at /healthz, /readyz"
+            )
+        )
+
+    def render(self) -> bytes:
+        """Return the metrics of the workers that answer, and which do."""
+        from ...adapters.metrics_prometheus.merging import merge_metrics
+
+        answers = self._ask(METRICS)
+        texts = {number: answer for number, answer in answers if isinstance(answer, bytes)}
+        up = "".join(f'barnabas_worker_up{{worker="{number}"}} {int(number in texts)}\n' for number, _ in answers)
+        head = "# HELP barnabas_worker_up Whether the worker answers its parent.\n# TYPE barnabas_worker_up gauge\n"
+        return merge_metrics(texts, "worker") + f"{head}{up}".encode()
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._endpoint.close()
+        self._threads.shutdown()
+
+    def _ask(self, what: bytes) -> list[tuple[str, bytes | WorkerSilent]]:
+        """Return the number of each worker and its answer."""
+
+        def ask(worker: ControlledWorker) -> bytes | WorkerSilent:
+            try:
+                return worker.ask(what)
+            except WorkerSilent as silent:
+                return silent
+
+        return list(zip(self._workers, self._threads.map(ask, self._workers.values()), strict=True))
+
+    def _why_stuck(self) -> str | None:
+        """A worker that has ended is restarted by the parent, so the machine is healthy all the same."""
+        found = self._ask(HEALTHY)
+        return _reasons((number, answer) for number, answer in found if isinstance(answer, bytes) or answer.runs)
+
+    def _why_not_ready(self) -> str | None:
+        return _reasons(self._ask(READY))
+
+
+def _reasons(answers: Iterable[tuple[str, bytes | WorkerSilent]]) -> str | None:
+    reasons = ((number, each.decode() if isinstance(each, bytes) else str(each)) for number, each in answers)
+    return "; ".join(f"worker {number}: {reason}" for number, reason in reasons if reason) or None
 
 
 def _open_shared(config: BrokerConfig, keep: ExitStack) -> dict[int, socket.socket]:

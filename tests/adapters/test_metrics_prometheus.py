@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.waiting import PATIENCE_S
 
 from barnabas.adapters.metrics_prometheus import PrometheusMetrics
+from barnabas.adapters.metrics_prometheus.merging import merge_metrics
 from barnabas.testing.contracts.metrics import MetricsContract
 
 
@@ -89,3 +90,29 @@ def test_the_library_is_not_loaded_before_a_page_is_asked_for() -> None:
         "assert 'prometheus_client' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE_S)
+
+
+def test_merged_metrics_have_each_family_once_and_the_label_of_their_text() -> None:
+    texts = {}
+    for number, topics in (("1", ("a", "b")), ("2", ("b",))):
+        metrics = PrometheusMetrics()
+        metrics.counter("requests_total", "How many.").add(int(number))
+        for topic in topics:
+            metrics.histogram("took", "Milliseconds.", topic=topic).observe(3)
+        texts[number] = metrics.render()
+    texts["3"] = b"# HELP odd Odd.\n# TYPE odd gauge\nodd{} 1.0\n"
+    merged = merge_metrics({"0": b"", **texts}, "worker").decode()
+    families = [family.name for family in text_string_to_metric_families(merged)]
+    assert len(set(families)) == len(families)
+    for line in ("# HELP requests_total How many.", "# TYPE took histogram", "# HELP odd Odd."):
+        assert merged.splitlines().count(line) == 1, line
+    samples = {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(merged)
+        for sample in family.samples
+    }
+    assert samples["requests_total", ("worker", "1")] == 1
+    assert samples["requests_total", ("worker", "2")] == 2
+    assert samples["took_count", ("topic", "b"), ("worker", "2")] == 1
+    assert samples["odd", ("worker", "3")] == 1
+    assert merge_metrics({}, "worker") == b""

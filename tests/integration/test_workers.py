@@ -4,6 +4,8 @@ import os
 import re
 import signal
 import socket
+import urllib.error
+import urllib.request
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import KafkaError, Message, TopicPartition
 from confluent_kafka import Producer as ConfluentProducer
+from prometheus_client.parser import text_string_to_metric_families
 from support.process import BrokerProcess, barnabas
 from support.waiting import wait_for
 
@@ -27,7 +30,7 @@ PARTITIONS = 8
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """Two workers, from nothing but a folder."""
-    running = BrokerProcess(tmp_path_factory.mktemp("machine") / "data", "workers=2")
+    running = BrokerProcess(tmp_path_factory.mktemp("machine") / "data", "workers=2", "metrics.listen=127.0.0.1:0")
     with Admin(running.bootstrap) as admin:
         admin.create_topic("t", partitions=PARTITIONS)
     yield running
@@ -97,6 +100,31 @@ def test_each_worker_answers_at_the_shared_port(machine: BrokerProcess) -> None:
             stopped.resume()
 
 
+def test_one_endpoint_has_the_metrics_and_the_health_of_all_workers(machine: BrokerProcess) -> None:
+    (url,) = re.findall(r"metrics of all workers at (http://127\.0\.0\.1:\d+)/metrics", machine.log())
+    status, text = get(f"{url}/metrics")
+    assert status == 200
+    families = list(text_string_to_metric_families(text))
+    assert len({family.name for family in families}) == len(families)
+    samples = [sample for family in families for sample in family.samples]
+    assert all(sample.labels["worker"] in ("1", "2") for sample in samples)
+    up = {each.labels["worker"]: each.value for each in samples if each.name == "barnabas_worker_up"}
+    assert up == {"1": 1, "2": 1}
+    led = [each.value for each in samples if each.name == "kafka_server_replicamanager_leadercount"]
+    assert len(led) == 2
+    assert sum(led) >= PARTITIONS
+    assert get(f"{url}/healthz") == (200, "ok\n")
+    assert get(f"{url}/readyz") == (200, "ok\n")
+
+
+def get(url: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(url, timeout=60) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
 def test_messages_go_through_both_workers(machine: BrokerProcess) -> None:
     with Admin(machine.bootstrap) as admin:
         admin.create_topic("both", partitions=PARTITIONS)
@@ -146,7 +174,11 @@ def test_nothing_acknowledged_is_lost_and_a_killed_worker_is_restarted(machine: 
         assert reached.wait(120)
         victim = worker(machine, 2)
         os.kill(victim.pid, signal.SIGKILL)
+        (url,) = re.findall(r"metrics of all workers at (http://127\.0\.0\.1:\d+)/metrics", machine.log())
+        wait_for(lambda: get(f"{url}/readyz")[0] == 503)
+        assert get(f"{url}/healthz")[0] == 200, "a worker that is restarted is no reason to restart the machine"
         wait_for(lambda: "worker-2 is ready again" in machine.log())
+        wait_for(lambda: get(f"{url}/readyz") == (200, "ok\n"))
     finally:
         enough.set()
         thread.join(180)

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from threading import Event, Thread
 from typing import TextIO
 
 from ...ports.errors import BarnabasError
@@ -21,6 +22,7 @@ logger = logging.getLogger(f"{ROOT}.app.processes")
 READY = "barnabas ready "
 STOP_PATIENCE_S = 60.0
 """Maximum time for a stop before the process is killed."""
+ENDED_IN_ORDER = "ended with exit code 0"
 RESTART_FIRST_S, RESTART_MAX_S = 0.5, 30.0
 LASTING_S = 60.0
 """A process that ran for this time is restarted with the first pause again."""
@@ -132,9 +134,21 @@ class Processes:
     """Starts all processes and watches them on the calling thread, until SIGTERM or SIGINT."""
 
     def __init__(
-        self, members: Sequence[ManagedProcess], lines: Lines, *, restart: bool, ready: Callable[[], None]
+        self,
+        members: Sequence[ManagedProcess],
+        lines: Lines,
+        *,
+        restart: bool,
+        ready: Callable[[], None],
+        settle: Callable[[], None] | None = None,
     ) -> None:
-        """`ready` is called once, when all are ready."""
+        """`ready` is called once, when all are ready. `settle`: at SIGUSR1 the processes are restarted one after the
+        other; it waits, in a thread of its own, until the next one may stop. None: there is no such restart."""
+        self._settle = settle
+        self._restart_asked = False
+        self._to_restart: list[ManagedProcess] = []
+        self._restarting: ManagedProcess | None = None
+        self._settled = Event()
         self._members = members
         self._lines = lines
         self._restart = restart
@@ -150,9 +164,11 @@ class Processes:
         """Run until the end. Raises `BarnabasError` when one does not start, or when all have ended."""
         wakes, waker = os.pipe()
         os.set_blocking(waker, False)
+        self._waker = waker
         self._selector.register(wakes, selectors.EVENT_READ)
-        numbers = (signal.SIGTERM, signal.SIGINT)
-        before = {number: signal.signal(number, self._on_signal) for number in numbers}
+        before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+        if self._settle is not None:
+            before[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, self._on_restart)
         old_waker = signal.set_wakeup_fd(waker)
         try:
             for member in self._members:
@@ -165,6 +181,7 @@ class Processes:
             signal.set_wakeup_fd(old_waker)
             for number, handler in before.items():
                 signal.signal(number, handler)
+            self._waker = -1
             os.close(wakes)
             os.close(waker)
             self._selector.close()
@@ -173,6 +190,9 @@ class Processes:
 
     def _on_signal(self, *_: object) -> None:
         self._signals += 1
+
+    def _on_restart(self, *_: object) -> None:
+        self._restart_asked = True
 
     def _done(self) -> bool:
         return self._stopping is not None and not any(member.process for member in self._members)
@@ -186,6 +206,7 @@ class Processes:
         if self._signals:
             self._signals = 0
             self._stop()
+        self._continue_restart()
         now = time.monotonic()
         for member in self._members:
             if member.due_s is not None and now >= member.due_s:
@@ -196,6 +217,41 @@ class Processes:
                     logger.warning("%s does not stop; it is killed", member.name)
                     member.signal(signal.SIGKILL)
             self._stop_by_s = now + STOP_PATIENCE_S
+
+    def _continue_restart(self) -> None:
+        """Begin the restart of all that SIGUSR1 asks for, or stop the next one when the one before has settled."""
+        if self._stopping is not None:
+            return
+        if self._restart_asked:
+            self._restart_asked = False
+            if not self._to_restart and self._restarting is None:
+                logger.info("all are restarted, one after the other")
+                self._to_restart = list(reversed(self._members))
+                self._restart_next()
+        if self._settled.is_set():
+            self._settled.clear()
+            self._restart_next()
+
+    def _restart_next(self) -> None:
+        """Stop the last one first, as at the end; one that has died is restarted anyway."""
+        self._restarting = None
+        while self._to_restart:
+            member = self._to_restart.pop(0)
+            if member.ready:
+                self._restarting = member
+                member.signal(signal.SIGTERM)
+                return
+        logger.info("all are restarted")
+
+    def _settle_restarted(self) -> None:
+        def settle() -> None:
+            assert self._settle is not None
+            self._settle()
+            self._settled.set()
+            with suppress(OSError):  # all has ended
+                os.write(self._waker, b"\0")
+
+        Thread(target=settle, name="settle", daemon=True).start()
 
     def _patience(self) -> float | None:
         """Return the seconds until the next start or kill; None without one."""
@@ -236,6 +292,8 @@ class Processes:
         if member.was_ready:
             logger.info("%s is ready again", member.name)
         member.ready = member.was_ready = True
+        if member is self._restarting:
+            self._settle_restarted()
         if self._ready is not None and all(each.ready for each in self._members):
             ready, self._ready = self._ready, None
             ready()
@@ -256,6 +314,8 @@ class Processes:
         how = member.end()
         if self._stopping is not None:
             self._stop_next()
+        elif member is self._restarting and how == ENDED_IN_ORDER:
+            member.due_s = time.monotonic()
         elif not member.was_ready:
             self._fail(f"{member.name} did not start: it {how}, and says why above")
         elif not self._restart:

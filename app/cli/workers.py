@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Thread
-from time import sleep
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, cast
 
 from ...ports.report import counted, in_room
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(f"{ROOT}.app.workers")
 PARENT = "parent"
 _LOOK_S = 0.02
+SETTLE_S = 60.0
+"""The longest wait for replicas before the next worker is restarted."""
 
 
 def run_workers(
@@ -61,7 +63,8 @@ def run_workers(
             if shows_metrics:
                 by_number = {str(number): each.control for number, each in enumerate(started, start=1)}
                 keep.callback(WorkersMetrics(read, by_number, in_room(log_report, "app.workers")).close)
-            Processes([each.process for each in started], lines, restart=True, ready=ready).run()
+            members = [each.process for each in started]
+            Processes(members, lines, restart=True, ready=ready, settle=lambda: _wait_until_settled(started)).run()
 
 
 class StartedWorker:
@@ -94,6 +97,20 @@ class StartedWorker:
         self._theirs.close()
 
 
+def _wait_until_settled(workers: Sequence[StartedWorker]) -> None:
+    """Wait until the workers know each other, and no partition that they lead has a replica out of sync.
+
+    After `SETTLE_S` the next worker is restarted all the same: another machine may be down.
+    """
+    controls = [each.control for each in workers]
+    until_s = monotonic() + SETTLE_S
+    while not (_know_each_other(controls) and all(each.under_replicated() == 0 for each in controls)):
+        if monotonic() > until_s:
+            logger.warning("replicas are out of sync after %g s; the next worker is restarted all the same", SETTLE_S)
+            return
+        sleep(_LOOK_S)
+
+
 def _plain(value: object) -> object:
     if isinstance(value, Secret):
         return _plain(value.value)
@@ -102,10 +119,11 @@ def _plain(value: object) -> object:
 
 def _wait_until_known(workers: Sequence[ControlledWorker]) -> None:
     """Wait until each worker has seen all the others, so that topics can be created with replicas on all of them."""
-    while True:
-        known = [worker.known_brokers() for worker in workers]
-        found = [each for each in known if each is not None]
-        own = {number for number, _ in found}
-        if len(found) == len(workers) and all(own <= others for _, others in found):
-            return
+    while not _know_each_other(workers):
         sleep(_LOOK_S)
+
+
+def _know_each_other(workers: Sequence[ControlledWorker]) -> bool:
+    found = [known for worker in workers if (known := worker.known_brokers()) is not None]
+    own = {number for number, _ in found}
+    return len(found) == len(workers) and all(own <= others for _, others in found)

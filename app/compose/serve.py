@@ -52,8 +52,13 @@ def serve(
     def on_ready(error: BarnabasError | None) -> None:
         if error is None:
             if worker is not None:
+                from ..broker.lifecycle.replica_metrics import under_replicated
+
                 worker.accept_inherited()
-                worker.control.answer_brokers(lambda: (node.state.node_id, sorted(node.state.image.brokers)))
+                worker.control.show_cluster(
+                    lambda: (node.state.node_id, sorted(node.state.image.brokers)),
+                    lambda: under_replicated(node.state.replicas.partitions.values()),
+                )
             listeners = [str(listener) for listener in node.listeners]
             if services is None:
                 ready(listeners)

@@ -13,7 +13,7 @@ from functools import partial
 from threading import Lock, Thread
 from time import monotonic
 
-METRICS, HEALTHY, READY, BROKERS = b"metrics", b"healthy", b"ready", b"brokers"
+METRICS, HEALTHY, READY, BROKERS, UNDER_REPLICATED = b"metrics", b"healthy", b"ready", b"brokers", b"under-replicated"
 ANSWER_S = 5.0
 _LENGTH_BYTES = 4
 _READ_BYTES = 65_536
@@ -70,9 +70,14 @@ class WorkerControl:
 
         self._answers |= {METRICS: metrics, HEALTHY: partial(answer_of, healthy), READY: partial(answer_of, ready)}
 
-    def answer_brokers(self, known: Callable[[], tuple[int, list[int]]]) -> None:
-        """Answer the question for brokers by `known`: the number of this one, and those of all live ones."""
+    def show_cluster(self, known: Callable[[], tuple[int, list[int]]], under_replicated: Callable[[], int]) -> None:
+        """Answer the questions for brokers and replicas from now on.
+
+        `known`: the number of this broker, and those of all live ones. `under_replicated`: how many partitions that it
+        leads have a replica out of sync.
+        """
         self._answers[BROKERS] = lambda: json.dumps(known()).encode()
+        self._answers[UNDER_REPLICATED] = lambda: b"%d" % under_replicated()
 
     def _serve(self) -> None:
         try:
@@ -128,11 +133,19 @@ class ControlledWorker:
 
     def known_brokers(self) -> tuple[int, set[int]] | None:
         """Return the number of the worker and those of the live brokers that it knows; None while it does not say."""
-        try:
-            found = self.ask(BROKERS)
-        except WorkerSilent:
-            return None
+        found = self._answer(BROKERS)
         if not found:
             return None
         own, others = json.loads(found)
         return own, set(others)
+
+    def under_replicated(self) -> int | None:
+        """Return how many partitions that the worker leads have a replica out of sync; None while it does not say."""
+        found = self._answer(UNDER_REPLICATED)
+        return int(found) if found else None
+
+    def _answer(self, what: bytes) -> bytes:
+        try:
+            return self.ask(what)
+        except WorkerSilent:
+            return b""

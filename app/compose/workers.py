@@ -176,8 +176,8 @@ def _check_folders(config: BrokerConfig) -> None:
             broker = "its broker" if config.broker_id < 0 else f"broker {config.broker_id + number - 1}"
             drain = "ID" if config.broker_id < 0 else str(config.broker_id + number - 1)
             raise ConfigError(
-                f"{text}: start with at least {number} workers, empty {broker} with 'barnabas brokers drain {drain}', "
-                "and start with fewer then"
+                f"{text}: start with at least {number} workers, empty {broker} with "
+                f"'barnabas brokers drain {drain} --execute', and start with fewer then"
             )
         number += 1
 

@@ -1,6 +1,6 @@
 """The metrics of a broker's replicas, by Kafka's names (ReplicaManager)."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from ....core.cluster.features import offered
 from ....core.cluster.topics import NO_LEADER
@@ -13,6 +13,11 @@ _LATE_MS = 300_000
 """The time beyond the longest transaction timeout after which a transaction is late, as in Kafka."""
 
 
+def under_replicated(partitions: Collection[Partition]) -> int:
+    """Return the number of partitions led here of which a replica is not in sync."""
+    return _count(partitions, lambda each: each.is_leader and len(each.isr) < len(each.replicas))
+
+
 def show_replicas(state: BrokerState) -> None:
     """Register the metrics; their values are computed when they are read."""
     partitions = state.replicas.partitions
@@ -22,10 +27,10 @@ def show_replicas(state: BrokerState) -> None:
 
     count("partitioncount", "Partitions that are on this broker.", lambda _: True)
     count("leadercount", "Partitions that this broker leads.", lambda each: each.is_leader)
-    count(
-        "underreplicatedpartitions",
+    state.metrics.gauge(
+        f"{_PREFIX}_underreplicatedpartitions",
         "Partitions led here of which a replica is not in sync.",
-        lambda each: each.is_leader and len(each.isr) < len(each.replicas),
+        lambda: under_replicated(partitions.values()),
     )
     count(
         "underminisrpartitioncount",

@@ -50,14 +50,14 @@ def plan(
     `--add 4` gives a new broker its share. To empty a broker: `barnabas brokers drain`. Standard output is JSON for
     `execute` (and for kafka-reassign-partitions); standard error says what would move.
     """
-    from ...clients.admin.reassignments import current_assignment, moved, planned, replica_sizes, to_json
+    from ...clients.admin.reassignments import current_assignment, moved, places_of, planned, replica_sizes, to_json
 
     if brokers is not None and add is not None:
         raise ConfigError("give --brokers or --add, not both")
     with open_admin(bootstrap) as admin:
         current = current_assignment(admin, None if topics is None else _words(topics))
         log_dirs = admin.describe_log_dirs()
-        racks = {node.node_id: node.rack for node in admin.describe_cluster().brokers}
+        racks = places_of(admin.describe_cluster().brokers)
     sizes = replica_sizes(log_dirs)
     cordoned = {broker for broker, folders in log_dirs.items() if all(each.is_cordoned for each in folders)}
     if brokers is not None:

@@ -17,6 +17,7 @@ from .reassignments import (
     current_assignment,
     drained,
     moved,
+    places_of,
     remove_throttle,
     replica_sizes,
     set_throttle,
@@ -99,7 +100,7 @@ class BrokerDrain:
         """
         admin, broker = self._admin, self._broker
         log_dirs = admin.describe_log_dirs()
-        racks = {node.node_id: node.rack for node in admin.describe_cluster().brokers}
+        racks = places_of(admin.describe_cluster().brokers)
         current = current_assignment(admin)
         if broker not in racks and not any(broker in held for held in current.values()):
             known = ", ".join(map(str, sorted(racks)))

@@ -13,7 +13,7 @@ from ....ports.report import counted
 from ....ports.types import TopicPartition
 
 if TYPE_CHECKING:
-    from ....ports.broker_api.cluster import LogDirDescription
+    from ....ports.broker_api.cluster import BrokerNode, LogDirDescription
     from .admin import Admin
 
 ReplicaAssignment = Mapping[TopicPartition, Sequence[int]]
@@ -26,6 +26,13 @@ THROTTLED = ("leader.replication.throttled.replicas", "follower.replication.thro
 """Topic settings, `PARTITION:BROKER,...`: the throttled replicas that send, and that receive."""
 PARTITIONS_AT_A_TIME = 50
 """The most partitions in one request: a broker stores each move by a commit of its own."""
+
+
+def places_of(brokers: Iterable[BrokerNode]) -> Racks:
+    """Return the rack of each broker for a plan; where none has one, its host, which workers of a machine share."""
+    nodes = {node.node_id: node for node in brokers}
+    has_racks = any(node.rack is not None for node in nodes.values())
+    return {number: node.rack if has_racks else node.host for number, node in nodes.items()}
 
 
 def planned(

@@ -35,15 +35,15 @@ def worker(parent: ControlledWorker) -> WorkerControl:
 def test_worker_that_starts_is_healthy_and_not_ready(parent: ControlledWorker, worker: WorkerControl) -> None:
     assert (parent.ask(HEALTHY), parent.ask(METRICS), parent.ask(BROKERS)) == (b"", b"", b"")
     assert parent.ask(READY) == b"the broker is starting"
-    assert parent.known_brokers() is None
+    assert (parent.known_brokers(), parent.under_replicated()) == (None, None)
 
 
 def test_answers_of_any_size_come_back(parent: ControlledWorker, worker: WorkerControl) -> None:
     worker.show(lambda: b"m" * 3_000_000, lambda: "stuck", lambda: None)
-    worker.answer_brokers(lambda: (2, [1, 2]))
+    worker.show_cluster(lambda: (2, [1, 2]), lambda: 3)
     assert parent.ask(METRICS) == b"m" * 3_000_000
     assert (parent.ask(HEALTHY), parent.ask(READY)) == (b"stuck", b"")
-    assert parent.known_brokers() == (2, {1, 2})
+    assert (parent.known_brokers(), parent.under_replicated()) == ((2, {1, 2}), 3)
 
 
 def test_late_answer_is_not_taken_for_the_next_one(

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.app.clients.admin.reassignments import drained, from_json, moved, planned, to_json
+from barnabas.app.clients.admin.reassignments import drained, from_json, moved, places_of, planned, to_json
+from barnabas.ports.broker_api.cluster import BrokerNode
 from barnabas.ports.errors import ConfigError
 from barnabas.ports.types import TopicPartition
 
@@ -224,3 +225,11 @@ def test_the_json_of_kafkas_tool() -> None:
 def test_other_json_is_refused(text: str, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         from_json(text, "it")
+
+
+def test_plans_spread_over_hosts_where_no_broker_has_a_rack() -> None:
+    workers = [BrokerNode(node_id=number, host=f"host-{number // 10}", port=9092) for number in (10, 11, 20, 21)]
+    assert places_of(workers) == {10: "host-1", 11: "host-1", 20: "host-2", 21: "host-2"}
+    current = {TopicPartition("t", number): (10,) for number in range(4)}
+    assert all({each // 10 for each in held} == {1, 2} for held in planned(current, places_of(workers), 2).values())
+    assert places_of([*workers, BrokerNode(node_id=1, host="h", port=1, rack="r")])[10] is None

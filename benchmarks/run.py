@@ -21,6 +21,7 @@ BENCHMARKS = (
     "growth",
     "many_partitions",
     "small_requests",
+    "workers",
     "capacity",
     "create_topics",
     "replicate",

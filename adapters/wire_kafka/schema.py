@@ -29,8 +29,9 @@ NEWEST = 0x7FFF
 ERROR_TEXT_MAX = 2000
 """Characters of an error's text; more than a person reads, and far below what the encodings can carry."""
 _ITEMS_PER_STEP = 16
-_OFTEN = 32
-"""A version of a struct becomes code when it is used this often: to make the code takes as long as some fifty uses."""
+_OFTEN = 256
+"""A version of a struct becomes code when it is used this often: to make the code (0.2 to 0.6 ms) takes as long as it
+saves in these uses."""
 _TOPIC_ID = attrgetter("topic_id")
 
 

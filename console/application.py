@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_urlsafe
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from starlette.applications import Starlette
@@ -26,12 +26,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .. import ApiError, BarnabasError, ClientTimeout, ConfigError, ErrorCode, TransportError
 from ..ports.values import frozen
-from .connection import UserConnection
+from ..schemas.client import RegistryClient, RegistryRefused, RegistryUnreachable
+from .connection import SnapshotThread, StillReading, UserConnection
 from .decoding import Decoders
 from .rendering import ENVIRONMENT, make_environment
-
-if TYPE_CHECKING:
-    from ..schemas.client import RegistryClient
 
 logger = logging.getLogger("barnabas.console")
 
@@ -150,6 +148,7 @@ class Console:
         self._connection: UserConnection | None = None
         self._registry: RegistryClient | None = None
         self._decoders: Decoders | None = None
+        self._tables: SnapshotThread | None = None
 
     @property
     def registry(self) -> RegistryClient | None:
@@ -159,11 +158,22 @@ class Console:
         with self._lock:
             if self._registry is None:
                 from ..schemas.access import access_of
-                from ..schemas.client import RegistryClient
 
                 access = access_of(self.settings.registry_settings, self.settings.registry)
                 self._registry = RegistryClient(access, timeout_s=REGISTRY_S, tries=1)
             return self._registry
+
+    @property
+    def tables(self) -> SnapshotThread | None:
+        """Return the snapshots of the tables of the warehouse; None: there is none."""
+        if not self.settings.warehouse:
+            return None
+        with self._lock:
+            if self._tables is None:
+                from .pages.warehouse import table_snapshot
+
+                self._tables = SnapshotThread("tables", lambda _: table_snapshot(self.settings.warehouse))
+            return self._tables
 
     @property
     def decoders(self) -> Decoders:
@@ -228,6 +238,8 @@ class Console:
         """Close the connections. Twice is harmless."""
         with self._lock:
             sessions = list(self._sessions.values())
+            if self._tables is not None:
+                self._tables.close()
             if self._connection is not None:
                 self._connection.close()
         for each in sessions:
@@ -461,11 +473,19 @@ _ADVICE: Mapping[ErrorCode, tuple[int, str]] = {
 
 def _cluster_error_page(call: PageCall, error: BarnabasError) -> Response:
     """Return the page for an error of the cluster, or of what the user wrote."""
+    if isinstance(error, StillReading):
+        response = call.page("reading.html.j2", 202)
+        response.headers["refresh"] = "1"
+        return response
     status, advice = 502, ""
     if isinstance(error, ApiError):
         status, advice = _ADVICE.get(error.code, (400, ""))
     elif isinstance(error, ConfigError):
         status = 400
+    elif isinstance(error, RegistryRefused):
+        status = 404 if str(error.error_code).startswith("404") else 400
+    elif isinstance(error, RegistryUnreachable):
+        status = 503
     elif isinstance(error, TransportError | ClientTimeout):
         status, advice = 503, "The cluster does not answer. The console tries again when you load the page again."
     return call.page("error.html.j2", status, title=_TITLES.get(status, "Failed"), text=str(error),
@@ -480,7 +500,7 @@ _TITLES = {
     413: "Too large",
     500: "The console failed",
     502: "The cluster answered with an error",
-    503: "The cluster does not answer",
+    503: "No answer",
 }
 
 

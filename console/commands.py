@@ -32,6 +32,9 @@ def console(
     registry: Annotated[
         str, typer.Option("--registry", metavar="URL", help="A schema registry, such as http://127.0.0.1:8081.")
     ] = "",
+    warehouse: Annotated[
+        str, typer.Option("--warehouse", metavar="DIR", help="The folder of a loaded table, or of several.")
+    ] = "",
     read_only: Annotated[bool, typer.Option("--read-only", help="Show everything, change nothing.")] = False,
     log_level: Annotated[
         list[str] | None, typer.Option(metavar="LEVEL", help="As of barnabas serve; repeatable.")
@@ -57,6 +60,7 @@ def console(
             read_only=read_only,
             host_names=host_name or (),
             registry=registry,
+            warehouse=warehouse,
             registry_settings=registry_settings(),
         )
         stopping = Event()

@@ -7,9 +7,9 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from threading import Condition, Lock, Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .. import Admin, BarnabasError, ClientTimeout, Producer, SimpleConsumer
+from .. import Admin, BarnabasError, Producer, SimpleConsumer
 from ..app.clients.admin.admin import TransactionListing
 from ..app.clients.admin.consumer_lag import GroupSummary
 from ..ports.broker_api.cluster import BrokerNode
@@ -17,16 +17,24 @@ from ..ports.broker_api.metadata import TopicMetadata
 from ..ports.types import TopicPartition
 from ..ports.values import frozen
 
+if TYPE_CHECKING:
+    from ..audit.reading import AuditReader
+    from ..audit.reconcile import Reconciliation
+
 API_TIMEOUT_MS = 8_000
 """The time that a page waits for an answer of the cluster."""
 FETCH_BYTES = 1024 * 1024
 MESSAGE_BYTES_MAX = 4 * 1024 * 1024
+FIRST_S = 4.0
+"""The time that a page waits for the first value of a thread; then it says that the cluster is being read."""
 INTERVAL_S = 5.0
 """The shortest time from one snapshot to the next."""
 SHARE_MAX = 0.05
 """The share of time that snapshots may take: after one that took 1 s, the next begins 20 s later."""
 IDLE_S = 120.0
 """Without a look at a page for this long, no further snapshots are taken."""
+AUDIT_AGE_MS = 24 * 3_600_000
+"""The age of the windows that an audit compares."""
 LAGS_MAX = 60
 """The number of lags of each group that are remembered."""
 TREND_MS = 300_000
@@ -262,15 +270,18 @@ def _broker_rows(
     return rows
 
 
+class StillReading(BarnabasError):
+    """The first value is not there yet, and nothing has failed."""
+
+
 class SnapshotThread:
     """Takes values of a function in a thread while pages look at them: none without a look for `IDLE_S`.
 
     The time between two of them grows with the time that one takes, see `SHARE_MAX`.
     """
 
-    def __init__(self, name: str, take_value: Callable[[Any], Any], timeout_s: float) -> None:
-        """`take_value` gets the value before, or None. `timeout_s`: the time that a page waits for the first value."""
-        self._timeout_s = timeout_s + 1.0  # that a failure comes before it
+    def __init__(self, name: str, take_value: Callable[[Any], Any]) -> None:
+        """`take_value` gets the value before, or None."""
         self._name = name
         self._take = take_value
         self._changed = Condition()
@@ -292,10 +303,10 @@ class SnapshotThread:
                 failed = self.trouble
                 self._changed.wait_for(
                     lambda: self._value is not None or self._closed or self.trouble not in (None, failed),
-                    self._timeout_s,
+                    FIRST_S,
                 )
             if self._value is None:
-                raise self.trouble or ClientTimeout("the cluster has not answered yet; try again in a moment")
+                raise self.trouble or StillReading("the cluster is being read")
             return self._value
 
     def wake(self) -> None:
@@ -363,11 +374,12 @@ class UserConnection:
         self._producer: Producer | None = None
         self.rates: deque[tuple[int, float]] = deque(maxlen=HISTORY_MAX)
         """Times in ms, and messages a second of all topics."""
-        timeout_s = self.admin.settings.default_api_timeout_ms / 1000
-        self.snapshots = SnapshotThread("snapshot", self._snapshot, timeout_s)
-        self.groups = SnapshotThread("groups", self._group_snapshot, timeout_s)
-        self.transactions = SnapshotThread("transactions", self._transaction_snapshot, timeout_s)
+        self.snapshots = SnapshotThread("snapshot", self._snapshot)
+        self.groups = SnapshotThread("groups", self._group_snapshot)
+        self.transactions = SnapshotThread("transactions", self._transaction_snapshot)
+        self.audits = SnapshotThread("audits", self._audit)
         self._lags = LagHistory()
+        self._auditor: AuditReader | None = None
 
     @property
     def consumer(self) -> SimpleConsumer:
@@ -425,6 +437,20 @@ class UserConnection:
             self._lags.add(taken.taken_ms, {each.group_id: each.lag for each in found})
         return taken
 
+    def _audit(self, _before: object) -> tuple[int, Reconciliation]:
+        """Return the time and what the tiers have counted in the last day."""
+        from ..app.clients.shared.connect import secured
+        from ..audit.reading import AuditReader
+        from ..audit.reconcile import reconcile
+
+        now_ms = time.time_ns() // 1_000_000
+        since_ms = now_ms - AUDIT_AGE_MS
+        if self._auditor is None:
+            cluster = secured(str(self.settings["bootstrap.servers"]), self.settings)
+            self._auditor = AuditReader([cluster], since_ms=since_ms)
+        self._auditor.read()
+        return now_ms, reconcile(self._auditor.totals, now_ms=now_ms, since_ms=since_ms)
+
     def _transaction_snapshot(self, _before: TransactionSnapshot | None) -> TransactionSnapshot:
         listed = self.admin.list_transactions()
         return TransactionSnapshot(taken_ms=time.time_ns() // 1_000_000, listed=listed)
@@ -437,8 +463,8 @@ class UserConnection:
 
     def close(self) -> None:
         """Close the clients. Twice is harmless."""
-        for thread in (self.snapshots, self.groups, self.transactions):
+        for thread in (self.snapshots, self.groups, self.transactions, self.audits):
             thread.close()
-        for client in (self._producer, self._consumer, self.admin):
+        for client in (self._producer, self._consumer, self._auditor, self.admin):
             if client is not None:
                 client.close()

@@ -19,6 +19,9 @@ NAVIGATION = (
     ("/topics", "Topics"),
     ("/groups", "Groups"),
     ("/transactions", "Transactions"),
+    ("/schemas", "Schemas"),
+    ("/tables", "Tables"),
+    ("/audits", "Audits"),
     ("/acls", "Access"),
     ("/changes", "Changes"),
 )
@@ -28,6 +31,8 @@ _SECTIONS = {
     "/create-topic": "/topics",
     "/group": "/groups",
     "/transaction": "/transactions",
+    "/subject": "/schemas",
+    "/table": "/tables",
     "/users": "/acls",
     "/quotas": "/acls",
 }

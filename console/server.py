@@ -6,7 +6,19 @@ import logging
 
 from ..app.compose.http_server import HttpServer
 from .application import Console, ConsoleSettings, PageRoute, make_app
-from .pages import access, changes, groups, messages, overview, produce, sign_in, topics, transactions
+from .pages import (
+    access,
+    changes,
+    groups,
+    messages,
+    overview,
+    produce,
+    schemas,
+    sign_in,
+    topics,
+    transactions,
+    warehouse,
+)
 
 logger = logging.getLogger("barnabas.console")
 
@@ -19,6 +31,8 @@ PAGES: tuple[PageRoute, ...] = (
     *groups.PAGES,
     *transactions.PAGES,
     *access.PAGES,
+    *schemas.PAGES,
+    *warehouse.PAGES,
     *changes.PAGES,
 )
 

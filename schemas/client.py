@@ -28,6 +28,8 @@ _UNKNOWN_CACHED_S = 30.0
 """An unknown id is not requested again for this time, since corrupt messages may have any id."""
 _LATEST_CACHED_S = 60.0
 _PAUSE_S = 0.2
+_ITEMS = "items"
+"""The key of an answer that is a list."""
 _NO_SUCH = {40401, 40402, 40403}
 _T = TypeVar("_T")
 
@@ -163,6 +165,27 @@ class RegistryClient:
             return int(self._ask("POST", f"/subjects/{_name(subject)}", _body(kind, text, references))["version"])
 
         return self._once(("version of", subject, kind, text, tuple(references)), ask)
+
+    def subjects(self) -> list[str]:
+        """Return the names of all subjects, sorted."""
+        return sorted(str(each) for each in self._ask("GET", "/subjects")[_ITEMS])
+
+    def versions(self, subject: str) -> list[int]:
+        """Return the numbers of a subject's versions, the oldest first."""
+        return sorted(int(each) for each in self._ask("GET", f"/subjects/{_name(subject)}/versions")[_ITEMS])
+
+    def level(self, subject: str) -> str:
+        """Return the compatibility level that a subject has, perhaps that of the whole registry."""
+        answer = self._ask("GET", f"/config/{_name(subject)}?defaultToGlobal=true")
+        return str(answer.get("compatibilityLevel", "unknown"))
+
+    def check(self, subject: str, kind: str, text: str, references: Sequence[SchemaReference] = ()) -> list[str]:
+        """Return why a schema is not compatible with the subject's versions; empty if it is."""
+        path = f"/compatibility/subjects/{_name(subject)}/versions?verbose=true"
+        answer = self._ask("POST", path, _body(kind, text, references))
+        if answer.get("is_compatible"):
+            return []
+        return [str(each) for each in answer.get("messages") or ()] or ["the registry does not say why"]
 
     def referred(self, references: Sequence[SchemaReference], *, serialized: bool = False) -> Mapping[str, str]:
         """Return name → text of all schemas that these references need, directly or indirectly, in the order of their
@@ -315,6 +338,8 @@ def _object(data: bytes, status: int) -> dict[str, Any]:
         if status < 300:
             raise
         answer = {}
+    if isinstance(answer, list):
+        return {_ITEMS: answer}
     return answer if isinstance(answer, dict) else {}
 
 

@@ -26,6 +26,7 @@ from ....ports.broker_api.groups import (
     OffsetFetchGroup,
     OffsetFetchResult,
 )
+from ....ports.broker_api.metadata import Metadata, MetadataResult
 from ....ports.broker_api.offsets import EARLIEST, LATEST
 from ....ports.broker_api.share_group_offsets import (
     AlterShareGroupOffsets,
@@ -586,9 +587,9 @@ class GroupAdmin:
 
     def _existing(self, topics: Iterable[str]) -> set[TopicPartition]:
         """Return the partitions of those topics that exist (still)."""
-        names = set(topics)
-        described = [topic for topic in self._topics.describe_topics() if topic.name in names]
-        return {TopicPartition(topic.name or "", p.partition) for topic in described for p in topic.partitions}
+        request = Metadata(topics=sorted(set(topics)), allow_auto_topic_creation=False)
+        result: MetadataResult = self._asker.shell.ask(request)
+        return {TopicPartition(topic.name or "", p.partition) for topic in result.topics for p in topic.partitions}
 
     def _places(
         self, group_id: str, topics: Sequence[str | Place] | None, committed: Mapping[TopicPartition, int]

@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from .. import ApiError, BarnabasError, ClientTimeout, ConfigError, ErrorCode, TransportError
 from ..ports.values import frozen
 from ..schemas.client import RegistryClient, RegistryRefused, RegistryUnreachable
-from .connection import SnapshotThread, StillReading, UserConnection
+from .connection import SnapshotThread, StillReading, UserConnection, table_snapshot
 from .decoding import Decoders
 from .rendering import ENVIRONMENT, make_environment
 
@@ -38,6 +38,7 @@ BODY_BYTES_MAX = 4 * 1024 * 1024
 SESSIONS_MAX = 1000
 SESSION_IDLE_S = 8 * 3600.0
 CHANGES_MAX = 1000
+CHANGE_CHARS_MAX = 2000
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN")
 """The mechanisms of SASL with a user name and a password."""
 _CREDENTIALS = (
@@ -170,8 +171,6 @@ class Console:
             return None
         with self._lock:
             if self._tables is None:
-                from .pages.warehouse import table_snapshot
-
                 self._tables = SnapshotThread("tables", lambda _: table_snapshot(self.settings.warehouse))
             return self._tables
 
@@ -300,7 +299,7 @@ class PageCall:
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
         """Return a page in the frame."""
         html = render(self.request, self.session, self.console, template, call=self, status=status, **values)
-        return HTMLResponse(html, status)
+        return _page_of(html, status)
 
     def redirect(self, address: str, notice: str = "") -> Response:
         """Send the browser to another page of the console, which shows the notice."""
@@ -316,11 +315,11 @@ class PageCall:
         """
         if self.settings.read_only:
             raise HTTPException(403, "This console is read-only: it was started with --read-only.")
-        error = ""
+        error, what = "", _line(what)
         try:
             yield
         except Exception as failure:
-            error = str(failure) or type(failure).__name__
+            error = _line(str(failure)) or type(failure).__name__
             raise
         finally:
             user = self.connection.user
@@ -328,6 +327,11 @@ class PageCall:
                 Change(time_ms=time.time_ns() // 1_000_000, user=user, what=what, error=error)
             )
             logger.info("user %s: %s: %s", user, what, error or "done")
+
+
+def _line(text: str) -> str:
+    """Return a text as one line of a log: names come from users and from the cluster."""
+    return "".join(each if each.isprintable() else " " for each in text[:CHANGE_CHARS_MAX])
 
 
 Handle = Callable[[PageCall], Response]
@@ -511,7 +515,11 @@ def _error_page(
     text = detail if detail != "Not Found" else "There is no such page."
     html = render(request, session, console, "error.html.j2", status=status, title=_TITLES.get(status, "Failed"),
                   text=text, advice=advice)  # fmt: skip
-    return HTMLResponse(html, status)
+    return _page_of(html, status)
+
+
+def _page_of(html: str, status: int) -> Response:
+    return HTMLResponse(html.encode("utf-8", "replace"), status)  # JSON may have lone surrogates
 
 
 class _Protected:

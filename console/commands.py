@@ -11,7 +11,7 @@ from ..app.cli.command_config import connection_settings, registry_settings
 from ..app.cli.logging_setup import set_up
 from ..app.cli.options import Bootstrap
 from ..ports.errors import BarnabasError, ConfigError
-from .listening import parse_listen
+from .listening import parse_listen, warn_of_strangers
 
 _LOOK_S = 1.0
 
@@ -63,6 +63,7 @@ def console(
             warehouse=warehouse,
             registry_settings=registry_settings(),
         )
+        warn_of_strangers(address[0], settings)
         stopping = Event()
         server = ConsoleServer(settings, address)
         try:

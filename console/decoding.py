@@ -152,7 +152,10 @@ def _with_problem(shown: Decoded, problem: str) -> Decoded:
 
 
 def _of_json(plain: Any, kind: str, size: int) -> Decoded:
-    text = json.dumps(plain, ensure_ascii=False, indent=2, default=plain_json)
+    try:
+        text = json.dumps(plain, ensure_ascii=False, indent=2, default=plain_json)
+    except RecursionError:
+        return Decoded(kind=kind, text="", plain=None, size=size, problem="the value nests too deep to be shown")
     return Decoded(kind=kind, text=text, plain=plain, size=size)
 
 
@@ -161,10 +164,12 @@ def _auto(data: bytes | None, *, wants_json: bool = False) -> Decoded:
         return _null()
     if data[:1] in (b"{", b"[") or wants_json:
         try:
-            return _of_json(json.loads(data), "JSON", len(data))
+            found = _of_json(json.loads(data), "JSON", len(data))
+            if not found.problem:
+                return found
         except (ValueError, RecursionError) as error:
             if wants_json:
-                return _with_problem(_auto(data), f"it is not JSON: {error}")
+                return _with_problem(_auto(data[:0] + b" " + data), f"it is not JSON: {error}")
     try:
         text = data.decode()
     except UnicodeDecodeError:

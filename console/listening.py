@@ -1,14 +1,19 @@
 """The listen address of a console, and the console in a broker process (`console.listen`)."""
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
 from ..app.extras import require
 from ..ports.errors import ConfigError
 
+logger = logging.getLogger("barnabas.console")
+
 _PACKAGES = ("starlette", "uvicorn", "jinja2")
-_OF_A_USER = ("sasl.jaas.config", "sasl.username", "sasl.password")
+_OF_A_USER = ("sasl.jaas.config", "sasl.username", "sasl.password", "ssl.keystore.", "ssl.key.")
+"""The beginnings of settings that give a client the rights of the broker: with a certificate it may be a super user."""
 _CLIENTS = ("security.", "ssl.", "sasl.")
+_LOOPBACK = ("127.", "::1", "localhost")
 
 
 def parse_listen(text: str, key: str) -> tuple[str, int]:
@@ -20,6 +25,21 @@ def parse_listen(text: str, key: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+def without_rights(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a client's connection without those by which it is a certain user."""
+    return {key: each for key, each in settings.items() if key.startswith(_CLIENTS) and not key.startswith(_OF_A_USER)}
+
+
+def warn_of_strangers(host: str, settings: Any) -> None:
+    """Log what a console outside of the loopback address means for passwords and rights."""
+    if host.startswith(_LOOPBACK):
+        return
+    if settings.needs_sign_in:
+        logger.warning("the console at %s takes passwords without TLS; put a proxy with TLS before it", host)
+    else:
+        logger.warning("everyone who reaches the console at %s acts as user %s of the cluster", host, settings.user)
+
+
 def serve_console_in_broker(config: Any, bootstrap: str, settings: Mapping[str, Any] = {}) -> Any:
     """Start and return a console for the cluster of the broker, without the broker's own rights.
 
@@ -29,7 +49,9 @@ def serve_console_in_broker(config: Any, bootstrap: str, settings: Mapping[str, 
     from .application import ConsoleSettings
     from .server import ConsoleServer
 
-    own = {key: value for key, value in settings.items() if key.startswith(_CLIENTS) and key not in _OF_A_USER}
-    server = ConsoleServer(ConsoleSettings(cluster={**own, "bootstrap.servers": bootstrap}), address)
+    own = without_rights(settings)
+    console = ConsoleSettings(cluster={**own, "bootstrap.servers": bootstrap})
+    warn_of_strangers(address[0], console)
+    server = ConsoleServer(console, address)
     server.start()
     return server

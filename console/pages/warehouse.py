@@ -2,55 +2,18 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from ... import BarnabasError, ConfigError
-from ...app.extras import require
-from ...ports.values import frozen
+from ... import ConfigError
 from ..application import PageCall, PageRoute
 from ..paging import PageOfRows
 
-_TABLES_MAX = 200
 _COMMITS = 50
 _WINDOWS_MAX = 2_000
-
-
-@frozen(kw_only=True)
-class TableRow:
-    """A table of the warehouse; `description` is None where it cannot be read, then `problem` says why."""
-
-    name: str
-    description: Any
-    problem: str
-
-
-def describe_tables(warehouse: Path) -> Sequence[TableRow]:
-    """Describe the tables in the folder, or the table that the folder is. Raises `ConfigError`."""
-    require("tables", ("pyarrow",), "tables")
-    if not warehouse.is_dir():
-        raise ConfigError(f"--warehouse {warehouse}: no such folder")
-    own = _row(warehouse)
-    if own.description is not None:
-        return [own]
-    folders = sorted(each for each in warehouse.iterdir() if each.is_dir() and not each.name.startswith((".", "_")))
-    return [_row(each) for each in folders[:_TABLES_MAX]]
-
-
-def _row(folder: Path) -> TableRow:
-    from ...pipeline.tables.formats import open_store
-    from ...pipeline.tables.upkeep.describe import describe_table
-
-    try:
-        return TableRow(name=folder.name, description=describe_table(open_store(folder)), problem="")
-    except (BarnabasError, OSError) as error:
-        return TableRow(name=folder.name, description=None, problem=str(error))
 
 
 def tables(call: PageCall) -> Response:
@@ -105,11 +68,6 @@ def audits(call: PageCall) -> Response:
         kinds=KINDS,
         messages=lambda tier, kind: sum(each.messages for each in getattr(tier, kind)),
     )
-
-
-def table_snapshot(warehouse: str) -> tuple[int, Sequence[TableRow]]:
-    """Return the time and the tables. Raises `BarnabasError`."""
-    return time.time_ns() // 1_000_000, describe_tables(Path(warehouse))
 
 
 PAGES = (

@@ -7,6 +7,8 @@ import pytest
 from support.console_pages import Browser, console_of
 
 from barnabas import Admin
+from barnabas.console.application import ConsoleSettings
+from barnabas.console.listening import warn_of_strangers, without_rights
 from barnabas.testing import TestBroker
 
 
@@ -140,6 +142,36 @@ def test_list_of_topics_is_searched_sorted_and_in_pages(browser: Browser, broker
     assert "120 of 120 topics" in last
     assert "No topic has" in browser.text("/topics?q=<nothing>")
     assert browser.get("/topics?q=many.&page=x&sort=nonsense").status_code == 200
+
+
+def test_log_of_changes_has_one_line_for_each(browser: Browser, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "barnabas.console"):
+        form = {"name": "two\nuser root: delete everything", "partitions": "1"}
+        browser.send("/create-topic", form, page="/create-topic")
+    (line,) = [record.getMessage() for record in caplog.records if "create topic" in record.getMessage()]
+    assert "\n" not in line
+    assert line.startswith("user anonymous: create topic two user root")
+
+
+def test_console_of_a_broker_gets_no_rights_of_it(caplog: pytest.LogCaptureFixture) -> None:
+    given = {
+        "security.protocol": "SASL_SSL",
+        "ssl.truststore.location": "ca.pem",
+        "ssl.keystore.location": "broker.pem",
+        "ssl.key.password": "secret",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": "secret",
+    }
+    left = without_rights(given)
+    assert set(left) == {"security.protocol", "ssl.truststore.location", "sasl.mechanism"}
+    settings = ConsoleSettings(cluster={"bootstrap.servers": "b", **left})
+    assert settings.needs_sign_in
+    warn_of_strangers("127.0.0.1", settings)
+    warn_of_strangers("0.0.0.0", settings)
+    warn_of_strangers("::", ConsoleSettings(cluster={"bootstrap.servers": "b"}))
+    takes, acts = [record.getMessage() for record in caplog.records if record.name == "barnabas.console"]
+    assert "takes passwords without TLS" in takes
+    assert "acts as user anonymous" in acts
 
 
 def test_looking_creates_no_topic_and_no_group(browser: Browser, broker: TestBroker) -> None:

@@ -162,6 +162,24 @@ def test_large_binary_empty_and_null_values_are_shown(browser: Browser, broker: 
     assert "00000010  10 11 12" in browser.text(f"/topics/odd/messages/0/{first + 1}")
 
 
+def test_json_that_nests_deep_or_has_surrogates_is_shown(browser: Browser, broker: TestBroker) -> None:
+    values = [
+        b"[" * 900 + b"]" * 900,
+        b"[" * 100_000,
+        b'{"a": "\\ud800"}',
+        b"9" * 5000,
+        b'{"n": NaN}',
+        b"[" + b"9" * 5000 + b"]",
+    ]
+    first = next(delivery.offset for delivery in broker.produce("odd", values))
+    assert browser.text("/topics/odd/messages?path=$.a")
+    for number in range(len(values)):
+        for form in ("auto", "json", "text", "hex"):
+            assert browser.text(f"/topics/odd/messages/0/{first + number}?as={form}")
+        assert browser.text(f"/topics/odd/produce?from=0-{first + number}")
+    assert browser.get("/topics/odd/messages/download?limit=6").status_code == 200
+
+
 def test_transactions_are_marked_and_control_records_shown_on_request(browser: Browser, broker: TestBroker) -> None:
     with Admin(broker.bootstrap) as admin:
         admin.create_topic("bills", partitions=1)

@@ -288,9 +288,13 @@ class ClusterMember:
             self._state.scheduler.call_later(OPEN_AGAIN_MS, self._open_again)
 
     def _check_producer_ids(self) -> None:
-        """Raise the next producer id above all ids in the logs here, where the coordination service has lost them."""
+        """Raise the next producer id above all ids in the logs here, where the coordination service has lost them.
+
+        Mirrors have those of another cluster, above which promotion raises it.
+        """
         state = self._state
-        used = (max(log.producers.producers, default=-1) for log in state.logs.logs().values())
+        own = (log for log in state.logs.logs().values() if not log.config.mirror_source)
+        used = (max(log.producers.producers, default=-1) for log in own)
         largest = max(used, default=-1)
         if largest < 0:
             return

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ...core.cluster.layout import encode_id
+from ...ports.errors import ConfigError
 from ...ports.report import counted
 from .options import AsJson, DryRun, Settings, describe, parse_settings, print_json, print_table, progress
 from .tables import size_text
@@ -44,6 +45,10 @@ def import_data(
     allow_left_out: Annotated[
         bool, typer.Option("--allow-left-out", help="Leave out topics that cannot be imported.")
     ] = False,
+    zookeeper: Annotated[
+        str | None,
+        typer.Option("--zookeeper", metavar="HOST:PORT/CHROOT", help="The ZooKeeper of Kafka, where it has no KRaft."),
+    ] = None,
     dry_run: DryRun = False,
     settings: Settings = None,
     as_json: AsJson = False,
@@ -53,10 +58,12 @@ def import_data(
     The folders of Kafka do not change. Offsets, topic ids, settings, ACLs, SCRAM credentials, quotas, offsets of groups
     and transactions stay as they are. --set: settings of the broker, as for 'serve'.
     """
+    from ...core.kraft.zookeeper import read_zookeeper
     from ..compose.broker import plugin_host, system_entropy
+    from ..compose.coordination import client_coordination
     from ..config import read_config
     from ..kafka_import.carry_out import Importer, prepare_target, size_of
-    from ..kafka_import.plan import plan_import
+    from ..kafka_import.plan import plan_import, topic_ids_of
     from ..kafka_import.source import opened_source, read_metadata
     from ..logs import log_report
     from ..offline import opened_offline
@@ -65,8 +72,13 @@ def import_data(
     entropy = system_entropy()
     with ExitStack() as opened:
         folders = [opened.enter_context(opened_source(path, log_report)) for path in sources]
-        metadata = read_metadata(folders, plugin_host(config).codecs())
-        plan = plan_import(folders, metadata, config, entropy, log_report)
+        image = read_metadata(folders, plugin_host(config).codecs())
+        if zookeeper is not None:
+            if image is not None:
+                raise ConfigError("--zookeeper: the folders have a metadata log of KRaft, which counts")
+            with closing(client_coordination(f"zookeeper://{zookeeper}", report=log_report)) as tree:
+                image = read_zookeeper(tree, topic_ids_of(folders, entropy))
+        plan = plan_import(folders, image, config, entropy, log_report)
         obstacles = _obstacles(plan, allow_missing=allow_missing, allow_left_out=allow_left_out)
         if dry_run or obstacles:
             _show(plan, None, as_json=as_json)

@@ -130,7 +130,8 @@ class Importer:
         target = Path(self._log_dir.path) / str(partition)
         copy_partition(replica.path, target, recovery_point=recovery_point, link=self._link, copied=self._note_copied)
         folder = self._log_dir.folder(str(partition))
-        folder.write_small(PARTITION_METADATA, format_partition_metadata(topic.topic_id))
+        if not topic.is_classic:
+            folder.write_small(PARTITION_METADATA, format_partition_metadata(topic.topic_id))
         settings = log_config_for(self._config, topic.configs)
         now_ms = self._clock.now_ms()
         log = UnifiedLog.open(
@@ -179,7 +180,7 @@ class Importer:
         first = self._first_producer_id()
         skip_to(coordination, broker_id, first)
         self.done.next_producer_id = first
-        for topic in plan.topics:
+        for topic in (each for each in plan.topics if not each.is_classic):
             replicas = dict.fromkeys(range(topic.partition_count), (broker_id,))
             states = {
                 number: evolve(first_state((broker_id,)), leader_epoch=topic.leader_epochs.get(number, 0))

@@ -48,8 +48,15 @@ class PlannedTopic:
     refused: str = ""
 
     @property
+    def is_classic(self) -> bool:
+        """True for a topic of Kafka 0.7, which the coordination tree does not know."""
+        return self.configs.get(FORMAT_KEY) == CLASSIC
+
+    @property
     def missing(self) -> Sequence[int]:
-        """The partitions whose folder is not among those given."""
+        """The partitions whose folder is not among those given. Kafka 0.7 makes a folder with the first message."""
+        if self.is_classic:
+            return []
         return [number for number in range(self.partition_count) if number not in self.replicas]
 
 
@@ -78,7 +85,7 @@ class ImportPlan:
 
 def plan_import(
     folders: Sequence[KafkaFolder],
-    metadata: tuple[KraftImage, KafkaFolder] | None,
+    image: KraftImage | None,
     config: BrokerConfig,
     entropy: Entropy,
     report: Callable[[str], None],
@@ -90,25 +97,34 @@ def plan_import(
         for replica in folder.replicas(report):
             found.setdefault(replica.partition, []).append(replica)
     planner = _Planner(config, entropy)
-    image = None if metadata is None else metadata[0]
     topics = planner.topics_of(image, found) if image is not None else planner.topics_of_folders(found)
+    next_producer_id = None if image is None else image.next_producer_id
     if image is None:
         planner.notes.append(
             "no folder has a metadata log (__cluster_metadata-0): settings of topics, ACLs, SCRAM credentials and "
-            "quotas are in ZooKeeper, and are not imported; set them again"
+            "quotas are in ZooKeeper; give --zookeeper, or set them again"
         )
-        image, next_producer_id, features = KraftImage(), None, newest_levels()
-    else:
-        next_producer_id, features = image.next_producer_id, planner.features_of(image)
+        image = KraftImage()
     return ImportPlan(
         cluster_id=cluster_id,
         topics=topics,
         broker_configs=planner.broker_configs_of(image),
         entities=planner.entities_of(image),
-        features=features,
+        features=planner.features_of(image) if image.features else newest_levels(),
         next_producer_id=next_producer_id,
         notes=[*planner.notes, *_skipped_notes(image)],
     )
+
+
+def topic_ids_of(folders: Sequence[KafkaFolder], entropy: Entropy) -> Callable[[str], bytes]:
+    """Return a function that finds the topic id in the folders of a topic, or makes one."""
+    known = {
+        found.partition.topic: found.topic_id
+        for folder in folders
+        for found in folder.partitions
+        if found.topic_id is not None
+    }
+    return lambda name: known.get(name) or random_uuid(entropy)
 
 
 def _common_cluster(folders: Iterable[KafkaFolder]) -> str | None:
@@ -172,8 +188,9 @@ class _Planner:
     def topics_of_folders(self, found: Mapping[TopicPartition, Sequence[Replica]]) -> list[PlannedTopic]:
         """Return the topics that have folders, for a cluster whose metadata is in ZooKeeper."""
         by_topic: dict[str, dict[int, Replica]] = {}
+        shared = {key.topic for key, some in found.items() if len(some) > 1}
         for key, some in sorted(found.items()):
-            chosen = _best(some, -1)
+            chosen = some[0] if some[0].found.format_name == CLASSIC else _best(some, -1)
             if chosen is not None:
                 by_topic.setdefault(key.topic, {})[key.partition] = chosen
         planned = []
@@ -185,9 +202,12 @@ class _Planner:
             epochs = {number: each.epoch + 1 for number, each in replicas.items()}
             made = topic_id if topic_id is not None else random_uuid(self._entropy)
             topic = self._planned(name, made, max(replicas) + 1, configs, replicas, epochs)
-            planned.append(
-                evolve(topic, refused="its folders are of different topics of this name") if len(labels) > 0 else topic
-            )
+            if labels:
+                topic = evolve(topic, refused="its folders are of different topics of this name")
+            elif topic.is_classic and name in shared:
+                text = "each broker of Kafka 0.7 has partitions of its own: import each into a folder of its own"
+                topic = evolve(topic, refused=text)
+            planned.append(topic)
         return planned
 
     def _planned(
@@ -324,11 +344,12 @@ def _best(replicas: Sequence[Replica], leader: int) -> Replica | None:
 
 
 def _why_refused(name: str, replicas: Iterable[Replica]) -> str:
+    formats = {each.found.format_name for each in replicas}
     try:
-        check_topic_name(name)
+        if formats != {CLASSIC}:
+            check_topic_name(name)
     except ApiError as error:
         return error.message
-    formats = {each.found.format_name for each in replicas}
     if len(formats) > 1:
         return "its folders hold logs of both generations"
     old = [each for each in replicas if each.found.format_name != CLASSIC and each.oldest_magic() < _OLDEST_MAGIC]

@@ -147,16 +147,16 @@ def _properties(path: Path) -> Mapping[str, str]:
         raise ConfigError(f"{path / META_PROPERTIES} cannot be read: {error}") from error
 
 
-def read_metadata(folders: Collection[KafkaFolder], codecs: Codecs) -> tuple[KraftImage, KafkaFolder] | None:
-    """Return the state of the cluster by the longest metadata log of the folders, and whose it is; None without any."""
-    best: tuple[tuple[int, int], KraftImage, KafkaFolder] | None = None
+def read_metadata(folders: Collection[KafkaFolder], codecs: Codecs) -> KraftImage | None:
+    """Return the state of the cluster by the longest metadata log of the folders; None without any."""
+    best: tuple[tuple[int, int], KraftImage] | None = None
     for folder in folders:
         if not folder.has_metadata:
             continue
         reached, image = _replayed(folder.path / METADATA_FOLDER, codecs)
         if best is None or reached > best[0]:
-            best = reached, image, folder
-    return None if best is None else best[1:]
+            best = reached, image
+    return None if best is None else best[1]
 
 
 def _replayed(path: Path, codecs: Codecs) -> tuple[tuple[int, int], KraftImage]:

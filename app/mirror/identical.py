@@ -113,6 +113,8 @@ class IdenticalMirror:
         self.copied = MirrorTotals()
         self._acls: set[AclBinding] = set()
         self._notes: set[str] = set()
+        self._ended: set[str] = set()
+        """Topics that are no mirrors of this source any longer: they never become one again in this run."""
         self._source = Admin(config=dict(source))
         self._target = Admin(config=dict(target))
         self._from = _shell(source)
@@ -151,11 +153,20 @@ class IdenticalMirror:
     def begin(self) -> None:
         """Create the topics that the target lacks, and find the log ends of all. Raises `BarnabasError`."""
         there = {topic.name: topic for topic in self._target.describe_topics()}
-        for topic in self._source.describe_topics(self.topics()):
+        wanted = self.topics()
+        for name in self.copied.topics - set(wanted):
+            self._end(name, "the source has deleted it")
+        for topic in self._source.describe_topics(wanted):
             name, count = topic.name or "", len(topic.partitions)
+            if name in self._ended:
+                continue
             if name not in there:
                 self._create(name, count)
-            elif name not in self.copied.topics and not self._join(name):
+            elif name in self.copied.topics:
+                if self._target.topic_overrides(name).get(SOURCE_KEY) != self._cluster_id:
+                    self._end(name, "it was promoted")
+                    continue
+            elif not self._join(name):
                 continue
             if name in there and len(there[name].partitions) < count:
                 self._target.create_partitions(name, count)
@@ -163,6 +174,13 @@ class IdenticalMirror:
             for number in range(count):
                 place = TopicPartition(name, number)
                 self.partitions.setdefault(place, MirroredPartition(place))
+
+    def _end(self, topic: str, why: str) -> None:
+        """Leave a topic alone from now on."""
+        self._ended.add(topic)
+        self.copied.topics.discard(topic)
+        self.partitions = {place: each for place, each in self.partitions.items() if place.topic != topic}
+        log_report(f"topic {topic} is mirrored no longer: {why}")
 
     def _create(self, name: str, count: int) -> None:
         configs: dict[str, str | None] = {SOURCE_KEY: self._cluster_id}
@@ -190,7 +208,10 @@ class IdenticalMirror:
         chosen = [each for each in self.partitions.values() if names is None or each.place.topic in names]
         for each in chosen:
             if not each.is_verified:
-                self._verify(each)
+                try:
+                    self._verify(each)
+                except BarnabasError as error:
+                    self._note(f"{each.place}: {error}")
         ready = [each for each in chosen if each.is_verified]
         if not ready:
             self._stopped.wait(WAIT_MS / 1000)
@@ -200,7 +221,7 @@ class IdenticalMirror:
             if isinstance(answer, BarnabasError):
                 each.is_verified = False
                 if not isinstance(answer, ApiError) or answer.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
-                    raise answer
+                    self._note(f"{each.place}: {answer}")
             elif answer.diverging is not None:
                 self._truncate(each, answer.diverging.epoch, answer.diverging.end_offset)
             else:
@@ -299,9 +320,7 @@ class IdenticalMirror:
             self._send(each, MirrorRecords(topic=place.topic, partition=place.partition, leader_epoch=epoch))
         self._target.alter_configs(ResourceKind.TOPIC, topic, {SOURCE_KEY: None})
         self._abort_transactions([each.place for each in mine])
-        for each in mine:
-            del self.partitions[each.place]
-        self.copied.topics.discard(topic)
+        self._end(topic, "it is promoted")
         return time.monotonic() - began
 
     def _abort_transactions(self, places: Sequence[TopicPartition]) -> None:
@@ -436,6 +455,9 @@ class IdenticalMirror:
             lambda group: group[0],
             lambda result: [(result.error if result.log_end < 0 else ErrorCode.NONE, result)],
         )
+        if isinstance(found, ApiError) and found.code is ErrorCode.POLICY_VIOLATION:
+            self._end(each.place.topic, "it was promoted")
+            return False
         if isinstance(found, BarnabasError):
             raise found
         each.update(found)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from support.classic_frames import entry, message_set
 from support.command import Command
 from support.kafka_folder import CLUSTER, CLUSTER_ID, ORDERS_ID, SECURITY, KafkaDataDir, segment_batch
 from support.waiting import PATIENCE_S
@@ -13,6 +14,7 @@ from support.waiting import PATIENCE_S
 from barnabas import Admin
 from barnabas.app.embedded_broker import Broker
 
+CLASSIC_WORDS = ("--partition", "0", "--from-beginning", "--max-messages", "3")
 OLD_MESSAGE = bytes(8) + (22).to_bytes(4, "big") + bytes(4) + b"\1" + bytes(17)
 """An entry of magic 1."""
 
@@ -145,6 +147,28 @@ def test_interrupted_import_begins_again(barnabas: Command, source: KafkaDataDir
     imported(barnabas, tmp_path / "data", source.path)
     with Broker(tmp_path / "data") as broker:
         assert read(broker, "orders") == [(0, b"a")]
+
+
+def test_folder_of_kafka_0_7_is_served_to_classic_clients(barnabas: Command, tmp_path: Path) -> None:
+    folder = tmp_path / "kafka-0.7" / "page views-0"
+    folder.mkdir(parents=True)
+    whole = message_set(b"a", b"b")
+    (folder / f"{0:020d}.kafka").write_bytes(whole)
+    (folder / f"{len(whole):020d}.kafka").write_bytes(message_set(b"c") + entry(b"torn")[:-1])
+    report = imported(barnabas, tmp_path / "data", folder.parent)
+    assert [topic["topic"] for topic in report["topics"]] == ["page views"]
+    with Broker(tmp_path / "data", listeners="classic://127.0.0.1:0") as broker:
+        address = broker.listeners[0].partition("://")[2]
+        out = barnabas("consume", "--bootstrap", f"classic://{address}", *CLASSIC_WORDS, "page views").out
+        assert out.split() == ["a", "b", "c"]
+
+
+def test_folders_of_two_brokers_of_kafka_0_7_are_refused(barnabas: Command, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name / "t-0").mkdir(parents=True)
+        (tmp_path / name / "t-0" / f"{0:020d}.kafka").write_bytes(message_set(b"a"))
+    ended = barnabas("import", str(tmp_path / "one"), str(tmp_path / "two"), "--into", str(tmp_path / "d"), expect=1)
+    assert "partitions of its own" in ended.out
 
 
 def test_folder_without_metadata_gives_topics_by_their_folders(barnabas: Command, tmp_path: Path) -> None:

@@ -126,7 +126,10 @@ def test_import_serves_what_kafka_served_and_kafka_starts_again(kafka: KafkaServ
     else:
         kafka.stop()
     before = contents(data)
-    report: Any = json.loads(barnabas_here("import", data, "--into", tmp_path / "data", "--json").stdout)
+    words = [] if kafka.zookeeper is None else ["--zookeeper", kafka.zookeeper]
+    report: Any = json.loads(barnabas_here("import", data, "--into", tmp_path / "data", "--json", *words).stdout)
+    settings = {topic["topic"]: topic["settings"] for topic in report["topics"]}
+    assert settings["orders"] == "retention.ms=-1"
     assert contents(data) == before
     assert json.loads(barnabas_here("log", "verify", "--json", tmp_path / "data").stdout)["problems"] == []
     assert {topic["topic"] for topic in report["topics"]} >= {"orders", "table", "__consumer_offsets"}

@@ -164,6 +164,36 @@ def test_open_transaction_of_the_source_is_aborted_by_the_promotion(
     producer.abort_transaction(PATIENCE_S)
 
 
+def test_running_mirror_leaves_a_promoted_topic_alone(
+    mirror: IdenticalMirror, source: Broker, target: Broker, tmp_path: Path
+) -> None:
+    produce(source, b"a")
+    running = mirror_of(source, target, overwrite=True)
+    try:
+        running.follow()
+        running.copy_once()
+        mirror.promote("t")
+        produce(target, b"b")
+        produce(source, b"not for the target")
+        for _ in range(2):
+            running.copy_once()
+            running.follow()
+        assert not running.partitions
+        assert b"not for the target" not in log_of(tmp_path / "target")
+        assert produce(target, b"c") == [None]
+    finally:
+        running.close()
+
+
+def test_topic_that_the_source_deletes_is_left_alone(mirror: IdenticalMirror, source: Broker, target: Broker) -> None:
+    mirror.follow()
+    with Admin(source.bootstrap) as admin, Admin(target.bootstrap) as copies:
+        admin.delete_topic("t")
+        mirror.follow()
+        assert not mirror.partitions
+        assert copies.list_topics() == ["t"]
+
+
 def test_two_mirrors_at_once_copy_each_batch_once(
     mirror: IdenticalMirror, source: Broker, target: Broker, tmp_path: Path
 ) -> None:

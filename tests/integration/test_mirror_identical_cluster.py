@@ -44,7 +44,7 @@ def produce(cluster: TestCluster, first: int, count: int) -> None:
     assert producer.flush(PATIENCE_S) == 0
 
 
-def test_replicas_of_the_target_have_the_same_bytes_and_epochs_whoever_leads() -> None:
+def test_all_replicas_of_the_target_have_the_bytes_of_the_source() -> None:
     with TestCluster(brokers=3) as source, TestCluster(brokers=3) as target:
         with Admin(source.bootstrap) as admin:
             admin.create_topic(T, partitions=1, replication_factor=3, configs={"min.insync.replicas": "2"})

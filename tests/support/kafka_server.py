@@ -84,6 +84,7 @@ class KafkaServer(ServerProcess):
                 "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
                 "super.users": "User:admin;User:ANONYMOUS",
             }
+        self.zookeeper = zookeeper
         self.bootstraps: dict[str, str] = {}
         if listeners:
             names = [name for name in listeners if name != "controller"]

@@ -5,6 +5,7 @@ import, by which the next import begins again.
 """
 
 import shutil
+from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from ...core.cluster import entity_store, topic_store
 from ...core.cluster.brokers import cluster_id, set_broker_configs
 from ...core.cluster.producer_ids import BLOCK_SIZE, LEFT_OUT, skip_to
 from ...core.cluster.topics import Topic, first_state
+from ...core.log.batch_scan import BadBatch, scan_batches
 from ...core.log.checkpoints import (
     CLEAN_SHUTDOWN,
     CLEANED,
@@ -26,16 +28,16 @@ from ...core.log.checkpoints import (
     format_partition_metadata,
 )
 from ...core.log.manager.meta_properties import MetaProperties, write_meta_properties
-from ...core.log.names import LOG_SUFFIX
+from ...core.log.names import LOG_SUFFIX, segment_file
 from ...core.log.partition_log.unified_log import UnifiedLog
 from ...core.log.segment.segment import Segment
 from ...plugins.host import PluginHost
 from ...ports.clock import Clock
 from ...ports.coordination import Coordination
 from ...ports.entropy import Entropy
-from ...ports.errors import ConfigError
+from ...ports.errors import BarnabasError, ConfigError
 from ...ports.storage import LogDir
-from ...ports.types import TopicPartition
+from ...ports.types import Position, TopicPartition
 from ..compose.broker import plugin_host, system_clock
 from ..config import BrokerConfig
 from ..config.topic_config import log_config_for
@@ -148,6 +150,7 @@ class Importer:
             report=self._report,
         )
         try:
+            self._check_sealed(log, replica)
             self.done.ends[partition] = log.log_end_offset
             if log.log_start_offset > 0:
                 self._starts[partition] = log.log_start_offset
@@ -167,6 +170,20 @@ class Importer:
         if self._link:
             logs = (path for path in target.iterdir() if path.suffix == LOG_SUFFIX)
             self.done.linked += sum(1 for path in logs if path.stat().st_nlink > 1)
+
+    def _check_sealed(self, log: UnifiedLog, replica: Replica) -> None:
+        """Walk the headers of the segments that the log has not read when it was opened. Raises `BarnabasError` for
+        messages of an old format, which a plan finds at the begin of segments only."""
+        for segment in log.segments[:-1]:
+            if not isinstance(segment, Segment):
+                continue
+            try:
+                deque(scan_batches(segment.file, Position(0), Position(segment.size)), maxlen=0)
+            except BadBatch as error:
+                self._report(f"{replica.path}/{segment_file(segment.base_offset, LOG_SUFFIX)} is damaged {error}")
+                if "magic" in str(error):
+                    text = f"{replica.path} has messages from before Kafka 0.11, which Barnabas does not read"
+                    raise BarnabasError(f"{text}; move it away, and copy the topic with 'barnabas mirror'") from error
 
     def _note_copied(self, size: int) -> None:
         self.done.bytes += size

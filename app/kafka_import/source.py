@@ -1,5 +1,6 @@
 """A data folder of Apache Kafka, as it lies on the disk. Nothing here writes to it."""
 
+import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,7 +25,8 @@ METADATA_TOPIC = "__cluster_metadata"
 METADATA_FOLDER = f"{METADATA_TOPIC}-0"
 _SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _SEGMENT = re.compile(r"(\d{20})\.log")
-_MAGIC_END = 17
+NEWEST_MAGIC = 2
+_SIZE_END, _MAGIC_END = 12, 17
 """The size of the part of an entry's header that ends with its magic byte, which is in the same place in all versions
 of the format since 0.8."""
 
@@ -52,8 +54,11 @@ class Replica:
         return sorted((int(name[1]), path) for name, path in named if name is not None)
 
     def oldest_magic(self) -> int:
-        """Return the smallest magic byte with which one of its segments begins; 2 without any record."""
-        return min((_first_magic(path) for _, path in self.segments()), default=2)
+        """Return the smallest magic byte with which one of its segments begins, or of the newest one; 2 without any
+        record."""
+        segments = self.segments()
+        begins = min((_first_magic(path) for _, path in segments), default=2)
+        return min(begins, _least_magic(segments[-1][1])) if segments else begins
 
     def log_end(self) -> int:
         """Return the offset after the last intact batch of its newest segment. Raises `StorageError`."""
@@ -74,6 +79,19 @@ def _first_magic(path: Path) -> int:
     with path.open("rb") as file:
         head = file.read(_MAGIC_END)
     return head[-1] if len(head) == _MAGIC_END and any(head) else 2
+
+
+def _least_magic(path: Path) -> int:
+    """Return the smallest magic byte of all entries; the rest after a damaged one does not count."""
+    least = NEWEST_MAGIC
+    with path.open("rb") as file:
+        while len(head := file.read(_MAGIC_END)) == _MAGIC_END:
+            size = int.from_bytes(head[8:_SIZE_END], "big", signed=True)
+            if size < _MAGIC_END - _SIZE_END or not 0 <= head[-1] <= NEWEST_MAGIC:
+                break
+            least = min(least, head[-1])
+            file.seek(size - (_MAGIC_END - _SIZE_END), os.SEEK_CUR)
+    return least
 
 
 @frozen(kw_only=True, eq=False)

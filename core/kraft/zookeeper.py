@@ -103,9 +103,9 @@ class _Reader:
                 if mechanism in settings:
                     self._add_user(_plain(name), mechanism, settings.pop(mechanism))
             self._add_quotas({USER: name}, settings)
-        for kind, folder in ((CLIENT_ID, "clients"), (IP, "ips")):
+        for entity_type, folder in ((CLIENT_ID, "clients"), (IP, "ips")):
             for name, found in self._children(f"/config/{folder}"):
-                self._add_quotas({kind: name}, found.get("config") or {})
+                self._add_quotas({entity_type: name}, found.get("config") or {})
         for user in children(self._coordination, "/config/users"):
             for client, found in self._children(f"/config/users/{user}/clients"):
                 self._add_quotas({USER: user, CLIENT_ID: client}, found.get("config") or {})

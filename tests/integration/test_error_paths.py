@@ -39,6 +39,7 @@ SETTINGS = {
     "checked": {"record.validation": "true"},
     "packed": {},
     "numbered": {},
+    "mirror": {"mirror.source": "another cluster"},
 }
 
 

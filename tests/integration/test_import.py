@@ -122,6 +122,19 @@ def test_messages_from_before_batches_are_refused(barnabas: Command, source: Kaf
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.parametrize("base", [0, 1])
+def test_old_message_behind_a_batch_is_refused(
+    barnabas: Command, source: KafkaDataDir, tmp_path: Path, base: int
+) -> None:
+    """In the newest segment the plan finds it; in another one the copy does."""
+    segments = {number: segment_batch([b"a"], number) for number in (0, 1)}
+    segments[base] += OLD_MESSAGE
+    source.add_partition("orders-0", segments)
+    (source.path / "recovery-point-offset-checkpoint").write_text("0\n1\norders 0 2\n")
+    ended = barnabas("import", str(source.path), "--into", str(tmp_path / "data"), expect=1)
+    assert "before Kafka 0.11" in ended.out + ended.err
+
+
 def test_folder_of_another_cluster_is_refused(barnabas: Command, source: KafkaDataDir, tmp_path: Path) -> None:
     other = KafkaDataDir(tmp_path / "other")
     text = (other.path / "meta.properties").read_text()

@@ -51,6 +51,7 @@ from barnabas.ports.broker_api.groups import (
     SyncGroup,
 )
 from barnabas.ports.broker_api.metadata import DescribeTopicPartitions, Metadata, TopicPartitionCursor
+from barnabas.ports.broker_api.mirroring import MirrorRecords
 from barnabas.ports.broker_api.offsets import ListOffsets, ListOffsetsPartition
 from barnabas.ports.broker_api.operations import Operation
 from barnabas.ports.broker_api.produce import Produce, ProducePartition
@@ -323,6 +324,11 @@ def reassign(topic: str, *replicas: int, cancel: bool = False) -> Callable[[str]
     return lambda _: AlterPartitionReassignments(partitions=[wanted])
 
 
+def mirror(topic: str, *, partition: int = 0, log_end: int = -1, records: bytes = b"") -> Any:
+    request = MirrorRecords(topic=topic, partition=partition, log_end=log_end, records=records)
+    return lambda _: request
+
+
 TOPICS = [
     Wrong("create: no name", create("a/b"), [E.INVALID_TOPIC_EXCEPTION]),
     Wrong("create: the longest name", create(LONG), [E.INVALID_TOPIC_EXCEPTION]),
@@ -361,6 +367,14 @@ TOPICS = [
     Wrong("elect: the longest name", lambda _: ElectLeaders(topics={LONG: [0]}), [E.UNKNOWN_TOPIC_OR_PARTITION]),
     Wrong("elect: who leads already", lambda _: ElectLeaders(topics={"t": [0]}), [E.ELECTION_NOT_NEEDED]),
     Wrong("elect: in no such way", lambda _: ElectLeaders(topics=None, election_type=7), [E.INVALID_REQUEST], since=1),
+    Wrong("mirror: no such topic", mirror("nowhere"), [E.UNKNOWN_TOPIC_OR_PARTITION]),
+    Wrong("mirror: the longest name", mirror(LONG), [E.UNKNOWN_TOPIC_OR_PARTITION]),
+    Wrong("mirror: no such partition", mirror("t", partition=-1), [E.UNKNOWN_TOPIC_OR_PARTITION]),
+    Wrong("mirror: a topic that is no mirror", mirror("t"), [E.POLICY_VIOLATION]),
+    Wrong("mirror: a producer", produce("mirror", GOOD), [E.POLICY_VIOLATION]),
+    Wrong("mirror: another log end", mirror("mirror", log_end=9, records=b"x"), [E.OFFSET_OUT_OF_RANGE]),
+    Wrong("mirror: no batches", mirror("mirror", log_end=0, records=b"nonsense" * 9), [E.CORRUPT_MESSAGE]),
+    Wrong("mirror: half a batch", mirror("mirror", log_end=0, records=bytes(GOOD[:-1])), [E.CORRUPT_MESSAGE]),
     Wrong("reassign: no such topic", reassign("nowhere", 1), [E.UNKNOWN_TOPIC_OR_PARTITION]),
     Wrong("reassign: the longest name", reassign(LONG, 1), [E.UNKNOWN_TOPIC_OR_PARTITION]),
     Wrong("reassign: to no such broker", reassign("t", 99), [E.INVALID_REPLICA_ASSIGNMENT]),

@@ -22,6 +22,7 @@ from ....ports.broker_api.mirroring import ONLY_DESCRIBE, MirrorRecords, MirrorR
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 from ....ports.storage import StorageError
+from ...config.classic import V2
 from ..state.broker_state import BrokerState
 
 
@@ -39,6 +40,9 @@ class MirrorService:
             if not partition.log.config.mirror_source:
                 text = f"topic {request.topic} mirrors no other one: mirror.source is not set"
                 raise ApiError(ErrorCode.POLICY_VIOLATION, text)
+            if partition.log.config.message_format != V2:
+                text = f"topic {request.topic} has classic messages, whose offsets are positions"
+                raise ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, text)
         except ApiError as error:
             reply(error)
             return

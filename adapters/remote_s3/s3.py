@@ -1,5 +1,6 @@
 """Objects of a bucket. Conditional writes (`If-Match`, `If-None-Match`) make `replace` atomic."""
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -41,7 +42,7 @@ class S3RemoteStorage:
         unknown = sorted({*settings} - {*SETTINGS})
         if unknown:
             raise ConfigError(f"unknown settings of the remote storage: {unknown}; known: {', '.join(SETTINGS)}")
-        endpoint = settings.get("endpoint")
+        endpoint = settings.get("endpoint") or os.environ.get("AWS_ENDPOINT") or None
         form = _ENDPOINT.fullmatch(endpoint) if endpoint is not None else None
         if endpoint is not None and form is None:
             raise ConfigError("rsm.config.endpoint is not of the form http[s]://HOST[:PORT]")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from ...ports.errors import ClosedError, ConfigError
@@ -24,6 +24,18 @@ def open_remote_storage(url: str, settings: Mapping[str, str], plugins: PluginHo
     """
     factory = plugins.remote_storage(url.partition("://")[0], _BUILT_IN)
     return factory(url, settings)
+
+
+@contextmanager
+def opened_for_command(url: str) -> Iterator[RemoteStorage]:
+    """Open a remote storage for a command, with the settings of the environment. Raises `ConfigError`."""
+    from ...plugins.host import PluginHost
+
+    storage = open_remote_storage(url, {}, PluginHost())
+    try:
+        yield storage
+    finally:
+        storage.close()
 
 
 class _Workers:

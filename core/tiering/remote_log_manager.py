@@ -318,11 +318,20 @@ class RemoteLogManager:
     ) -> Generator[Callable[[], Any], Any, tuple[Manifest | None, str | None]]:
         key = manifest_key(leading.led.key, leading.led.topic_id)
         try:
-            found = yield partial(self._storage.read, key)
+            found: tuple[Manifest, str] = yield partial(self._read, key)
         except ObjectMissing:
             self._check(leading)
             return None, None
         self._check(leading)
+        return found
+
+    def _replace(self, key: str, manifest: Manifest, version: str | None) -> str:
+        """Store a manifest, which takes long to encode if it is large. Any thread."""
+        return self._storage.replace(key, encode_manifest(manifest), version)
+
+    def _read(self, key: str) -> tuple[Manifest, str]:
+        """Read a manifest. Any thread. Raises `RemoteStorageError`, `CorruptManifest`."""
+        found = self._storage.read(key)
         return decode_manifest(found.content), found.version
 
     def _store(self, leading: _Leading, manifest: Manifest, version: str | None) -> CopyRun:
@@ -330,7 +339,7 @@ class RemoteLogManager:
         manifest = evolve(manifest, changes=manifest.changes + 1)
         key = manifest_key(leading.led.key, leading.led.topic_id)
         try:
-            stored: str = yield partial(self._storage.replace, key, encode_manifest(manifest), version)
+            stored: str = yield partial(self._replace, key, manifest, version)
         except RemoteStorageError:
             # The attempt, or an earlier one of its retries, may have had its effect.
             found, present = yield from self._read_manifest(leading)

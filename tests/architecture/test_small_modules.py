@@ -18,7 +18,6 @@ REASONS = {
     "app/broker/lifecycle/registration.py": "the registration of a broker in the coordination tree",
     "app/cli/bench/page.py": "imported only where a page is written",
     "app/cli/workers.py": "imported only where a broker has several workers",
-    "app/compose/remote_storage.py": "imported only where a broker has remote storage",
     "app/compose/services.py": "imported only where services run beside the broker",
     "app/kafka_import/copying.py": "the only part of an import that opens files of Kafka to copy them",
     "app/mirror/assigned.py": "a kind of source with partitions of its own",

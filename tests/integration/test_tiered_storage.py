@@ -1,5 +1,7 @@
 """Topics in remote storage: what clients read from both tiers is what was acknowledged."""
 
+import json
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -85,3 +87,31 @@ def test_records_are_read_from_both_tiers_in_order(tmp_path: Path, remote: dict[
     with Broker(tmp_path / "data", config={**QUICK, **remote}) as broker:
         write(broker.bootstrap, "t", range(600, 650))
         assert read_all(broker.bootstrap, "t", 0, 650) == list(range(650))
+
+
+@pytest.mark.slow
+def test_topic_is_restored_from_remote_storage_alone(tmp_path: Path, command: Path) -> None:
+    remote = {"remote.log.storage.manager.class.name": f"file://{tmp_path}/remote"}
+    with Broker(tmp_path / "lost", config={**QUICK, **remote}) as broker:
+        with Admin(broker.bootstrap) as admin:
+            admin.create_topic("t", partitions=2, configs=TIERED)
+        write(broker.bootstrap, "t", range(600))
+        wait_for(lambda: len(list((tmp_path / "lost" / "t-0").glob("*.log"))) == 1)
+    shown = run(command, "log", "tier", "status", "--from", f"file://{tmp_path}/remote", "--json")
+    (zero,) = [row for row in json.loads(shown) if row["partition"] == 0]
+    assert (zero["topic"], zero["start"], zero["unfinished"]) == ("t", 0, 0)
+    assert 400 < zero["end"] <= 600
+    with Broker(tmp_path / "new", config={**QUICK, **remote}) as broker:
+        said = run(command, "topics", "restore", "--bootstrap", broker.bootstrap, "--from", f"file://{tmp_path}/remote")
+        assert f"restored t: 2 partitions, {zero['end']} offsets" in said
+        assert read_all(broker.bootstrap, "t", 0, zero["end"]) == list(range(zero["end"]))
+        write(broker.bootstrap, "t", range(zero["end"], zero["end"] + 10))
+        assert read_all(broker.bootstrap, "t", 0, zero["end"] + 10) == list(range(zero["end"] + 10))
+        with Admin(broker.bootstrap) as admin:
+            assert admin.topic_overrides("t")["remote.storage.enable"] == "true"
+
+
+def run(command: Path, *words: str) -> str:
+    done = subprocess.run([command, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout

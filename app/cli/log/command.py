@@ -47,6 +47,7 @@ from ....ports.storage import FolderLocked
 from ....ports.types import Buffer
 from ..message_format import message_fields
 from ..options import AsJson, Execute, print_json, progress
+from ..tier import tier
 from .stats import stats
 
 if TYPE_CHECKING:
@@ -360,6 +361,7 @@ def _repaired_row(place: "LogPlace", found: "RepairResult", *, applied: bool) ->
 
 add_check_commands(log)
 log.command()(stats)
+log.add_typer(tier, name="tier")
 
 _LOG_FILE = re.compile(r"(\d{20})\.(log|index|timeindex|txnindex|snapshot|kafka)")
 

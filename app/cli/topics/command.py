@@ -36,6 +36,7 @@ from ..options import (
     print_table,
 )
 from ..tables import size_text
+from ..tier import restore
 from ..times import parse_time_ms
 
 if TYPE_CHECKING:
@@ -185,6 +186,9 @@ def _at_time(
 
 
 topics.command("delete-records")(delete_records)
+
+
+topics.command(name="restore")(restore)
 
 
 def register(app: typer.Typer) -> None:

@@ -1,0 +1,204 @@
+"""Topics brought back from remote storage alone, with the same offsets, batches and leader epochs.
+
+The manifests say what is there. A new topic gets it as a mirror does (`MirrorRecords`), and is promoted at the end.
+What was not copied before the loss is not there: the newest segment of each partition, and offsets of groups.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from attrs import define
+
+from ...core.message.batch_reader import whole_batches
+from ...core.tiering.manifest import MANIFEST, Manifest, RemoteSegment, decode_manifest, log_key
+from ...ports.broker_api.configs import ResourceKind
+from ...ports.broker_api.mirroring import MirrorRecords, MirrorRecordsResult
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError, BarnabasError, ConfigError
+from ...ports.remote_storage import RemoteStorage
+from ...ports.types import TopicPartition
+from ...ports.values import frozen
+from ..clients.admin.admin import Admin
+from ..clients.shared.connect import open_shell
+from ..clients.shared.settings import CommonSettings, read_settings
+from .identical import SOURCE_KEY
+
+_READ_BYTES = 4_194_304
+_SENT_BYTES = 524_288
+_AGAIN_S = 0.1
+_REMOTE_KEYS = ("remote.storage.enable", "remote.log.copy.disable", "local.retention.ms", "local.retention.bytes")
+_PATIENCE_S = 60.0
+
+
+@frozen(kw_only=True)
+class RemotePartition:
+    """A manifest, and the folder of its objects."""
+
+    folder: str
+    manifest: Manifest
+
+    @property
+    def size(self) -> int:
+        """Bytes of its readable segments."""
+        return sum(each.size for each in self.manifest.readable)
+
+
+def read_partitions(storage: RemoteStorage) -> list[RemotePartition]:
+    """Return everything that the manifests in a remote storage describe. Raises `RemoteStorageError`, `ConfigError`."""
+    found = []
+    for each in storage.list_objects(""):
+        folder, _, name = each.key.rpartition("/")
+        if name == MANIFEST:
+            try:
+                found.append(RemotePartition(folder=folder, manifest=decode_manifest(storage.read(each.key).content)))
+            except ValueError as error:
+                raise ConfigError(f"{each.key}: {error}") from error
+    return found
+
+
+@define
+class RestoredTopic:
+    """The outcome for a topic."""
+
+    topic: str
+    partitions: int
+    bytes: int = 0
+    offsets: int = 0
+
+
+class TierRestore:
+    """Restores topics into a cluster that does not have them. One thread."""
+
+    def __init__(self, storage: RemoteStorage, target: Mapping[str, Any]) -> None:
+        """`target`: settings of clients, with bootstrap.servers."""
+        self._storage = storage
+        self._admin = Admin(config=dict(target))
+        config = dict(target)
+        bootstrap = config.pop("bootstrap.servers", None)
+        self._shell = open_shell(bootstrap, read_settings(CommonSettings, config, {}))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._admin.close()
+        self._shell.close()
+
+    def restore(self, topic: str, parts: list[RemotePartition], moved: Callable[[int], None]) -> RestoredTopic:
+        """Create the topic, and bring back what is readable of its partitions; `moved` is called with sizes.
+
+        Raises `BarnabasError`; the topic is then a mirror still, which is not complete.
+        """
+        newest = max(parts, key=lambda each: each.manifest.changes).manifest.topic
+        count = max([newest.partitions, *(each.manifest.partition + 1 for each in parts)])
+        configs: dict[str, str | None] = {
+            key: value for key, value in newest.configs.items() if key not in _REMOTE_KEYS and key != SOURCE_KEY
+        }
+        self._admin.create_topic(topic, partitions=count, configs={**configs, SOURCE_KEY: "remote storage"})
+        outcome = RestoredTopic(topic, count)
+        for part in parts:
+            place = TopicPartition(topic, part.manifest.partition)
+            for size, offsets in self._bring_back(place, part):
+                moved(size)
+                outcome.bytes += size
+                outcome.offsets += offsets
+        for number in range(count):
+            self._promote(TopicPartition(topic, number))
+        self._admin.alter_configs(ResourceKind.TOPIC, topic, {SOURCE_KEY: None})
+        remote = {key: newest.configs[key] for key in _REMOTE_KEYS if key in newest.configs}
+        if remote:
+            self._take_into_remote_storage(topic, remote)
+        return outcome
+
+    def _take_into_remote_storage(self, topic: str, configs: Mapping[str, str]) -> None:
+        try:
+            self._admin.alter_topic_configs(topic, dict(configs))
+        except ApiError as error:
+            if error.code is not ErrorCode.INVALID_CONFIG:
+                raise  # else the cluster has no remote storage
+
+    def _bring_back(self, place: TopicPartition, part: RemotePartition) -> Iterator[tuple[int, int]]:
+        manifest = part.manifest
+        offset = manifest.first_readable(manifest.log_start)
+        if offset is None:
+            return
+        described = self._send(MirrorRecords(topic=place.topic, partition=place.partition))
+        if described.log_end:
+            raise ConfigError(f"{place} of the target has records already")
+        if offset:
+            begin = MirrorRecords(
+                topic=place.topic, partition=place.partition, log_end=0, truncate_to=offset, log_start=offset
+            )
+            described = self._send(begin)
+        while (segment := manifest.find(offset)) is not None:
+            for records, next_offset, epoch in self._batches(part, segment, offset):
+                request = MirrorRecords(
+                    topic=place.topic,
+                    partition=place.partition,
+                    log_end=described.log_end,
+                    leader_epoch=epoch,
+                    records=records,
+                )
+                described = self._send(request)
+                yield len(records), next_offset - offset
+                offset = next_offset
+            offset = segment.next_offset
+
+    def _batches(self, part: RemotePartition, segment: RemoteSegment, offset: int) -> Iterator[tuple[bytes, int, int]]:
+        """Yield (whole batches from `offset` on, the offset behind them, their last leader epoch)."""
+        position, size = 0, _READ_BYTES
+        key = log_key(part.folder, segment)
+        while position < segment.size:
+            content = self._storage.get_range(key, position, size)
+            batches = list(whole_batches(content))
+            if not batches:
+                if len(content) < size:
+                    raise BarnabasError(f"{key} is damaged at position {position}")
+                size *= 2
+                continue
+            begin, epoch = 0, -1
+            for number, (at, header) in enumerate(batches):
+                end, last = at + header.size, number + 1 == len(batches)
+                if header.next_offset <= offset:
+                    begin = end
+                    continue
+                epoch = max(epoch, header.leader_epoch)
+                if end - begin >= _SENT_BYTES or last:
+                    yield content[begin:end], header.next_offset, epoch
+                    begin = end
+            position, size = position + batches[-1][0] + batches[-1][1].size, _READ_BYTES
+
+    def _promote(self, place: TopicPartition) -> None:
+        """Raise the leader epoch above those of the records."""
+        known = self._send(MirrorRecords(topic=place.topic, partition=place.partition))
+        epoch = max(known.last_epoch, known.leader_epoch) + 1
+        self._send(MirrorRecords(topic=place.topic, partition=place.partition, leader_epoch=epoch))
+
+    def _send(self, request: MirrorRecords) -> MirrorRecordsResult:
+        """Send a request to the leader, again while it has no leader or its epoch is being raised."""
+        end = time.monotonic() + _PATIENCE_S
+        while True:
+            (found,) = self._shell.ask_leaders(
+                [request],
+                lambda item: TopicPartition(item.topic, item.partition),
+                lambda group: group[0],
+                lambda result: [(ErrorCode.NONE, result)],
+            )
+            if isinstance(found, MirrorRecordsResult) and found.error is ErrorCode.NONE:
+                return found
+            error: BarnabasError = (
+                ApiError(found.error, found.error_message or "") if isinstance(found, MirrorRecordsResult) else found
+            )
+            may_pass = not isinstance(error, ApiError) or error.code in _PASSING
+            if not may_pass or time.monotonic() > end:
+                raise error
+            time.sleep(_AGAIN_S)
+
+
+_PASSING = frozenset(
+    {
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+    }
+)

@@ -92,9 +92,12 @@ fuzz: $(STAMP)  ## bytes that no decoder expects, guided by the code that they r
 	@$(BIN)/python -c "import atheris" 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check 'atheris>=3'
 	@$(BIN)/python -P tools/fuzz.py --minutes $(or $(MINUTES),10) $(if $(TARGET),--target "$(TARGET)") --jobs $(or $(JOBS),2)
 
-wheel: $(STAMP)  ## a wheel and a source distribution in dist/, tried in an empty environment
+wheel: $(STAMP)  ## a wheel, a compiled one where there is a C compiler, and the sources in dist/, tried in empty environments
 	@rm -rf dist build
 	@$(BIN)/python -m build --outdir dist . > /dev/null
+	@rm -rf build
+	@if command -v $${CC:-cc} > /dev/null; then BARNABAS_COMPILE=1 $(BIN)/python -m build --wheel --outdir dist . > /dev/null; \
+	    else echo "there is no C compiler, and so no compiled wheel" >&2; fi
 	@rm -rf build
 	@$(BIN)/python -P tools/check_dist.py dist
 

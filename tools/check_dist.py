@@ -1,4 +1,4 @@
-"""Installs a wheel in an empty environment with an empty home, and does there what the README shows first.
+"""Installs each wheel in an empty environment with an empty home, and does there what the README shows first.
 
     python tools/check_dist.py dist
 
@@ -45,14 +45,18 @@ NEEDS = {
 
 
 def main(folder: Path) -> None:
-    (wheel,) = folder.glob("barnabas-*.whl")
+    wheels = sorted(folder.glob("barnabas-*.whl"))
     (source,) = folder.glob("barnabas-*.tar.gz")
     wrong = missing_in(source)
-    with tempfile.TemporaryDirectory() as scratch:
-        wrong += tried(wheel, Path(scratch))
+    if not wheels:
+        wrong.append(f"{folder} has no wheel")
+    for wheel in wheels:
+        with tempfile.TemporaryDirectory() as scratch:
+            wrong += [f"{wheel.name}: {fault}" for fault in tried(wheel, Path(scratch))]
     if wrong:
         sys.exit("\n".join(wrong))
-    sys.stdout.write(f"{wheel.name} and {source.name}: complete, and tried in an empty environment\n")
+    names = ", ".join(each.name for each in (*wheels, source))
+    sys.stdout.write(f"{names}: complete, and tried in an empty environment\n")
 
 
 def missing_in(source: Path) -> list[str]:
@@ -91,7 +95,8 @@ def tried(wheel: Path, scratch: Path) -> list[str]:
     if shown.returncode or "hello" not in shown.stdout:
         wrong.append(f"the README's first example fails: {shown.stdout}{shown.stderr}")
     version = run("barnabas", "--version")
-    if not re.fullmatch(r"barnabas \d+\.\d+\.\d+\n", version.stdout):
+    kind = "" if wheel.name.endswith("-none-any.whl") else r" \(compiled\)"
+    if not re.fullmatch(rf"barnabas \d+\.\d+\.\d+{kind}\n", version.stdout):
         wrong.append(f"barnabas --version says {version.stdout!r}{version.stderr}")
     for command, extra in NEEDS.items():
         refused = run("barnabas", *command.split())

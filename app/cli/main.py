@@ -166,8 +166,9 @@ def _register(point: EntryPoint, app: typer.Typer) -> None:
 def _show_version(show: bool) -> None:
     if show:
         from ... import __version__
+        from ...core.message.varint import COMPILED
 
-        typer.echo(f"barnabas {__version__}")
+        typer.echo(f"barnabas {__version__}{' (compiled)' if COMPILED else ''}")
         raise typer.Exit
 
 

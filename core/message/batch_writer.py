@@ -2,7 +2,7 @@
 
 One `%` of a bytes format, which runs in C, writes all records of a batch when no message has a key or headers and all
 have one timestamp, as `send_many` creates them, with or without a numbered header. Other batches are written message by
-message. `benchmarks/message_codec.py` measures both.
+message: compiled, the plain loop of `append_records` writes all. `benchmarks/message_codec.py` measures them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ from .batch_header import (
 from .codec import Codec
 from .message import Headers, Message
 from .numbered_header import NUMBER_SIZE, NumberedHeader
-from .varint import SMALL, SMALL_LIMIT, encode_varint
+from .varint import COMPILED, SMALL, SMALL_LIMIT, encode_varint
 
 LONG_MIN = -(2**63)
 INT_MAX = 2**31 - 1
@@ -34,7 +34,8 @@ _FAST_VALUE_MAX = SMALL_LIMIT - 16
 # A record without key at the base timestamp: length, attributes and timestamp delta, offset delta, null key, value
 # length, value, headers.
 _PLAIN_RECORD = b"%b\0\0%b\1%b%b"
-_NO_HEADERS = b"\0"
+_NO_HEADERS = _NO_ATTRIBUTES = b"\0"
+_NULL = b"\1"
 # Bytes around the value, without the content of the headers, for offset deltas of one byte and of two.
 _AROUND, _AROUND_2 = 6, 7
 
@@ -97,11 +98,13 @@ def encode_columns(
         raise ValueError("a batch needs at least one message")
     base_timestamp, max_timestamp, deltas = _timestamp_deltas(timestamps, now_ms)
     records = None
-    if keys is None and headers is None and deltas is None and count <= SMALL_LIMIT and values.count(None) == 0:
+    is_plain = keys is None and headers is None and deltas is None
+    if is_plain and not COMPILED and count <= SMALL_LIMIT and values.count(None) == 0:
         records = _plain_records(values, numbered)  # type: ignore[arg-type]  # no value is None
     if records is None:
         trailers = _trailers(count, headers, numbered)
-        records = _records(values, keys or repeat(None, count), trailers, deltas or repeat(0, count))
+        write = append_records if COMPILED else _records
+        records = write(values, keys or repeat(None, count), trailers, deltas or repeat(0, count))
     return assemble_batch(
         records,
         count=count,
@@ -254,13 +257,55 @@ def _records(
     return b"".join(out)
 
 
+def append_records(
+    values: Iterable[bytes | None],
+    keys: Iterable[bytes | None],
+    trailers: Iterable[bytes],
+    timestamp_deltas: Iterable[int],
+) -> bytes:
+    """Encode arbitrary records like `_records`, in small steps: the faster way when compiled."""
+    small, limit, out = SMALL, SMALL_LIMIT, list[bytes]()
+    for offset, (value, key, trailer, delta) in enumerate(zip(values, keys, trailers, timestamp_deltas, strict=True)):
+        delta_field = small[delta] if 0 <= delta < limit else encode_varint(delta)
+        offset_field = small[offset] if offset < limit else encode_varint(offset)
+        size = 3 + len(delta_field) + len(offset_field) + len(trailer)
+        key_field = value_field = _NULL
+        if key is not None:
+            key_field = small[len(key)] if len(key) < limit else encode_varint(len(key))
+            size += len(key_field) - 1 + len(key)
+        if value is not None:
+            value_field = small[len(value)] if len(value) < limit else encode_varint(len(value))
+            size += len(value_field) - 1 + len(value)
+        out.append(small[size] if size < limit else encode_varint(size))
+        out.append(_NO_ATTRIBUTES)
+        out.append(delta_field)
+        out.append(offset_field)
+        out.append(key_field)
+        if key is not None:
+            out.append(key)
+        out.append(value_field)
+        if value is not None:
+            out.append(value)
+        out.append(trailer)
+    return b"".join(out)
+
+
 def _encode_headers(headers: Headers) -> bytes:
-    out = [encode_varint(len(headers))]
+    out = [_length_field(len(headers))]
     for key, value in headers:
         try:
             name = key.encode()
         except UnicodeEncodeError as error:
             raise ApiError(ErrorCode.INVALID_RECORD, f"header key {key!r} cannot be written as UTF-8") from error
-        out += (encode_varint(len(name)), name)
-        out += (b"\1",) if value is None else (encode_varint(len(value)), value)
+        out.append(_length_field(len(name)))
+        out.append(name)
+        if value is None:
+            out.append(_NULL)
+        else:
+            out.append(_length_field(len(value)))
+            out.append(value)
     return b"".join(out)
+
+
+def _length_field(length: int) -> bytes:
+    return SMALL[length] if length < SMALL_LIMIT else encode_varint(length)

@@ -2,7 +2,8 @@
 
 Three readers share the work. The fast reader handles the most common records: values of 64 bytes to 2 KB without key
 and headers, at consecutive offsets, within 63 ms; it reads the fixed part of a record by one `unpack_from`. `HeadedRun`
-does this for records with one header and no key. The general reader continues at the first record that differs.
+does this for records with one header and no key. The general reader continues at the first record that differs. It is
+the fastest of the three where it is compiled, and reads all records then.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +15,7 @@ from typing import NamedTuple
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from .message import Headers
-from .varint import LONG_BYTES_MAX, SMALL, SMALL_LIMIT, encode_varint, read_raw, undo_zigzag
+from .varint import COMPILED, LONG_BYTES_MAX, SMALL, SMALL_LIMIT, encode_varint, read_raw, undo_zigzag
 
 _ONE_BYTE_OFFSETS = 64
 _ONE_BYTE_SIZES = 64
@@ -190,12 +191,13 @@ def parse_records(data: bytes, start: int, end: int, count: int, *, with_headers
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{count} records cannot be in {end - start} bytes")
     values: list[bytes | None] = []
     deltas: list[int] = []
-    position = _read_plain_records(data, start, count, values, deltas)
+    position = start if COMPILED else _read_plain_records(data, start, count, values, deltas)
     plain = len(values)
     records = Records(values, [None] * plain, list(range(plain)), deltas, [()] * plain if with_headers else [])
     try:
         # The first record's time and offset take a byte each, so that the length of its key is the one behind them.
-        if not plain and count >= _RUN_MIN and data[start + (4 if data[start] < 0x80 else 5)] == _NO_KEY:
+        may_run = not plain and not COMPILED and count >= _RUN_MIN
+        if may_run and data[start + (4 if data[start] < 0x80 else 5)] == _NO_KEY:
             position = read_headed_records(data, start, count, records, with_headers)
         position = read_records(data, position, count - len(values), records, with_headers)
     except IndexError:

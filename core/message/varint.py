@@ -47,3 +47,7 @@ def read_raw(data: bytes, position: int, bytes_max: int = INT_BYTES_MAX) -> tupl
 
 def undo_zigzag(raw: int) -> int:
     return raw >> 1 ^ -(raw & 1)
+
+
+COMPILED = not hasattr(undo_zigzag, "__code__")
+"""True if the modules that setup.py lists are compiled: plain loops are their fastest way then."""

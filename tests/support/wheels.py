@@ -47,10 +47,10 @@ def export_commit(checkout: Path, commit: str, target: Path) -> Path:
     return target
 
 
-def build_wheel(source: Path, folder: Path) -> Path:
+def build_wheel(source: Path, folder: Path, timeout_s: float = 5 * PATIENCE_S) -> Path:
     """Build the wheel of a tree without the network."""
     command = [*PIP, "wheel", str(source), "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder)]
-    subprocess.run(command, check=True, timeout=5 * PATIENCE_S, capture_output=True)
+    subprocess.run(command, check=True, timeout=timeout_s, capture_output=True)
     (wheel,) = folder.glob("barnabas-*.whl")
     return wheel
 
@@ -75,7 +75,7 @@ class Installed:
         # A folder on the path: the .pth files in it, one of them Barnabas' editable installation, are not read.
         (site / "libraries.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
 
-    def run(self, script: Path, *words: str) -> "dict[str, object]":
+    def run(self, script: Path, *words: str, timeout_s: float = 5 * PATIENCE_S) -> "dict[str, object]":
         """Run a script by this environment's Python; return the object that it prints."""
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         done = subprocess.run(
@@ -83,7 +83,7 @@ class Installed:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=5 * PATIENCE_S,
+            timeout=timeout_s,
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,75 @@
+"""The part of the build that pyproject.toml cannot say: BARNABAS_COMPILE=1 compiles the inner loops by mypyc.
+
+A wheel then has each module of `COMPILED` twice, as source and as an extension, which Python imports first; without the
+variable the wheel is pure Python. Both have the same version and behaviour (docs/design/architecture.md, 'Compiled
+modules').
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+ROOT = Path(__file__).resolve().parent
+WORK = ROOT / "build" / "compiled"
+COMPILED = (
+    "core.message.varint",
+    "core.message.record_parser",
+    "core.message.batch_header",
+    "core.message.batch_reader",
+    "core.message.batch_writer",
+    "core.message.numbered_header",
+    "core.message.record_scan",
+)
+"""The modules whose loops run once for each record. They import each other as compiled code, all others as Python."""
+
+
+class CompileByMypyc(build_ext):
+    """Translates the modules to C when the extensions are built, and not when a build only asks for metadata."""
+
+    def run(self) -> None:
+        self.distribution.ext_modules = translated()
+        self.initialize_options()
+        self.finalize_options()
+        super().run()
+
+
+def translated() -> list[Extension]:
+    """Return the extensions, of C that mypyc wrote from the modules.
+
+    The checkout is the package itself, whatever its folder's name is: the link gives the modules their names.
+    """
+    try:
+        from mypyc.build import mypycify
+    except ImportError as error:
+        sys.exit(f"BARNABAS_COMPILE=1 needs mypy, which has the compiler mypyc: pip install mypy ({error})")
+    WORK.mkdir(parents=True, exist_ok=True)
+    link = WORK / "barnabas"
+    link.unlink(missing_ok=True)
+    link.symlink_to(ROOT, target_is_directory=True)
+    paths = ["barnabas/" + name.replace(".", "/") + ".py" for name in COMPILED]
+    options = ["--config-file=", "--strict", "--follow-imports=silent", "--ignore-missing-imports"]
+    options += ["--no-warn-unused-ignores", "--explicit-package-bases", f"--cache-dir={WORK / 'mypy'}"]
+    before = Path.cwd()
+    os.chdir(WORK)
+    os.environ["MYPYPATH"] = "."
+    try:
+        made: list[Extension] = mypycify(
+            [*options, *paths], opt_level="3", target_dir=str(WORK / "c"), group_name="barnabas"
+        )
+    finally:
+        os.chdir(before)
+    return made
+
+
+if os.environ.get("BARNABAS_COMPILE") == "1":
+    # The name stands for all extensions, so that setuptools builds a wheel for this platform.
+    setup(
+        script_name="setup.py",
+        ext_modules=[Extension("barnabas.compiled", sources=[])],
+        cmdclass={"build_ext": CompileByMypyc},
+    )
+else:
+    setup(script_name="setup.py")

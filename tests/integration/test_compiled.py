@@ -1,0 +1,60 @@
+"""The compiled wheel: bytes, messages and errors are those of pure Python, and the codecs pass their unit tests."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.compiled_sample import sample_digests
+from support.waiting import PATIENCE_S
+from support.wheels import Installed, build_wheel, copy_tree
+
+pytestmark = [pytest.mark.slow, pytest.mark.process]
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+TESTED = ("tests/unit/message",)
+"""The tests that also run on the compiled modules."""
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    if not any(map(shutil.which, ("cc", "gcc", "clang"))):
+        pytest.skip("no C compiler")
+    folder = tmp_path_factory.mktemp("compiled")
+    source = copy_tree(CHECKOUT, folder / "source")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BARNABAS_COMPILE", "1")
+        wheel = build_wheel(source, folder / "wheels", timeout_s=30 * PATIENCE_S)
+    assert not wheel.name.endswith("-none-any.whl")
+    return Installed(folder / "environment", wheel)
+
+
+def test_compiled_codecs_return_what_pure_python_returns(compiled: Installed) -> None:
+    script = CHECKOUT / "tests" / "support" / "compiled_sample.py"
+    printed = compiled.run(script, timeout_s=20 * PATIENCE_S)
+    assert printed.pop("compiled") is True
+    expected = sample_digests()
+    assert expected.pop("compiled") is False
+    assert printed == expected
+
+
+def test_unit_tests_of_the_codecs_pass_on_the_compiled_modules(compiled: Installed) -> None:
+    command = [str(compiled.python), "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", *TESTED]
+    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=60 * PATIENCE_S, check=False)
+    assert done.returncode == 0, done.stdout[-5000:]
+
+
+def test_compiled_wheel_says_so(compiled: Installed) -> None:
+    shown = subprocess.run(
+        [str(compiled.command), "--version"], capture_output=True, text=True, timeout=5 * PATIENCE_S, check=True
+    )
+    assert shown.stdout.rstrip().endswith(" (compiled)")
+    ours = subprocess.run(
+        [sys.executable, "-m", "barnabas.app.cli.main", "--version"],
+        capture_output=True,
+        text=True,
+        timeout=5 * PATIENCE_S,
+        check=False,
+    )
+    assert "compiled" not in ours.stdout

@@ -1,6 +1,7 @@
 """A sequence of record batches: bytes, or a region of a file."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 
 from ...ports.errors import ApiError
 from ...ports.storage import Region, size_of
@@ -92,11 +93,15 @@ class MessageSet:
         self._end = (position, next_offset)
 
     def __iter__(self) -> Iterator[Message]:
+        return chain.from_iterable(self.runs())
+
+    def runs(self) -> Iterator[list[Message]]:
+        """Yield the messages of each batch. Raises the errors of iterating."""
         for position, header in self.positioned_batches():
             if header.control or header.next_offset <= self.from_offset:
                 continue
             self.leader_epoch = header.leader_epoch
-            yield from self._decode(position, header)
+            yield self._decode(position, header)
 
     @property
     def valid_bytes(self) -> int:

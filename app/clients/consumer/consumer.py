@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, overload
 
 from ....core.client.arguments import as_topic_partition, check_offset
@@ -446,7 +445,7 @@ class Consumer(Generic[ValueT_co, KeyT_co]):
         """
         wanted = self.settings.max_poll_records if max_messages is None else max_messages
         found: list[Message[Any, Any]] = []
-        self._take(lambda: found.extend(islice(self._reading.rest(None), wanted - len(found))), found, wanted, timeout)
+        self._take(lambda: self._reading.take(found, wanted), found, wanted, timeout)
         return found
 
     def fetch_arrow(self, timeout: float = 0.0, *, rows: int = 100_000, headers: bool = False) -> Table:

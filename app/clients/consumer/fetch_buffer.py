@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ....core.client.consumer.subscription_state import AtOffset, AtTime, CompletedFetch, TopicPartitionState
+from ....core.client.consumer.subscription_state import (
+    AtOffset,
+    AtTime,
+    CompletedFetch,
+    MessageRun,
+    TopicPartitionState,
+)
 from ....core.client.errors import DecodeError
 from ....core.message.batch_header import BatchHeader
 from ....core.message.corrupt_record import CorruptRecord, Damage, is_damage
@@ -35,7 +42,10 @@ class _CurrentFetch:
 
     completed_fetch: CompletedFetch
     state: TopicPartitionState
-    messages: Iterator[Message]
+    runs: Iterator[list[Message]]
+    run: MessageRun | None = None
+    beyond: int = -1
+    """The offset of the first message beyond the end of reading, if it was fetched."""
 
 
 class FetchBuffer:
@@ -76,28 +86,54 @@ class FetchBuffer:
     def rest(self, ends: Ends | None) -> Iterator[Message[Any, Any]]:
         """Yield the remaining messages of the current fetch, until it is suspended."""
         current = self._current
+        while (run := self._next_run(ends)) is not None:
+            yield from run.left if self._plain else map(self._decoded, run.left)
+            if self._current is not current:  # the user has moved elsewhere meanwhile, or its thread is needed
+                return
+
+    def take(self, found: list[Message[Any, Any]], wanted: int) -> None:
+        """Move remaining messages of the current fetch to `found`, until it has `wanted`."""
+        current = self._current
+        while len(found) < wanted and (run := self._next_run(None)) is not None:
+            taken = islice(run.left, wanted - len(found))
+            found.extend(taken if self._plain else map(self._decoded, taken))
+            if self._current is not current:
+                return
+
+    def _next_run(self, ends: Ends | None) -> MessageRun | None:
+        """Return messages of the current fetch before its end; None when it has no more, and is finished."""
+        current = self._current
         if current is None:
-            return
-        completed_fetch, state = current.completed_fetch, current.state
-        end = NO_END if ends is None else ends.get(completed_fetch.tp, NO_END)
-        plain = self._plain
-        try:
-            for message in current.messages:
-                offset = message.offset
-                if offset >= end:
-                    with self._shell.lock:
-                        self._fetcher.seek(completed_fetch.tp, offset)
-                        self.drop([completed_fetch.tp])
-                        self._shell.wake()
-                    return
-                state.read_offset = offset + 1
-                yield message if plain else self._decoded(message)
-                if self._current is not current:  # the user has moved elsewhere meanwhile, or its thread is needed
-                    return
-        except ApiError as error:
-            failure = self._cannot_read(state, error)
-            raise failure from error
-        self._finish(current)
+            return None
+        run, state = current.run, current.state
+        while run is None or run.is_empty:
+            if current.beyond >= 0:
+                self._leave_at(current.completed_fetch.tp, current.beyond)
+                return None
+            try:
+                messages = next(current.runs, None)
+            except ApiError as error:
+                failure = self._cannot_read(state, error)
+                raise failure from error
+            if messages is None:
+                self._finish(current)
+                return None
+            if messages:
+                current.run = run = state.begin_run(messages)
+        if ends is not None:
+            end = ends.get(current.completed_fetch.tp, NO_END)
+            if run.last_offset >= end:
+                before, current.beyond = run.split(end)
+                current.run = state.begin_run(before)
+                return current.run if before else self._next_run(ends)
+        return run
+
+    def _leave_at(self, tp: TopicPartition, offset: int) -> None:
+        """Drop the current fetch at the first message that is not wanted; a later call may read it."""
+        with self._shell.lock:
+            self._fetcher.seek(tp, offset)
+            self.drop([tp])
+            self._shell.wake()
 
     def rest_as_arrow(self, into: GatheredRows) -> None:
         """Add the remaining messages of the current fetch to `into`, as bytes, without the decoders."""
@@ -126,6 +162,8 @@ class FetchBuffer:
         for tp, current in self._suspended.items():
             if not current.state.paused:
                 self._current = self._suspended.pop(tp)
+                if current.run is not None:
+                    current.run.release()
                 self._latest = current.state
                 return True
         completed_fetch = self._fetcher.next_completed_fetch(may_go_back=may_go_back)
@@ -143,13 +181,16 @@ class FetchBuffer:
             self._left_out(completed_fetch.damage)
         if self._fetcher.settings.skip_damaged:
             completed_fetch.messages.on_damage = partial(self._cannot_decode, completed_fetch.tp)
-        self._current = _CurrentFetch(completed_fetch, state, iter(completed_fetch.messages))
+        self._current = _CurrentFetch(completed_fetch, state, completed_fetch.messages.runs())
         return True
 
     def suspend_current(self) -> None:
         """End `rest` before its next message; `select_next_fetch` continues there. Lock held, any thread."""
-        if self._current is not None:
-            self._suspended[self._current.completed_fetch.tp] = self._current
+        current = self._current
+        if current is not None:
+            if current.run is not None:
+                current.run.hold()
+            self._suspended[current.completed_fetch.tp] = current
             self._current = None
 
     def drop(self, partitions: Iterable[TopicPartition] | None = None) -> None:

@@ -1,7 +1,9 @@
 """The fetch state of one partition."""
 
 from collections import deque
+from collections.abc import Sequence
 from enum import Enum
+from operator import length_hint
 
 from attrs import field
 
@@ -11,6 +13,7 @@ from ....ports.errors import BarnabasError
 from ....ports.types import TopicPartition
 from ....ports.values import define, frozen
 from ...message.corrupt_record import Damage
+from ...message.message import Message
 from ...message.message_set import MessageSet
 from .fetch_position import FetchPosition, PartitionFetchSettings
 
@@ -92,6 +95,54 @@ class CompletedFetch:
     """The position at which to continue, because the log has lost the records from there on, or all of them."""
 
 
+class MessageRun:
+    """The messages of one batch on their way to the user, who takes them from the iterator `left`.
+
+    What was handed out is counted by what is left, so that no Python code runs for a message.
+    """
+
+    __slots__ = ("_before", "_held", "_messages", "left")
+
+    def __init__(self, messages: Sequence[Message], before: int) -> None:
+        """`before`: the read offset before the first message."""
+        self._messages = messages
+        self._before = before
+        self._held: Sequence[Message] = ()
+        self.left = iter(messages)
+
+    @property
+    def read_offset(self) -> int:
+        """The offset after the last message that was taken."""
+        taken = len(self._messages) - len(self._held) - length_hint(self.left)
+        return self._messages[taken - 1].offset + 1 if taken else self._before
+
+    @property
+    def is_empty(self) -> bool:
+        """True when all messages were taken."""
+        return not self._held and not length_hint(self.left)
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last message."""
+        return self._messages[-1].offset
+
+    def split(self, end: int) -> tuple[list[Message], int]:
+        """Take the remaining messages: return those with offsets below `end`, and the first offset that is not."""
+        rest = list(self.left)
+        before = [message for message in rest if message.offset < end]
+        return before, rest[len(before)].offset
+
+    def hold(self) -> None:
+        """End the iterator before its next message; any thread."""
+        self._held = list(self.left)
+
+    def release(self) -> None:
+        """Continue where `hold` ended the iterator."""
+        before = self.read_offset
+        self._messages, self._before, self._held = self._held, before, ()
+        self.left = iter(self._messages)
+
+
 @define(eq=False)
 class TopicPartitionState:
     """One assigned partition."""
@@ -101,8 +152,8 @@ class TopicPartitionState:
     """The position of the next fetch. Without one and without a lookup, the partition waits for a `seek`."""
     lookup: AtTime | None = None
     """The position to look up, or None."""
-    read_offset: int = -1
-    """The next offset that the user gets."""
+    _read_offset: int = -1
+    _run: MessageRun | None = None
     read_epoch: int = -1
     """The leader epoch of the last message that the user got; -1 = not known."""
     topic_id: bytes = NO_TOPIC_ID
@@ -130,6 +181,21 @@ class TopicPartitionState:
     not_before_ms: float = 0.0
     last_error: BarnabasError | None = None
     """The reason why the partition makes no progress; None when it does."""
+
+    @property
+    def read_offset(self) -> int:
+        """The next offset that the user gets."""
+        return self._read_offset if self._run is None else self._run.read_offset
+
+    @read_offset.setter
+    def read_offset(self, offset: int) -> None:
+        self._read_offset = offset
+        self._run = None
+
+    def begin_run(self, messages: Sequence[Message]) -> MessageRun:
+        """Let the user take messages: the read offset is then the one after the last that was taken."""
+        self._run = run = MessageRun(messages, self.read_offset)
+        return run
 
     @property
     def fetch_offset(self) -> int:

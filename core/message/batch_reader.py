@@ -1,8 +1,8 @@
 """Decoding of record batches v2 to messages or columns."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress, repeat
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
@@ -39,6 +39,31 @@ class Columns:
         return len(self.values)
 
 
+class BatchMessages:
+    """The messages of one batch as columns of equal length; each message is made when it is taken.
+
+    A reader that drops each message soon then has few objects at a time, and gives the garbage collector little to do.
+    """
+
+    __slots__ = ("_columns", "offsets")
+
+    def __init__(self, columns: tuple[Iterable[Any], ...], offsets: Sequence[int]) -> None:
+        """`columns` are those of all fields of a `Message` but the offset and the timestamp type."""
+        self._columns = columns
+        self.offsets = offsets
+
+    def take(self, offsets: Iterator[int]) -> Iterator[Message]:
+        """Return an iterator over the messages, each step of which also takes one of `offsets`, which are all."""
+        value, key, headers, timestamp, topic, partition, timestamp_type = self._columns
+        rows = zip(value, key, headers, timestamp, topic, partition, offsets, timestamp_type, strict=False)
+        return cast("Iterator[Message]", map(tuple.__new__, repeat(Message), rows))
+
+    def shared(self, delivery_count: int) -> list[Message]:
+        """Return the messages of a share group with this delivery count."""
+        rows = zip(self.take(iter(self.offsets)), repeat((delivery_count,)), strict=False)
+        return [cast("Message", tuple.__new__(ShareMessage, message + count)) for message, count in rows]
+
+
 def decode_batch(
     buf: Buffer,
     codecs: Codecs,
@@ -57,24 +82,51 @@ def decode_batch(
     size of the decompressed records. Raises `ApiError`: CORRUPT_MESSAGE, INVALID_RECORD (not magic 2),
     MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE.
     """
-    header = parse_header(buf) if header is None else header
-    columns = Columns()
-    _add_batch(columns, buf, header, codecs, max_bytes=max_bytes, check_crc=check_crc, with_headers=True)
-    _drop_outside(columns, 0, from_offset, None)
-    fields = (
-        columns.values,
-        columns.keys,
-        columns.headers,
-        columns.timestamps,
-        repeat(topic),
-        repeat(partition),
-        columns.offsets,
-        repeat(LOG_APPEND_TIME if header.log_append_time else CREATE_TIME),
+    found = decode_messages(
+        buf,
+        codecs,
+        topic=topic,
+        partition=partition,
+        from_offset=from_offset,
+        max_bytes=max_bytes,
+        check_crc=check_crc,
+        header=header,
     )
-    if delivery_count is None:
-        return cast("list[Message]", list(map(tuple.__new__, repeat(Message), zip(*fields, strict=False))))
-    rows = zip(*fields, repeat(delivery_count), strict=False)
-    return cast("list[Message]", list(map(tuple.__new__, repeat(ShareMessage), rows)))
+    return list(found.take(iter(found.offsets))) if delivery_count is None else found.shared(delivery_count)
+
+
+def decode_messages(
+    buf: Buffer,
+    codecs: Codecs,
+    *,
+    topic: str,
+    partition: int,
+    from_offset: int,
+    max_bytes: int,
+    check_crc: bool,
+    header: BatchHeader | None,
+) -> BatchMessages:
+    """Decode like `decode_batch` to messages that are made when they are taken. Raises the same errors."""
+    header = parse_header(buf) if header is None else header
+    if check_crc:
+        verify_crc(buf, header)
+    if not header.count:
+        return BatchMessages(((), (), (), (), (), (), ()), ())
+    records = open_records(buf, header, codecs, max_bytes=max_bytes)
+    offsets: Sequence[int] = _offsets(header, records)
+    columns = (records.values, records.keys, records.headers, _timestamps(header, records))
+    if header.base_offset < from_offset:
+        keep = [offset >= from_offset for offset in offsets]
+        values, keys, headers, timestamps = columns
+        columns = (
+            list(compress(values, keep)),
+            list(compress(keys, keep)),
+            list(compress(headers, keep)),
+            list(compress(timestamps, keep)),
+        )
+        offsets = list(compress(offsets, keep))
+    timestamp_type = LOG_APPEND_TIME if header.log_append_time else CREATE_TIME
+    return BatchMessages((*columns, repeat(topic), repeat(partition), repeat(timestamp_type)), offsets)
 
 
 def decode_columns(
@@ -176,13 +228,13 @@ def _add_batch(
 
 def _offsets(header: BatchHeader, records: Records) -> range | list[int]:
     base, deltas = header.base_offset, records.offset_deltas
+    if records.consecutive and header.count <= header.last_offset_delta + 1:
+        return range(base, base + header.count)
     if min(deltas) < 0 or max(deltas) > header.last_offset_delta:
         raise ApiError(
             ErrorCode.CORRUPT_MESSAGE,
             f"record offset deltas {min(deltas)} to {max(deltas)} exceed last offset delta {header.last_offset_delta}",
         )
-    if records.consecutive:
-        return range(base, base + header.count)
     return [base + delta for delta in deltas]
 
 
@@ -199,6 +251,8 @@ def _timestamps(header: BatchHeader, records: Records) -> list[int]:
 
 def timestamp_range(header: BatchHeader, records: Records) -> tuple[int, int]:
     """Return the smallest and largest timestamp of one record or more. Raises `ApiError` CORRUPT_MESSAGE."""
+    if not any(records.timestamp_deltas):
+        return header.base_timestamp, header.base_timestamp
     least = header.base_timestamp + min(records.timestamp_deltas)
     largest = header.base_timestamp + max(records.timestamp_deltas)
     if least < LONG_MIN or largest > LONG_MAX:

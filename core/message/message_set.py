@@ -1,14 +1,13 @@
 """A sequence of record batches: bytes, or a region of a file."""
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
 
 from ...ports.errors import ApiError
 from ...ports.storage import Region, size_of
 from ...ports.transport import Piece
 from ...ports.types import Buffer
 from .batch_header import HEADER_SIZE, BatchHeader, parse_header
-from .batch_reader import batch_size, decode_batch
+from .batch_reader import BatchMessages, batch_size, decode_messages
 from .codec import DECOMPRESSED_BYTES_MAX, NO_CODECS, Codecs
 from .corrupt_record import is_damage
 from .message import Message
@@ -93,15 +92,18 @@ class MessageSet:
         self._end = (position, next_offset)
 
     def __iter__(self) -> Iterator[Message]:
-        return chain.from_iterable(self.runs())
+        for run in self.runs():
+            yield from run.take(iter(run.offsets))
 
-    def runs(self) -> Iterator[list[Message]]:
+    def runs(self) -> Iterator[BatchMessages]:
         """Yield the messages of each batch. Raises the errors of iterating."""
         for position, header in self.positioned_batches():
             if header.control or header.next_offset <= self.from_offset:
                 continue
             self.leader_epoch = header.leader_epoch
-            yield self._decode(position, header)
+            run = self._decode(position, header)
+            if run is not None:
+                yield run
 
     @property
     def valid_bytes(self) -> int:
@@ -124,9 +126,9 @@ class MessageSet:
                 pass
         return self._end or (0, self.from_offset)
 
-    def _decode(self, position: int, header: BatchHeader) -> list[Message]:
+    def _decode(self, position: int, header: BatchHeader) -> BatchMessages | None:
         try:
-            return decode_batch(
+            return decode_messages(
                 self._read(position, header.size),
                 self.codecs,
                 topic=self.topic,
@@ -140,7 +142,7 @@ class MessageSet:
             if self.on_damage is None or not is_damage(error):
                 raise
             self.on_damage(header, error)
-            return []
+            return None
 
     def _read(self, position: int, size: int) -> Buffer:
         records = self.records

@@ -16,6 +16,7 @@ from ....core.client.consumer.subscription_state import (
 )
 from ....core.client.errors import DecodeError
 from ....core.message.batch_header import BatchHeader
+from ....core.message.batch_reader import BatchMessages
 from ....core.message.corrupt_record import CorruptRecord, Damage, is_damage
 from ....core.message.message import Message
 from ....plugins.builtin.encoders import BytesSerde
@@ -42,7 +43,7 @@ class _CurrentFetch:
 
     completed_fetch: CompletedFetch
     state: TopicPartitionState
-    runs: Iterator[list[Message]]
+    runs: Iterator[BatchMessages]
     run: MessageRun | None = None
     beyond: int = -1
     """The offset of the first message beyond the end of reading, if it was fetched."""
@@ -118,14 +119,13 @@ class FetchBuffer:
             if messages is None:
                 self._finish(current)
                 return None
-            if messages:
+            if messages.offsets:
                 current.run = run = state.begin_run(messages)
         if ends is not None:
             end = ends.get(current.completed_fetch.tp, NO_END)
             if run.last_offset >= end:
-                before, current.beyond = run.split(end)
-                current.run = state.begin_run(before)
-                return current.run if before else self._next_run(ends)
+                current.beyond = run.cut(end)
+                return self._next_run(None) if run.is_empty else run
         return run
 
     def _leave_at(self, tp: TopicPartition, offset: int) -> None:

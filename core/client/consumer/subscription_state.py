@@ -1,9 +1,8 @@
 """The fetch state of one partition."""
 
 from collections import deque
-from collections.abc import Sequence
 from enum import Enum
-from operator import length_hint
+from operator import itemgetter, length_hint
 
 from attrs import field
 
@@ -12,6 +11,7 @@ from ....ports.broker_api.offsets import EARLIEST, LATEST
 from ....ports.errors import BarnabasError
 from ....ports.types import TopicPartition
 from ....ports.values import define, frozen
+from ...message.batch_reader import BatchMessages
 from ...message.corrupt_record import Damage
 from ...message.message import Message
 from ...message.message_set import MessageSet
@@ -98,39 +98,35 @@ class CompletedFetch:
 class MessageRun:
     """The messages of one batch on their way to the user, who takes them from the iterator `left`.
 
-    What was handed out is counted by what is left, so that no Python code runs for a message.
+    Each step of it also takes one of the offsets: those that are left tell what was handed out, and no Python code runs
+    for a message.
     """
 
-    __slots__ = ("_before", "_held", "_messages", "left")
+    __slots__ = ("_before", "_held", "_offsets", "_offsets_left", "left")
 
-    def __init__(self, messages: Sequence[Message], before: int) -> None:
+    def __init__(self, messages: BatchMessages, before: int) -> None:
         """`before`: the read offset before the first message."""
-        self._messages = messages
         self._before = before
-        self._held: Sequence[Message] = ()
-        self.left = iter(messages)
+        self._held: list[Message] = []
+        self._offsets = messages.offsets
+        self._offsets_left = iter(messages.offsets)
+        self.left = messages.take(self._offsets_left)
 
     @property
     def read_offset(self) -> int:
         """The offset after the last message that was taken."""
-        taken = len(self._messages) - len(self._held) - length_hint(self.left)
-        return self._messages[taken - 1].offset + 1 if taken else self._before
+        taken = len(self._offsets) - len(self._held) - length_hint(self._offsets_left)
+        return self._offsets[taken - 1] + 1 if taken else self._before
 
     @property
     def is_empty(self) -> bool:
         """True when all messages were taken."""
-        return not self._held and not length_hint(self.left)
+        return not self._held and not length_hint(self._offsets_left)
 
     @property
     def last_offset(self) -> int:
         """The offset of the last message."""
-        return self._messages[-1].offset
-
-    def split(self, end: int) -> tuple[list[Message], int]:
-        """Take the remaining messages: return those with offsets below `end`, and the first offset that is not."""
-        rest = list(self.left)
-        before = [message for message in rest if message.offset < end]
-        return before, rest[len(before)].offset
+        return self._offsets[-1]
 
     def hold(self) -> None:
         """End the iterator before its next message; any thread."""
@@ -138,9 +134,26 @@ class MessageRun:
 
     def release(self) -> None:
         """Continue where `hold` ended the iterator."""
-        before = self.read_offset
-        self._messages, self._before, self._held = self._held, before, ()
-        self.left = iter(self._messages)
+        self._continue(self._held)
+
+    def cut(self, end: int) -> int:
+        """Drop the messages from offset `end` on; return the offset of the first of them."""
+        rest = list(self.left)
+        self._held = [message for message in rest if message.offset < end]
+        first: int = rest[len(self._held)].offset
+        self._continue(self._held, len(rest))
+        return first
+
+    def _continue(self, messages: list[Message], rest: int | None = None) -> None:
+        """Hand out these messages next; `rest`: the number of messages that were left."""
+        taken = len(self._offsets) - (len(messages) if rest is None else rest)
+        self._before = self._offsets[taken - 1] + 1 if taken else self._before
+        self._offsets, self._held = [message.offset for message in messages], []
+        self._offsets_left = iter(self._offsets)
+        self.left = map(_FIRST, zip(messages, self._offsets_left, strict=False))
+
+
+_FIRST = itemgetter(0)
 
 
 @define(eq=False)
@@ -192,7 +205,7 @@ class TopicPartitionState:
         self._read_offset = offset
         self._run = None
 
-    def begin_run(self, messages: Sequence[Message]) -> MessageRun:
+    def begin_run(self, messages: BatchMessages) -> MessageRun:
         """Let the user take messages: the read offset is then the one after the last that was taken."""
         self._run = run = MessageRun(messages, self.read_offset)
         return run

@@ -30,6 +30,8 @@ LONG_MIN = -(2**63)
 INT_MAX = 2**31 - 1
 
 _ONE_BYTE_OFFSETS = 64
+_EQUAL_MIN = 64
+"""The number of messages from which on it pays to look for values of one size."""
 _FAST_VALUE_MAX = SMALL_LIMIT - 16
 # A record without key at the base timestamp: length, attributes and timestamp delta, offset delta, null key, value
 # length, value, headers.
@@ -99,8 +101,10 @@ def encode_columns(
     base_timestamp, max_timestamp, deltas = _timestamp_deltas(timestamps, now_ms)
     records = None
     is_plain = keys is None and headers is None and deltas is None
-    if is_plain and not COMPILED and count <= SMALL_LIMIT and values.count(None) == 0:
-        records = _plain_records(values, numbered)  # type: ignore[arg-type]  # no value is None
+    if is_plain and count <= SMALL_LIMIT and values.count(None) == 0:
+        records = _equal_records(values) if numbered is None and count >= _EQUAL_MIN else None  # type: ignore[arg-type]
+        if records is None and not COMPILED:
+            records = _plain_records(values, numbered)  # type: ignore[arg-type]  # no value is None
     if records is None:
         trailers = _trailers(count, headers, numbered)
         write = append_records if COMPILED else _records
@@ -185,6 +189,26 @@ def _timestamp_deltas(timestamps: Sequence[int | None] | None, now_ms: int) -> t
     if least < LONG_MIN or largest > LONG_MAX or largest - least > LONG_MAX:
         raise ApiError(ErrorCode.INVALID_TIMESTAMP, f"timestamps from {least} to {largest} do not fit a batch")
     return base, largest, deltas
+
+
+def _equal_records(values: Sequence[bytes]) -> bytes | None:
+    """Return records of values alone, like `_plain_records`, that all have one size; None if they do not."""
+    count, size = len(values), len(values[0])
+    if size >= _FAST_VALUE_MAX or list(map(len, values)).count(size) != count:
+        return None
+    parts: list[bytes] = [_NO_HEADERS] * (2 * count + 1)
+    parts[0:-1:2] = _heads(size, 1 << (count - 1).bit_length())[:count]
+    parts[1::2] = values
+    return b"".join(parts)
+
+
+@lru_cache(maxsize=8)
+def _heads(size: int, count: int) -> list[bytes]:
+    """Return what stands before each value of this size, with the end of the record before it."""
+    short, long = (SMALL[around + size + (size >= _ONE_BYTE_OFFSETS)] for around in (_AROUND, _AROUND_2))
+    heads = [b"\0%b\0\0%b\1%b" % (short, offset, SMALL[size]) for offset in SMALL[:_ONE_BYTE_OFFSETS]]
+    heads += [b"\0%b\0\0%b\1%b" % (long, offset, SMALL[size]) for offset in SMALL[_ONE_BYTE_OFFSETS:count]]
+    return [heads[0][1:], *heads[1:]]
 
 
 def _plain_records(values: Sequence[bytes], numbered: NumberedHeader | None = None) -> bytes | None:

@@ -502,11 +502,13 @@ class Producer(AnyProducer):
         if self._shell.is_foreign:
             self._shell.check_process()
         appender = self._appender
-        bare = partition is None and key is None and timestamp_ms is None and on_delivery is None and not headers
-        if bare and appender.runs and type(value) is bytes:
-            quick = appender.take_plain(topic, value)
-            if quick is not None:
-                return quick
+        if key is None and partition is None and timestamp_ms is None and on_delivery is None and not headers:
+            batch = appender.runs.get(topic)
+            if batch is not None and type(value) is bytes:
+                with self._lock:
+                    index = appender.append_plain(batch, value)
+                if index >= 0:
+                    return DeliveryHandle(batch, index, self._shell)
         if type(topic) is not str:
             check_topic(topic)
         if on_delivery is not None:
@@ -700,7 +702,7 @@ class Producer(AnyProducer):
         with self._lock:
             if self._appender.closed:
                 return False
-            self._appender.closed = True
+            self._appender.close()
         try:
             if self._transactions is not None:
                 self._transactions.end(timeout)

@@ -80,10 +80,11 @@ class RecordAppender:
             failed=self._not_placed,
         )
         self.closed = False
-        """Settable, with the lock held: when True, no messages are taken."""
+        """When True, no messages are taken."""
         self.transaction = transaction
         self.runs: dict[str, ProducerBatch] = {}
-        """Topic → the batch of the next message that has only a value."""
+        """Topic → the batch of the next message that has only a value; `append_plain` takes it, or refuses."""
+        self.append_plain = self.accumulator.append_plain
         self._turns: dict[str, ProducerBatch] = {}
         """Topic → the batch of the partition whose turn it is to get messages without a key."""
         self._turn_bytes: dict[str, int] = {}
@@ -102,13 +103,6 @@ class RecordAppender:
         self.check_open()
         if self.transaction is not None:
             self.transaction.check_sending()
-
-    def take_plain(self, topic: str, value: bytes) -> DeliveryHandle | None:
-        """Append a value to the batch of the last message, the fast path; return None if that is not possible."""
-        with self.lock:
-            batch = self.runs.get(topic)
-            index = -1 if batch is None or self.closed else self.accumulator.append_plain(batch, value)
-        return None if batch is None or index < 0 else DeliveryHandle(batch, index, self.shell)
 
     def append(
         self,
@@ -149,6 +143,17 @@ class RecordAppender:
         return DeliveryHandle(batch, index, self.shell)
 
     # --- with the lock held
+
+    def close(self) -> None:
+        """Take no more messages."""
+        self.closed = True
+        self.end_runs()
+
+    def end_runs(self) -> None:
+        """Let each topic's next message take the long way, which looks at everything."""
+        for batch in self.runs.values():
+            batch.run_end = 0
+        self.runs.clear()
 
     def resolve_partition(
         self, view: TopicView, topic: str, message: EncodedMessage, partition: int | None
@@ -206,6 +211,7 @@ class RecordAppender:
         self._turns[topic] = batch
         if self._may_run:
             self.runs[topic] = batch
+            self.accumulator.begin_run(batch, batch.turn_end)
 
     def wait_for_room(self, size: int) -> None:
         """Wait for room in the buffer, up to `max.block.ms`. Raises `QueueFull`, `ClosedError`."""

@@ -61,7 +61,7 @@ class ProducerTransactions:
                 if self.machine.state is TxnState.IN_TRANSACTION:
                     self._flush_hooks(timeout)
                 self.machine.commit()
-                self._appender.runs.clear()
+                self._appender.end_runs()
                 self._wait(lambda: self.machine.ended, "the commit", timeout)
             finally:
                 accumulator.hurry -= 1
@@ -77,7 +77,7 @@ class ProducerTransactions:
                 if machine.state is TxnState.IN_TRANSACTION:
                     self._flush_hooks(timeout)
                 machine.hand_over()
-                self._appender.runs.clear()
+                self._appender.end_runs()
                 self._wait(lambda: machine.state in settled, "preparing the transaction", timeout)
             finally:
                 accumulator.hurry -= 1
@@ -92,7 +92,7 @@ class ProducerTransactions:
     def abort(self, timeout: float | None) -> None:
         with self._shell.lock:
             self.machine.abort()
-            self._appender.runs.clear()
+            self._appender.end_runs()
             self._appender.unplaced.fail_all(
                 TransactionAborted("the transaction was aborted before the message was sent")
             )

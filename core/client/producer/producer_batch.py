@@ -102,6 +102,7 @@ class ProducerBatch(BatchFuture):
         "numbered",
         "producer_epoch",
         "producer_id",
+        "run_end",
         "timestamps",
         "tp",
         "tried",
@@ -125,6 +126,8 @@ class ProducerBatch(BatchFuture):
         """About what it takes on the wire, rather more (without compression)."""
         self.turn_begin = self.turn_end = 0
         """The `bytes` between which messages without a key go to this batch, until its partition's turn ends."""
+        self.run_end = 0
+        """The `bytes` up to which `append_plain` may append values; 0 while it may not."""
         self.created_ms = now_ms
         self.wall_ms = wall_ms
         """The timestamp of messages that bring none."""
@@ -153,6 +156,7 @@ class ProducerBatch(BatchFuture):
         if key is None and not headers and timestamp_ms is None and not self.columns:
             return
         self.columns = True
+        self.run_end = 0
         if key is not None or self.keys is not None:
             if self.keys is None:
                 self.keys = [None] * count

@@ -63,6 +63,9 @@ class RecordAccumulator:
         `closed` is called when the next message of a partition will begin a new batch (for sticky partitioners).
         """
         self._settings = settings
+        self._batch_messages = settings.batch_messages
+        self._bytes_max = settings.buffer_memory
+        self._messages_max = settings.buffer_messages
         self._clock = clock
         self._closed = closed
         self.unsettled: set[ProducerBatch] = set()
@@ -108,23 +111,24 @@ class RecordAccumulator:
         ends.
         """
         size = RECORD_OVERHEAD + len(value)
-        settings = self._settings
+        batch_bytes, held, index = batch.bytes + size, self.bytes + size, batch.count
         if (
-            batch.full
-            or batch.columns
-            or batch.bytes + size > batch.turn_end
-            or batch.count >= settings.batch_messages
-            or self.bytes + size > settings.buffer_memory
-            or self.messages >= settings.buffer_messages
+            batch_bytes > batch.run_end
+            or held > self._bytes_max
+            or index >= self._batch_messages
+            or self.messages >= self._messages_max
         ):
             return -1
         batch.values.append(value)
-        index = batch.count
         batch.count = index + 1
-        batch.bytes += size
-        self.bytes += size
+        batch.bytes = batch_bytes
+        self.bytes = held
         self.messages += 1
         return index
+
+    def begin_run(self, batch: ProducerBatch, end: int) -> None:
+        """Let `append_plain` fill an open batch of values alone up to `end` bytes."""
+        batch.run_end = 0 if batch.full or batch.columns else end
 
     def extend(
         self, batch: ProducerBatch, values: list[bytes], ends: Sequence[int], start: int, most: int | None = None
@@ -265,6 +269,7 @@ class RecordAccumulator:
     def _close(self, batch: ProducerBatch) -> None:
         if not batch.full:
             batch.full = True
+            batch.run_end = 0
             self._closed(batch.tp)
 
     def _due_ms(self, queue: _BatchQueue) -> float:

@@ -7,13 +7,13 @@ modules').
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
-WORK = ROOT / "build" / "compiled"
 COMPILED = (
     "core.message.varint",
     "core.message.record_parser",
@@ -22,6 +22,10 @@ COMPILED = (
     "core.message.batch_writer",
     "core.message.numbered_header",
     "core.message.record_scan",
+    "core.message.record_validation",
+    "core.message.classic.entry",
+    "core.message.classic.reader",
+    "core.message.classic.validation",
 )
 """The modules whose loops run once for each record. They import each other as compiled code, all others as Python."""
 
@@ -30,34 +34,33 @@ class CompileByMypyc(build_ext):
     """Translates the modules to C when the extensions are built, and not when a build only asks for metadata."""
 
     def run(self) -> None:
-        self.distribution.ext_modules = translated()
-        self.initialize_options()
-        self.finalize_options()
-        super().run()
+        # Not within the checkout: the link to it would be a circle for whatever walks the checkout.
+        with tempfile.TemporaryDirectory(prefix="barnabas-compile-") as work:
+            self.distribution.ext_modules = translated(Path(work))
+            self.initialize_options()
+            self.finalize_options()
+            super().run()
 
 
-def translated() -> list[Extension]:
-    """Return the extensions, of C that mypyc wrote from the modules.
+def translated(work: Path) -> list[Extension]:
+    """Return the extensions, of C that mypyc wrote to the folder `work` from the modules.
 
-    The checkout is the package itself, whatever its folder's name is: the link gives the modules their names.
+    The checkout is the package itself, whatever its folder's name is: a link gives the modules their names.
     """
     try:
         from mypyc.build import mypycify
     except ImportError as error:
         sys.exit(f"BARNABAS_COMPILE=1 needs mypy, which has the compiler mypyc: pip install mypy ({error})")
-    WORK.mkdir(parents=True, exist_ok=True)
-    link = WORK / "barnabas"
-    link.unlink(missing_ok=True)
-    link.symlink_to(ROOT, target_is_directory=True)
+    (work / "barnabas").symlink_to(ROOT, target_is_directory=True)
     paths = ["barnabas/" + name.replace(".", "/") + ".py" for name in COMPILED]
     options = ["--config-file=", "--strict", "--follow-imports=silent", "--ignore-missing-imports"]
-    options += ["--no-warn-unused-ignores", "--explicit-package-bases", f"--cache-dir={WORK / 'mypy'}"]
+    options += ["--no-warn-unused-ignores", "--explicit-package-bases", "--cache-dir=mypy"]
     before = Path.cwd()
-    os.chdir(WORK)
+    os.chdir(work)
     os.environ["MYPYPATH"] = "."
     try:
         made: list[Extension] = mypycify(
-            [*options, *paths], opt_level="3", target_dir=str(WORK / "c"), group_name="barnabas"
+            [*options, *paths], opt_level="3", target_dir=str(work / "c"), group_name="barnabas"
         )
     finally:
         os.chdir(before)

@@ -52,7 +52,7 @@ class BatchMessages:
         self._columns = columns
         self.offsets = offsets
 
-    def take(self, offsets: Iterator[int]) -> Iterator[Message]:
+    def iterate(self, offsets: Iterator[int]) -> Iterator[Message]:
         """Return an iterator over the messages, each step of which also takes one of `offsets`, which are all."""
         value, key, headers, timestamp, topic, partition, timestamp_type = self._columns
         rows = zip(value, key, headers, timestamp, topic, partition, offsets, timestamp_type, strict=False)
@@ -60,7 +60,7 @@ class BatchMessages:
 
     def shared(self, delivery_count: int) -> list[Message]:
         """Return the messages of a share group with this delivery count."""
-        rows = zip(self.take(iter(self.offsets)), repeat((delivery_count,)), strict=False)
+        rows = zip(self.iterate(iter(self.offsets)), repeat((delivery_count,)), strict=False)
         return [cast("Message", tuple.__new__(ShareMessage, message + count)) for message, count in rows]
 
 
@@ -92,7 +92,7 @@ def decode_batch(
         check_crc=check_crc,
         header=header,
     )
-    return list(found.take(iter(found.offsets))) if delivery_count is None else found.shared(delivery_count)
+    return list(found.iterate(iter(found.offsets))) if delivery_count is None else found.shared(delivery_count)
 
 
 def decode_messages(

@@ -93,7 +93,7 @@ class MessageSet:
 
     def __iter__(self) -> Iterator[Message]:
         for run in self.runs():
-            yield from run.take(iter(run.offsets))
+            yield from run.iterate(iter(run.offsets))
 
     def runs(self) -> Iterator[BatchMessages]:
         """Yield the messages of each batch. Raises the errors of iterating."""

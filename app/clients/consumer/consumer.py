@@ -445,7 +445,7 @@ class Consumer(Generic[ValueT_co, KeyT_co]):
         """
         wanted = self.settings.max_poll_records if max_messages is None else max_messages
         found: list[Message[Any, Any]] = []
-        self._take(lambda: self._reading.take(found, wanted), found, wanted, timeout)
+        self._take(lambda: self._reading.move_messages(found, wanted), found, wanted, timeout)
         return found
 
     def fetch_arrow(self, timeout: float = 0.0, *, rows: int = 100_000, headers: bool = False) -> Table:

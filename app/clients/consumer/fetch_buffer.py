@@ -92,7 +92,7 @@ class FetchBuffer:
             if self._current is not current:  # the user has moved elsewhere meanwhile, or its thread is needed
                 return
 
-    def take(self, found: list[Message[Any, Any]], wanted: int) -> None:
+    def move_messages(self, found: list[Message[Any, Any]], wanted: int) -> None:
         """Move remaining messages of the current fetch to `found`, until it has `wanted`."""
         current = self._current
         while len(found) < wanted and (run := self._next_run(None)) is not None:
@@ -102,7 +102,7 @@ class FetchBuffer:
                 return
 
     def _next_run(self, ends: Ends | None) -> MessageRun | None:
-        """Return messages of the current fetch before its end; None when it has no more, and is finished."""
+        """Return messages of the current fetch before its end; None when that fetch is finished."""
         current = self._current
         if current is None:
             return None

@@ -145,7 +145,7 @@ class RecordAppender:
     # --- with the lock held
 
     def close(self) -> None:
-        """Take no more messages."""
+        """Refuse all messages from now on."""
         self.closed = True
         self.end_runs()
 

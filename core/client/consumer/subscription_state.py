@@ -98,7 +98,7 @@ class CompletedFetch:
 class MessageRun:
     """The messages of one batch on their way to the user, who takes them from the iterator `left`.
 
-    Each step of it also takes one of the offsets: those that are left tell what was handed out, and no Python code runs
+    Each step of it also takes one of the offsets: those that are left show what was handed out, and no Python code runs
     for a message.
     """
 
@@ -110,7 +110,7 @@ class MessageRun:
         self._held: list[Message] = []
         self._offsets = messages.offsets
         self._offsets_left = iter(messages.offsets)
-        self.left = messages.take(self._offsets_left)
+        self.left = messages.iterate(self._offsets_left)
 
     @property
     def read_offset(self) -> int:

@@ -87,6 +87,8 @@ class ManagedProcess:
         self.was_ready = False
         """True if it was ready once, also before a restart."""
         self.ready = False
+        self.listeners: list[str] = []
+        """The listeners in the line that it printed when it was ready."""
         self.began_s = 0.0
         self.pause_s = RESTART_FIRST_S
         self.due_s: float | None = None
@@ -292,6 +294,7 @@ class Processes:
         if member.was_ready:
             logger.info("%s is ready again", member.name)
         member.ready = member.was_ready = True
+        member.listeners = line.removeprefix(READY).split()
         if member is self._restarting:
             self._settle_restarted()
         if self._ready is not None and all(each.ready for each in self._members):

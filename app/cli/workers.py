@@ -52,7 +52,8 @@ def run_workers(
             _wait_until_known([each.control for each in started])
             where = ", ".join(opened.listeners)
             logger.info("%s of %s are ready", counted(len(started), "worker"), where)
-            announce(opened.listeners)
+            services = started[0].process.listeners[len(read.listeners) :]  # they run with worker 1
+            announce([*opened.listeners, *services])
 
         def ready() -> None:
             Thread(target=announced, name="announce", daemon=True).start()

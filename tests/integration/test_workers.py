@@ -261,7 +261,8 @@ def test_fewer_workers_start_once_the_last_one_is_drained(tmp_path: Path) -> Non
     assert "barnabas brokers drain 3" in refused
     with broker_process(tmp_path / "data", "workers=3") as three:
         barnabas("brokers", "drain", "3", "--bootstrap", three.bootstrap, "--execute")
-    with broker_process(tmp_path / "data", "workers=2") as two:
+    with broker_process(tmp_path / "data", "workers=2", "schema.registry.listen=127.0.0.1:0") as two:
+        assert re.fullmatch(r"kafka://127\.0\.0\.1:\d+ http://127\.0\.0\.1:\d+", " ".join(two.listeners))
         with Admin(two.bootstrap) as admin:
             leaders = [each.leader for each in admin.describe_topics(["orders"])[0].partitions]
             assert set(leaders) == {1, 2}
@@ -271,6 +272,36 @@ def test_fewer_workers_start_once_the_last_one_is_drained(tmp_path: Path) -> Non
             while len(values) < 60:
                 values |= {int(message.value or b"-1") for message in consumer.poll_many(100, timeout=1.0)}
         assert values == set(range(60))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("service", ["etcd", "zookeeper"])
+def test_replicas_are_on_different_machines_where_there_are_several(
+    tmp_path: Path, service: str, request: pytest.FixtureRequest
+) -> None:
+    port = request.getfixturevalue(f"{service}_server").port
+    shared = f"coordination={service}://127.0.0.1:{port}/two-machines"
+    with (
+        broker_process(tmp_path / "m1", "workers=2", "broker.id=10", "broker.machine=m1", shared) as first,
+        broker_process(tmp_path / "m2", "workers=2", "broker.id=20", "broker.machine=m2", shared) as second,
+        Admin(f"{first.bootstrap},{second.bootstrap}") as admin,
+    ):
+        wait_for(lambda: {node.node_id for node in admin.describe_cluster().brokers} == {10, 11, 20, 21})
+        admin.create_topic("t", partitions=PARTITIONS, replication_factor=2)
+        with Consumer(second.bootstrap, group_id="g", auto_offset_reset="earliest") as consumer:
+            consumer.subscribe(["t"])
+            with Producer(first.bootstrap) as producer:
+                producer.send("t", b"x").result(60)
+            found: list[bytes | None] = []
+            while not found:
+                found = [message.value for message in consumer.poll_many(10, timeout=1.0)]
+            assert found == [b"x"]
+        topics = {topic.name: topic.partitions for topic in admin.describe_topics(["t", "__consumer_offsets"])}
+        for name, partitions in topics.items():
+            assert all({each // 10 for each in partition.replicas} == {1, 2} for partition in partitions), name
+            assert all(len(partition.replicas) == 2 for partition in partitions), name
+        led = Counter(partition.leader for partition in topics["t"])
+        assert led == {10: 2, 11: 2, 20: 2, 21: 2}
 
 
 @pytest.mark.slow

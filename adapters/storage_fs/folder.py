@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from stat import S_ISREG
-from weakref import WeakSet
+from weakref import ref
 
 from ...ports.storage import FileInfo, StorageError
 from .descriptors import DescriptorPool
@@ -32,13 +32,19 @@ def translated(what: str) -> Iterator[None]:
         raise storage_error(error, what) from error
 
 
+_PRUNE_MIN = 8
+"""References to files that are gone are removed from this many on."""
+
+
 class FsFolder:
     """A folder on disk. Open files follow their folder and their own name when these are renamed."""
 
     def __init__(self, path: Path, pool: DescriptorPool) -> None:
         self.path = path
         self.pool = pool
-        self._open: WeakSet[FsFile] = WeakSet()
+        self._open: list[ref[FsFile]] = []
+        """A list, since a `WeakSet` takes 1 KB, and every partition has a folder."""
+        self._prune_at = _PRUNE_MIN
         self._lock = threading.Lock()
         self._small_lock = threading.Lock()
 
@@ -71,7 +77,10 @@ class FsFolder:
     def open(self, name: str, *, create: bool = True) -> FsFile:
         file = FsFile(self, plain_name(name), create=create)
         with self._lock:
-            self._open.add(file)
+            if len(self._open) >= self._prune_at:
+                self._open = [each for each in self._open if each() is not None]
+                self._prune_at = max(_PRUNE_MIN, 2 * len(self._open))
+            self._open.append(ref(file))
         return file
 
     def rename(self, old: str, new: str) -> None:
@@ -80,9 +89,8 @@ class FsFolder:
             if old_path != new_path and old_path.exists():
                 self._pin(new)
             old_path.replace(new_path)
-            for file in self._open:
-                if file.name == old:
-                    file.name = new
+            for file in self._files_of(old):
+                file.name = new
 
     def delete(self, name: str) -> None:
         """Remove the name: of a symbolic link the link alone, as Kafka does."""
@@ -127,9 +135,11 @@ class FsFolder:
 
     def _pin(self, name: str) -> None:
         """Pin the descriptors of open files of this name: they cannot be reopened by name soon."""
-        for file in self._open:
-            if file.name == name:
-                file.pin()
+        for file in self._files_of(name):
+            file.pin()
+
+    def _files_of(self, name: str) -> list[FsFile]:
+        return [file for each in self._open if (file := each()) is not None and file.name == name]
 
 
 def _discard(path: Path) -> None:

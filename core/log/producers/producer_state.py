@@ -4,7 +4,7 @@ The last five batches of each producer are stored to detect duplicates. An unkno
 number (KIP-360); only older brokers return UNKNOWN_PRODUCER_ID.
 """
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -24,8 +24,9 @@ class _Ended:
     __slots__ = ("_ended",)
 
     def __init__(self) -> None:
-        self._ended: deque[tuple[int, int]] = deque()
-        """(offset of a marker, smallest first offset of those that end there or later), both ascending."""
+        self._ended: list[tuple[int, int]] = []
+        """(offset of a marker, smallest first offset of those that end there or later), both ascending. A list: an
+        empty deque takes 600 bytes, and every partition has two of these."""
 
     def add(self, first_offset: int, marker_offset: int) -> None:
         ended = self._ended
@@ -39,7 +40,7 @@ class _Ended:
         """Return the first offset of them; markers below `arrived`, which never decreases, are complete."""
         ended = self._ended
         while ended and ended[0][0] < arrived:
-            ended.popleft()
+            ended.pop(0)
         return ended[0][1] if ended else None
 
     def clear(self) -> None:
@@ -50,8 +51,8 @@ class _Ended:
         ended = self._ended
         first_offset, marker = ended[0][1], 0
         for _ in range(_ENDED_MAX // 2):
-            marker = ended.popleft()[0]
-        ended.appendleft((marker, first_offset))
+            marker = ended.pop(0)[0]
+        ended.insert(0, (marker, first_offset))
 
 
 class OpenTransactions:

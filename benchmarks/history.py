@@ -82,7 +82,7 @@ def _help() -> float:
 
 @contextmanager
 def works() -> Iterator[Mapping[str, Work]]:
-    """What is measured: starts, the broker's cost of requests, and our clients."""
+    """Give the works that are measured: starts, requests to the broker, and our clients."""
     single = bytes(encode_batch([Message(value=bytes(MESSAGE_BYTES))], now_ms=1_700_000_000_000))
     batch = bytes(encode_batch([Message(value=os.urandom(MESSAGE_BYTES))] * 500, now_ms=1_700_000_000_000))
     values = [Message(value=bytes(MESSAGE_BYTES))] * 1_000
@@ -196,8 +196,8 @@ def run(file: Path, measure: Callable[[], dict[str, float]] = measured) -> int:
         dropped = drops(ratios, before)
     for name, ratio in ratios.items():
         earlier = [each[name] for each in before[-LAST:] if name in each]
-        beside = f"{ratio / median(earlier):.2f} of the last {len(earlier)} runs" if earlier else "the first run here"
-        print(f"{name:<34} {ratio:>9.4f}  {beside}{'  DROPPED' if name in dropped else ''}", flush=True)
+        compared = f"{ratio / median(earlier):.2f} of the last {len(earlier)} runs" if earlier else "the first run here"
+        print(f"{name:<34} {ratio:>9.4f}  {compared}{'  DROPPED' if name in dropped else ''}", flush=True)
     if dropped:
         print(f"slower by more than {DROP:.0%}: {', '.join(dropped)} ({file})", flush=True)
         return 1

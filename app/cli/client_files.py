@@ -1,5 +1,6 @@
-"""Files with client settings: TOML, or properties files of Kafka's clients."""
+"""Settings from files (TOML, or properties files of Kafka's clients), and from `--set`."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,3 +24,14 @@ def read_client_file(file: Path) -> dict[str, Any]:
         raise ConfigError(f"the configuration {file} cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise ConfigError(f"the configuration {file} cannot be read: {error}") from error
+
+
+def parse_settings(pairs: Iterable[str] | None) -> dict[str, str]:
+    """Parse `["a=1", "b=x=y"]` → `{"a": "1", "b": "x=y"}`. Raises `ConfigError`."""
+    settings = {}
+    for pair in pairs or ():
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"{pair!r} is not KEY=VALUE")
+        settings[key.strip()] = value
+    return settings

@@ -7,7 +7,8 @@ import typer
 
 from ...ports.broker_api.configs import ConfigSource, ResourceKind
 from ...ports.errors import ApiError, ConfigError
-from .options import AsJson, Bootstrap, Row, open_admin, parse_settings, print_rows
+from .client_files import parse_settings
+from .options import AsJson, Bootstrap, Row, open_admin, print_rows
 
 if TYPE_CHECKING:
     from ...ports.broker_api.configs import ConfigEntry

@@ -12,7 +12,8 @@ import typer
 from ...core.cluster.layout import encode_id
 from ...ports.errors import ConfigError
 from ...ports.report import counted
-from .options import AsJson, DryRun, Settings, describe, parse_settings, print_json, print_table, progress
+from .client_files import parse_settings
+from .options import AsJson, DryRun, Settings, describe, print_json, print_table, progress
 from .tables import size_text
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import typer
 
 from ...ports.errors import ConfigError
 from ...ports.report import counted
-from .client_files import read_client_file
-from .options import parse_settings, progress
+from .client_files import parse_settings, read_client_file
+from .options import progress
 
 if TYPE_CHECKING:
     from ..mirror import MirrorMaker

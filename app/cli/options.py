@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import typer
 
 from ...ports.errors import ConfigError
-from .client_files import read_client_file
+from .client_files import parse_settings, read_client_file
 from .command_config import connection_settings, refuse_secrets
 
 if TYPE_CHECKING:
@@ -86,17 +86,6 @@ def open_admin(bootstrap: str) -> "Admin":
 
     check_reachable(bootstrap)
     return Admin(bootstrap, config={"default.api.timeout.ms": PATIENCE_MS, **connection_settings()})
-
-
-def parse_settings(pairs: Iterable[str] | None) -> dict[str, str]:
-    """Parse `["a=1", "b=x=y"]` → `{"a": "1", "b": "x=y"}`. Raises `ConfigError`."""
-    settings = {}
-    for pair in pairs or ():
-        key, equals, value = pair.partition("=")
-        if not equals or not key.strip():
-            raise ConfigError(f"{pair!r} is not KEY=VALUE")
-        settings[key.strip()] = value
-    return settings
 
 
 def client_settings(file: Path | None, pairs: Iterable[str] | None) -> dict[str, Any]:

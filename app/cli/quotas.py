@@ -9,7 +9,8 @@ import typer
 from ...ports.broker_api.quotas import CLIENT_ID, IP, USER, QuotaEntry
 from ...ports.errors import ConfigError
 from ..clients.admin.quotas import ClientQuotaAlteration, entity_text
-from .options import AsJson, Bootstrap, DryRun, check_known, open_admin, parse_settings, print_rows
+from .client_files import parse_settings
+from .options import AsJson, Bootstrap, DryRun, check_known, open_admin, print_rows
 
 quotas = typer.Typer(help="List, add and remove quotas of users, client ids and addresses.", no_args_is_help=True)
 

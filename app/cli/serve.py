@@ -1,21 +1,32 @@
 """`barnabas serve`: run a broker."""
 
+from __future__ import annotations
+
 import os
 import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
-
-import typer
+from typing import TYPE_CHECKING, Annotated
 
 from ...ports.errors import ConfigError
-from .options import Settings, parse_settings
+from .client_files import parse_settings
+
+if TYPE_CHECKING:
+    import typer
+
+    from .options import Settings
 
 _CONSOLE_LISTEN = "127.0.0.1:8082"
 
 
 def register(app: typer.Typer) -> None:
+    import typer
+
+    from .options import Settings
+
+    # The names in the annotations of `serve`, which typer evaluates; without typer a start of a broker is quicker.
+    globals().update(typer=typer, Settings=Settings)
     app.command("serve")(serve)
 
 

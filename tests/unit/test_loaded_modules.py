@@ -68,5 +68,11 @@ def test_broker_without_security_loads_none_of_it(tmp_path: object) -> None:
     code = f"import sys\ntry:\n    exec({BROKER.format(folder=str(tmp_path))!r})\nexcept SystemExit:\n    pass"
     loaded = loaded_by(code)
     assert "barnabas.app.broker.lifecycle.broker_server" in loaded
-    unwanted = ("prometheus_client", "barnabas.schemas.access", "barnabas.adapters.transport_tls", "barnabas.pipeline")
+    unwanted = (
+        "prometheus_client",
+        "typer",
+        "barnabas.schemas.access",
+        "barnabas.adapters.transport_tls",
+        "barnabas.pipeline",
+    )
     assert of_packages(loaded, *OF_OTHERS, *unwanted) == []

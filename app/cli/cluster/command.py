@@ -18,8 +18,9 @@ from ....ports.error_codes import ErrorCode
 from ....ports.errors import BarnabasError, ConfigError
 from ....ports.report import counted
 from ....ports.types import TopicPartition
+from ..client_files import parse_settings
 from ..command_config import use_command_config
-from ..options import AsJson, Bootstrap, Settings, open_admin, parse_settings, print_json
+from ..options import AsJson, Bootstrap, Settings, open_admin, print_json
 from ..profiles import BOOTSTRAP_VARIABLE
 from ..tables import Section, framed, list_text, show, size_text
 from .features import features

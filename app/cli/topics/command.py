@@ -15,7 +15,7 @@ from ....ports.errors import ApiError, BarnabasError, ConfigError
 from ....ports.report import counted
 from ....ports.types import TopicPartition
 from .. import classic
-from ..client_files import read_client_file
+from ..client_files import parse_settings, read_client_file
 from ..configs import changes_text, settings_before
 from ..options import (
     AnyBootstrap,
@@ -31,7 +31,6 @@ from ..options import (
     confirm,
     describe,
     open_admin,
-    parse_settings,
     print_json,
     print_table,
 )

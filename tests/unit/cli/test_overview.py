@@ -1,10 +1,12 @@
 """The command line loads the module of one command, and none for `--help`."""
 
+from pathlib import Path
+
 import pytest
 from support.documents import commands
 from typer.testing import CliRunner
 
-from barnabas.app.cli.main import SUMMARIES, build_overview, first_word
+from barnabas.app.cli.main import PLAIN_OPTIONS, SUMMARIES, build_overview, first_word, plain_options
 
 WIDTH = 80
 
@@ -39,3 +41,32 @@ def test_unknown_command_names_similar_ones() -> None:
 )
 def test_first_word_is_the_command(words: list[str], first: str | None) -> None:
     assert first_word(words) == first
+
+
+def test_plain_options_are_those_of_serve() -> None:
+    parameters = {each.name: each for each in commands()["serve"].params}
+    for option, (name, kind, repeated) in PLAIN_OPTIONS.items():
+        assert option in parameters[name].opts
+        assert parameters[name].multiple == repeated
+        assert (type(parameters[name].type).__name__ == "TyperPath") == (kind is Path), option
+
+
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        (["serve"], {}),
+        (["serve", "--data", "d", "--config=c"], {"data": Path("d"), "config": Path("c")}),
+        (["serve", "--set", "a=b=c", "--set=d=e"], {"settings": ["a=b=c", "d=e"]}),
+        (["serve", "--data"], None),
+        (["serve", "--data", "--listen"], None),
+        (["serve", "-h"], None),
+        (["serve", "--workers", "2"], None),
+        (["serve", "--secure"], None),
+        (["serve", "more"], None),
+        (["--profile", "dev", "serve"], None),
+        (["topics"], None),
+        ([], None),
+    ],
+)
+def test_words_with_plain_options_only_need_no_typer(words: list[str], options: dict[str, object] | None) -> None:
+    assert plain_options(words) == options

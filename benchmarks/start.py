@@ -13,5 +13,5 @@ def measure() -> list[Result]:
             resident.append(running.resident_bytes() / 1e6)
     return [
         Result("process start to ready", median(seconds), "s", 0.5, at_least=False),
-        Result("resident memory when ready", median(resident), "MB", 45, at_least=False),
+        Result("resident memory when ready", median(resident), "MB", 35, at_least=False),
     ]

@@ -144,6 +144,8 @@ class Console:
     def __init__(self, settings: ConsoleSettings) -> None:
         self.settings = settings
         self.changes: deque[Change] = deque(maxlen=CHANGES_MAX)
+        self.is_closing = False
+        """True: live tails end."""
         self._sessions: OrderedDict[str, Session] = OrderedDict()
         self._lock = Lock()
         self._connection: UserConnection | None = None

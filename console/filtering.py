@@ -12,7 +12,7 @@ from typing import Any
 from .. import ConfigError
 from ..app.extras import require
 from ..ports.values import frozen
-from .decoding import Decoders, plain_json
+from .decoding import Decoded, Decoders, plain_json
 from .reading import FoundMessage, Matches
 
 _PATH = re.compile(
@@ -21,6 +21,15 @@ _PATH = re.compile(
 _STEP = re.compile(r"""\.?([^.\[\]"']+)|\[(\d+|\*)\]|\[(?:"([^"]*)"|'([^']*)')\]""")
 _SQL_S = 4.0
 _SQL_MEMORY = "64MB"
+_QUERY = """
+SELECT number FROM (
+  SELECT r.number AS number, r.topic AS topic, r.partition AS partition, r."offset" AS "offset",
+    epoch_ms(r.ms) AS timestamp, r.key AS key, r.value AS value, r.headers AS headers
+  FROM (SELECT unnest(from_json($1, '[{"number": "BIGINT", "topic": "VARCHAR", "partition": "INTEGER",
+    "offset": "BIGINT", "ms": "BIGINT", "key": "VARCHAR", "value": "VARCHAR", "headers": "VARCHAR"}]')) AS r)
+) AS messages WHERE (%s
+)"""
+"""The messages come as JSON: Arrow would need 60 MB of memory for its library."""
 FIELDS = ("key", "header", "value", "path", "where")
 
 
@@ -149,7 +158,7 @@ class SqlCondition:
 
     def __init__(self, condition: str, decoders: Decoders, form: str) -> None:
         """Raises `ConfigError` for a condition that DuckDB refuses, and without DuckDB."""
-        require("SQL conditions", ("duckdb", "pyarrow"), "query")
+        require("SQL conditions", ("duckdb",), "query")
         import duckdb
 
         self._decoders = decoders
@@ -171,39 +180,26 @@ class SqlCondition:
 
     def matches(self, found: Sequence[FoundMessage]) -> list[bool]:
         """Return True for each message for which the condition holds. Raises `ConfigError`."""
-        import pyarrow as pa
-
-        rows = [each.message for each in found]
-        text = pa.string()
-        types = {
-            "number": pa.int64(),
-            "topic": text,
-            "partition": pa.int32(),
-            "offset": pa.int64(),
-            "timestamp": pa.timestamp("ms", "UTC"),
-            "key": text,
-            "value": text,
-            "headers": text,
-        }
-        columns = {
-            "number": list(range(len(rows))),
-            "topic": [each.topic for each in rows],
-            "partition": [each.partition for each in rows],
-            "offset": [each.offset for each in rows],
-            "timestamp": [each.timestamp_ms for each in rows],
-            "key": [_text(self._decoders.key(each)) for each in rows],
-            "value": [_text(self._decoders.value(each, self._form)) for each in rows],
-            "headers": [
-                json.dumps({name: self._decoders.header(value).text for name, value in each.headers}) for each in rows
-            ],
-        }
-        table = pa.table({name: pa.array(columns[name], kind) for name, kind in types.items()})
+        rows = [
+            {
+                "number": number,
+                "topic": each.message.topic,
+                "partition": each.message.partition,
+                "offset": each.message.offset,
+                "ms": each.message.timestamp_ms,
+                "key": _text(self._decoders.key(each.message)),
+                "value": _text(self._decoders.value(each.message, self._form)),
+                "headers": json.dumps(
+                    {name: _text(self._decoders.header(value)) for name, value in each.message.headers}
+                ),
+            }
+            for number, each in enumerate(found)
+        ]
         stop = Timer(_SQL_S, self._database.interrupt)
         stop.daemon = True
         stop.start()
         try:
-            self._database.register("messages", table)
-            answer = self._database.execute(f"SELECT number FROM messages WHERE ({self._condition}\n)").fetchall()
+            answer = self._database.execute(_QUERY % self._condition, [json.dumps(rows)]).fetchall()
         except self._error as error:
             raise ConfigError(f"SQL condition: {str(error).splitlines()[0][:300]}") from None
         finally:
@@ -212,5 +208,6 @@ class SqlCondition:
         return [number in chosen for number in range(len(rows))]
 
 
-def _text(decoded: Any) -> str | None:
-    return None if decoded.kind == "null" else decoded.text
+def _text(decoded: Decoded) -> str | None:
+    """Return the text for DuckDB, which refuses lone surrogates."""
+    return None if decoded.kind == "null" else decoded.text.encode("utf-8", "replace").decode()

@@ -17,9 +17,11 @@ LIMIT_S = 4.0
 BYTES_MAX = 48 * 1024 * 1024
 """The bytes of messages that a page reads at most."""
 _FETCH_BYTES = 1024 * 1024
+_SMALL_FETCH_BYTES = 128 * 1024
+"""The bytes of a fetch for few messages without a filter."""
 _CHUNK = 2_000
 """The offsets of a partition that are read at once, backward with a filter."""
-_FOUND_BYTES_MAX = 24 * 1024 * 1024
+_FOUND_BYTES_MAX = 8 * 1024 * 1024
 """The bytes of matching messages in memory."""
 
 
@@ -51,7 +53,8 @@ class Found:
 
 
 class _Budget:
-    def __init__(self) -> None:
+    def __init__(self, fetch_bytes: int = _FETCH_BYTES) -> None:
+        self.fetch_bytes = fetch_bytes
         self.until = time.monotonic() + LIMIT_S
         self.bytes = BYTES_MAX
         self.scanned = 0
@@ -73,7 +76,7 @@ def read_forward(
     """Read from `positions` up to `ends` until `limit` messages match. Raises `BarnabasError`."""
     now = dict(positions)
     found: list[FoundMessage] = []
-    budget, held = _Budget(), 0
+    budget, held = _Budget(_SMALL_FETCH_BYTES if matches is None and limit <= _CHUNK else _FETCH_BYTES), 0
     while len(found) < limit and held < _FOUND_BYTES_MAX and not budget.is_used_up():
         open_partitions = [each for each in now if now[each] < ends[each]]
         if not open_partitions:
@@ -208,7 +211,7 @@ def _fetch(
     consumer: SimpleConsumer, topic: str, positions: Mapping[int, int], ends: Mapping[int, int], budget: _Budget
 ) -> Iterator[tuple[int, list[FoundMessage], int]]:
     """Yield partition, its records up to the end, and its next position, of one round of fetches."""
-    size = max(64 * 1024, min(_FETCH_BYTES, 8 * _FETCH_BYTES // max(1, len(positions))))
+    size = max(64 * 1024, min(budget.fetch_bytes, 8 * _FETCH_BYTES // max(1, len(positions))))
     sets = consumer.multifetch([(topic, each, position) for each, position in positions.items()], size)
     for (partition, position), fetched in zip(positions.items(), sets, strict=True):
         read = [each for each in records_of(fetched) if position <= each.message.offset < ends[partition]]

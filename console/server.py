@@ -56,6 +56,7 @@ class ConsoleServer:
 
     def stop(self) -> None:
         """Answer the received requests, then end the threads."""
+        self._console.is_closing = True
         if self._server is not None:
             self._server.stop()
         self._console.close()

@@ -41,6 +41,8 @@ LIVE_MAX = 32
 LIVE_S = 3600.0
 DOWNLOAD_MAX = 100_000
 _PIECE_BYTES = 256 * 1024
+_PART = 20_000
+"""The messages of a download that are in memory at one time, or fewer large ones."""
 _LIVE_PARTITIONS_MAX = 100
 _AGES = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _limiter: list[CapacityLimiter] = []
@@ -310,7 +312,7 @@ def follow(call: PageCall) -> Response:
     async def events() -> AsyncIterator[str]:
         yield "retry: 1000\nevent: ready\ndata: {}\n\n"
         until, quiet = time.monotonic() + LIVE_S, 0
-        while time.monotonic() < until:
+        while time.monotonic() < until and not call.console.is_closing:
             try:
                 read, skipped = await to_thread.run_sync(look, limiter=limiter)
             except BarnabasError as error:
@@ -370,7 +372,7 @@ def _pages(
 ) -> Iterator[Sequence[FoundMessage]]:
     left = limit
     while left > 0:
-        found = read_forward(consumer, topic, positions, span.ends, min(left, 2000), matches)
+        found = read_forward(consumer, topic, positions, span.ends, min(left, _PART), matches)
         yield found.messages
         left -= len(found.messages)
         positions = found.positions
@@ -396,11 +398,15 @@ def _fields(message: Message, decoders: Decoders, form: str) -> dict[str, Any]:
 
 
 def _ndjson(parts: Iterator[Sequence[FoundMessage]], decoders: Decoders, form: str) -> Iterator[bytes]:
-    for part in parts:
-        lines = [
-            json.dumps(_fields(each.message, decoders, form), ensure_ascii=False, default=plain_json) for each in part
-        ]
-        yield "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
+    lines, size = list[bytes](), 0
+    for each in (each for part in parts for each in part):
+        line = json.dumps(_fields(each.message, decoders, form), ensure_ascii=False, default=plain_json)
+        lines.append(f"{line}\n".encode("utf-8", "replace"))
+        size += len(lines[-1])
+        if size >= _PIECE_BYTES:
+            yield b"".join(lines)
+            lines, size = [], 0
+    yield b"".join(lines)
 
 
 def _csv(parts: Iterator[Sequence[FoundMessage]], decoders: Decoders, form: str) -> Iterator[bytes]:

@@ -79,6 +79,7 @@ OTHERS = {
     "--follow", "--now", "--output", "--since",  # of systemctl and journalctl
     "--home-dir", "--shell", "--system",  # of useradd
     "--filename", "--namespace",  # of kubectl
+    "--groups",  # of benchmarks.console_pages
     "--check", "--strict",  # of sha256sum
     "--data-dir", "--force-new-cluster", "--prefix",  # of etcd
     "--barnabas-set",  # of pytest, by the plug-in

@@ -113,6 +113,8 @@ class IdenticalMirror:
         self.copied = MirrorTotals()
         self._acls: set[AclBinding] = set()
         self._notes: set[str] = set()
+        self._begun: set[str] = set()
+        """Topics that this run has mirrored: one that is no mirror any longer was promoted, and is not overwritten."""
         self._ended: set[str] = set()
         """Topics that are no mirrors of this source any longer: they never become one again in this run."""
         self._source = Admin(config=dict(source))
@@ -155,7 +157,7 @@ class IdenticalMirror:
         there = {topic.name: topic for topic in self._target.describe_topics()}
         wanted = self.topics()
         for name in self.copied.topics - set(wanted):
-            self._end(name, "the source has deleted it")
+            self._leave(name, "the source does not list it now")  # a broker that has just started lists none
         for topic in self._source.describe_topics(wanted):
             name, count = topic.name or "", len(topic.partitions)
             if name in self._ended:
@@ -171,6 +173,7 @@ class IdenticalMirror:
             if name in there and len(there[name].partitions) < count:
                 self._target.create_partitions(name, count)
             self.copied.topics.add(name)
+            self._begun.add(name)
             for number in range(count):
                 place = TopicPartition(name, number)
                 self.partitions.setdefault(place, MirroredPartition(place))
@@ -178,9 +181,13 @@ class IdenticalMirror:
     def _end(self, topic: str, why: str) -> None:
         """Leave a topic alone from now on."""
         self._ended.add(topic)
+        self._leave(topic, why)
+
+    def _leave(self, topic: str, why: str) -> None:
+        """Leave a topic alone until the source lists it again."""
         self.copied.topics.discard(topic)
         self.partitions = {place: each for place, each in self.partitions.items() if place.topic != topic}
-        log_report(f"topic {topic} is mirrored no longer: {why}")
+        log_report(f"topic {topic} is not mirrored: {why}")
 
     def _create(self, name: str, count: int) -> None:
         configs: dict[str, str | None] = {SOURCE_KEY: self._cluster_id}
@@ -192,7 +199,7 @@ class IdenticalMirror:
         known = self._target.topic_overrides(name).get(SOURCE_KEY)
         if known == self._cluster_id:
             return True
-        if not self._overwrite:
+        if not self._overwrite or name in self._begun:
             what = f"is a mirror of {known}" if known else "is no mirror"
             self._note(f"topic {name} of the target {what}: left out; --overwrite makes it one of this source")
             return False

@@ -185,13 +185,20 @@ def test_running_mirror_leaves_a_promoted_topic_alone(
         running.close()
 
 
-def test_topic_that_the_source_deletes_is_left_alone(mirror: IdenticalMirror, source: Broker, target: Broker) -> None:
+def test_deleted_topic_is_mirrored_again_once_it_is_recreated(
+    mirror: IdenticalMirror, source: Broker, target: Broker
+) -> None:
     mirror.follow()
     with Admin(source.bootstrap) as admin, Admin(target.bootstrap) as copies:
         admin.delete_topic("t")
         mirror.follow()
         assert not mirror.partitions
         assert copies.list_topics() == ["t"]
+        admin.create_topic("t", partitions=2)
+        produce(source, b"again")
+        mirror.follow()
+        mirror.copy_once()
+        assert mirror.differences() == []
 
 
 def test_two_mirrors_at_once_copy_each_batch_once(

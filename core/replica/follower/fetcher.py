@@ -49,6 +49,11 @@ class FollowerFlushes:
         if self._logs.flush_if_due(log, now_ms):
             self._waiting[log.topic_partition] = (log, log.log_end_offset, resume)
 
+    @property
+    def is_idle(self) -> bool:
+        """True if no partition waits for a flush."""
+        return not self._waiting
+
     def holds(self, log: UnifiedLog) -> bool:
         """Return True while appended records must become durable, and are not."""
         if not self._waiting:
@@ -106,6 +111,11 @@ class PartitionDataProcessor:
         self._noting: dict[TopicPartition, UnifiedLog] = {}
         """The logs that were truncated, and whose checkpoints are not written yet."""
         self._throttle = ReplicationQuotaManager(own, clock, settings.follower_rate, follower_throttled_replicas)
+
+    @property
+    def is_unhindered(self) -> bool:
+        """True if no partition waits for a checkpoint, a flush or the replication quota."""
+        return not self._noting and self._flushes.is_idle and not self._throttle.is_limited
 
     def may_ask(self, followed: PartitionFetchState) -> bool:
         """Return False while the partition waits for a newer state, a checkpoint or a flush."""
@@ -352,6 +362,12 @@ class ReplicaFetcher:
         self._cancel_timer()
         now_ms = self._copying.clock.monotonic_ms()
         ready: list[PartitionFetchState] = []
+        if self._copying.is_unhindered:
+            ready = [each for each in self._followed.values() if not each.waiting and each.not_before_ms <= now_ms]
+            if ready and len(ready) == len(self._followed):  # as almost always
+                self._ask(ready, float("inf"))
+                return
+            ready.clear()
         next_ms = float("inf")
         for each in self._followed.values():
             if not self._copying.may_ask(each):
@@ -394,7 +410,9 @@ class ReplicaFetcher:
             replica_epoch=own.broker_epoch,
             session_id=session.id,
             session_epoch=session.take_epoch(),
-            forgotten=[place for place in session.asked if place not in asked],
+            forgotten=[]
+            if asked.keys() >= session.asked.keys()
+            else [place for place in session.asked if place not in asked],
         )
         session.asked = asked
         self._under_way += 1

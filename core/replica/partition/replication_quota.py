@@ -46,6 +46,11 @@ class ReplicationQuotaManager:
         self._left = 0.0
         self._counted_ms = float("-inf")
 
+    @property
+    def is_limited(self) -> bool:
+        """True if there is a limit."""
+        return self._rate() < UNTHROTTLED
+
     def covers(self, partition: Partition) -> bool:
         """Return True if this partition is throttled."""
         named = self._named(partition.log.config)

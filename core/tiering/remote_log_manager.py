@@ -265,6 +265,7 @@ class RemoteLogManager:
             return
         if leading.manifest is None:
             yield from self._claim(leading)
+        self._adopt(leading)
         yield from self._delete_marked(leading)
         yield from self._expire(leading)
         if log.config.copies:

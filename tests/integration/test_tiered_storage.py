@@ -11,6 +11,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from support.s3_server import S3Server
 
 from barnabas import Admin, Broker
+from barnabas.ports.broker_api.offsets import EARLIEST_LOCAL, ListOffsets, ListOffsetsPartition
+from barnabas.testing import TestCluster
 
 TIERED = {
     "remote.storage.enable": "true",
@@ -87,6 +89,56 @@ def test_records_are_read_from_both_tiers_in_order(tmp_path: Path, remote: dict[
     with Broker(tmp_path / "data", config={**QUICK, **remote}) as broker:
         write(broker.bootstrap, "t", range(600, 650))
         assert read_all(broker.bootstrap, "t", 0, 650) == list(range(650))
+
+
+@pytest.mark.slow
+def test_aborted_transactions_in_remote_storage_are_skipped(tmp_path: Path) -> None:
+    remote = {"remote.log.storage.manager.class.name": f"file://{tmp_path}/remote"}
+    with Broker(tmp_path / "data", config={**QUICK, **remote, "transaction.state.log.num.partitions": 1}) as broker:
+        with Admin(broker.bootstrap) as admin:
+            admin.create_topic("t", partitions=1, configs={**TIERED, "segment.bytes": "3000"})
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "x", "linger.ms": 0})
+        producer.init_transactions(30)
+        committed: list[int] = []
+        for number in range(40):
+            producer.begin_transaction()
+            for part in range(10):
+                producer.produce("t", value=f"{number * 10 + part:06d}".encode() * 10, partition=0)
+            producer.flush(30)
+            if number % 3:
+                producer.commit_transaction(30)
+                committed += range(number * 10, number * 10 + 10)
+            else:
+                producer.abort_transaction(30)
+        wait_for(lambda: len(list((tmp_path / "data" / "t-0").glob("*.log"))) == 1)
+        assert read_values(broker.bootstrap, "t", len(committed), "read_committed") == committed
+        assert len(read_values(broker.bootstrap, "t", 400, "read_uncommitted")) == 400
+
+
+def read_values(bootstrap: str, topic: str, count: int, isolation: str) -> list[int]:
+    return read_all(bootstrap, topic, 0, count, **{"isolation.level": isolation})
+
+
+@pytest.mark.slow
+def test_follower_is_rebuilt_from_remote_storage_and_leads(tmp_path: Path) -> None:
+    remote = {"remote.log.storage.manager.class.name": f"file://{tmp_path}/remote"}
+    with TestCluster(3, {**QUICK, **remote}) as cluster:
+        with Admin(cluster.source) as admin:
+            admin.create_topic("t", partitions=1, replication_factor=3, configs=TIERED)
+        leader = cluster.wait_for_leader("t")
+        away, last = (number for number in cluster.broker_ids if number != leader)
+        cluster.kill(away)
+        write(cluster.bootstrap, "t", range(600), acks="all")
+        earliest_local = ListOffsets(
+            partitions=[ListOffsetsPartition(topic="t", partition=0, timestamp=EARLIEST_LOCAL)]
+        )
+        wait_for(lambda: cluster.broker(leader).ask(earliest_local).partitions[0].offset > 400)
+        cluster.restart(away)
+        cluster.wait_in_sync("t")
+        cluster.kill(leader)
+        cluster.kill(last)
+        cluster.restart(last)
+        assert read_all(cluster.bootstrap, "t", 0, 600) == list(range(600))
 
 
 @pytest.mark.slow

@@ -31,10 +31,6 @@ def takes_the_lineage_of_the_log_alone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(remote_log_manager, "merged_lineage", lambda _stored, own: tuple(own[-1:]))
 
 
-def copies_segments_that_are_damaged(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(remote_log_manager, "check_batches", lambda _batches, _remote: None)
-
-
 def lets_a_deposed_leader_replace_the_manifest(patch: pytest.MonkeyPatch) -> None:
     def replace(self: MemoryRemoteStorage, key: str, content: Buffer, _version: str | None) -> str:
         self.put(key, content)
@@ -59,7 +55,6 @@ def forgets_the_producers_in_a_rebuild(patch: pytest.MonkeyPatch) -> None:
     [
         deletes_local_segments_that_are_not_copied,
         takes_the_lineage_of_the_log_alone,
-        copies_segments_that_are_damaged,
         lets_a_deposed_leader_replace_the_manifest,
         forgets_the_producers_in_a_rebuild,
     ],

@@ -119,7 +119,7 @@ class ListOffsetsService:
             partition = self._state.replicas.partitions.get((entry.topic, entry.partition))
             if partition is None or partition.log.local_log_start_offset == partition.log.log_start_offset:
                 continue
-            if entry.timestamp >= 0:
+            if entry.timestamp >= 0 or entry.timestamp == MAX_TIMESTAMP:
                 wanted.append((number, partition, entry.timestamp))
         if tiering is None or not wanted:
             use(found)
@@ -135,7 +135,10 @@ class ListOffsetsService:
                 use(found)
 
         for number, partition, timestamp in wanted:
-            tiering.find_first_at(partition, timestamp, partial(came, number))
+            if timestamp == MAX_TIMESTAMP:
+                tiering.find_max_timestamp(partition, partial(came, number))
+            else:
+                tiering.find_first_at(partition, timestamp, partial(came, number))
 
     def _look_up_all(self, request: ListOffsets, remote: _Remote) -> Steps[ListOffsetsResult]:
         named = Counter((entry.topic, entry.partition) for entry in request.partitions)

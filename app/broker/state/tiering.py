@@ -351,6 +351,19 @@ class Tiering:
 
         self._with_view(partition, use)
 
+    def find_max_timestamp(self, partition: Partition, done: LookupDone) -> None:
+        """Find the first record with the largest timestamp of all; `done` gets None if that is here."""
+        here = max(each.largest_timestamp for each in partition.log.segments)
+
+        def use(view: RemoteView | None) -> None:
+            largest = -1 if view is None else max((each.max_timestamp for each in view.manifest.readable), default=-1)
+            if largest < max(here, 0):
+                done(None)
+            else:
+                self.find_first_at(partition, largest, done)
+
+        self._with_view(partition, use)
+
     def _with_view(self, partition: Partition, use: Callable[[RemoteView | None], None]) -> None:
         """Call `use` with the manifest: the leader's own; a follower reads it now and then, to serve consumers."""
         key = partition.topic_partition
@@ -380,12 +393,16 @@ class Tiering:
             if partition.log.config.tiered and not partition.is_leader and partition.leader >= 0:
                 by_leader.setdefault(partition.leader, []).append(partition)
         for leader, partitions in by_leader.items():
-            self._ask_offsets(leader, partitions, LATEST_TIERED, self._tiered_known)
+            epochs = {each.topic_partition: each.leader_epoch for each in partitions}
+            self._ask_offsets(leader, partitions, LATEST_TIERED, partial(self._tiered_known, epochs))
 
-    def _tiered_known(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def _tiered_known(self, epochs: Mapping[TopicPartition, int], offsets: Mapping[TopicPartition, int]) -> None:
+        """Apply what leaders have answered; an answer of an earlier leader may be of records that are cut here."""
         for key, offset in offsets.items():
             partition = self._replicas.partitions.get(key)
-            if partition is not None and not partition.is_leader and offset >= 0:
+            if partition is None or partition.is_leader or partition.leader_epoch != epochs[key]:
+                continue
+            if 0 <= offset < partition.log.log_end_offset:
                 partition.log.remote_end = Offset(max(partition.log.remote_end, offset + 1))
 
     def _ask_offsets(

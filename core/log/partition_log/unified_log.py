@@ -737,6 +737,7 @@ class UnifiedLog:
             return
         offset = Offset(offset)
         self._state.durable.truncated(offset)
+        self._state.remote_end = min(self._state.remote_end, offset)  # remote storage has other records there
         try:
             self.replacer.note_truncation(offset)
             self._truncate(offset, now_ms)
@@ -748,6 +749,7 @@ class UnifiedLog:
         """Delete all records and continue at `offset`. Raises `StorageError`; the log then refuses appends."""
         offset = Offset(offset)
         self._state.durable.truncated(offset)
+        self._state.remote_end = min(self._state.remote_end, offset)
         try:
             self.replacer.note_truncation(offset)
             self._state.truncate_fully_to(offset, now_ms)

@@ -1,4 +1,5 @@
-"""How to install what is missing is told for where this Barnabas came from (PEP 610)."""
+"""How to install what is missing is told for where this Barnabas came from importlib import metadata
+from (PEP 610)."""
 
 import importlib.util
 import json
@@ -8,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from barnabas.app import extras
 from barnabas.app.compose import coordination
 from barnabas.app.extras import install_command, require
 from barnabas.ports.errors import ConfigError
@@ -31,7 +31,7 @@ from barnabas.ports.errors import ConfigError
 )
 def test_the_command_is_that_of_the_same_origin(monkeypatch: pytest.MonkeyPatch, origin: Any, command: str) -> None:
     text = None if origin is None else json.dumps(origin)
-    monkeypatch.setattr(extras, "distribution", lambda name: SimpleNamespace(read_text=lambda file: text))
+    monkeypatch.setattr(metadata, "distribution", lambda name: SimpleNamespace(read_text=lambda file: text))
     assert install_command("spark") == command
 
 
@@ -39,7 +39,7 @@ def test_a_package_that_is_not_installed_by_pip(monkeypatch: pytest.MonkeyPatch)
     def missing(name: str) -> None:
         raise metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(extras, "distribution", missing)
+    monkeypatch.setattr(metadata, "distribution", missing)
     assert install_command("fast") == "pip install 'barnabas[fast]'"
 
 

@@ -7,6 +7,7 @@ modules').
 
 import os
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
 
@@ -34,6 +35,8 @@ class CompileByMypyc(build_ext):
     """Translates the modules to C when the extensions are built, and not when a build only asks for metadata."""
 
     def run(self) -> None:
+        for left in Path(self.build_lib).rglob(f"*{sysconfig.get_config_var('EXT_SUFFIX')}"):
+            left.unlink()  # of an earlier build, of a module that is not compiled any longer
         # Not within the checkout: the link to it would be a circle for whatever walks the checkout.
         with tempfile.TemporaryDirectory(prefix="barnabas-compile-") as work:
             self.distribution.ext_modules = translated(Path(work))

@@ -33,6 +33,7 @@ BENCHMARKS = (
     "group_settle",
     "group_modern",
     "group_consume",
+    "clients",
     "share_fetch",
     "message_codec",
     "arrow",

@@ -16,7 +16,7 @@ from ....ports.errors import ApiError, BarnabasError, ClosedError
 from ....ports.report import counted
 from ....ports.types import TopicPartition
 from ..shared.delivery import DeliveryHandle
-from ..shared.encoding import Encoding, checked_partition, choose_partition
+from ..shared.encoding import Encoding, checked_partition, choose_index, choose_partition
 from ..shared.settings import copy_settings
 
 if TYPE_CHECKING:
@@ -125,7 +125,8 @@ class RecordAppender:
                 if self.transaction is not None:
                     self.transaction.check_sending()
             else:
-                self.check_taking()
+                if self.closed or self.transaction is not None:
+                    self.check_taking()
                 if not self.accumulator.has_room(size):
                     self.wait_for_room(size)
             view = self.view.topic(topic)
@@ -177,7 +178,11 @@ class RecordAppender:
         size: int,
         since_ms: float | None = None,
     ) -> ProducerBatch:
-        takes_turns = self.takes_turns and partition is None and message[1] is None
+        if partition is None and message[1] is not None:
+            value, key, _, _ = message
+            chosen = choose_index(self.partitioner, topic, key, value, len(view.leaders), view.available)
+            return self.accumulator.append(view.partitions[chosen], message, size, since_ms)
+        takes_turns = self.takes_turns and partition is None
         if takes_turns:
             self.end_turn(topic, size)
         tp = self.resolve_partition(view, topic, message, partition)

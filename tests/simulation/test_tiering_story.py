@@ -6,11 +6,8 @@ import pytest
 from simulation.cluster_checker import Broken
 from simulation.tiering_story import TieringStory
 
-from barnabas.adapters.remote_memory import MemoryRemoteStorage
-from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.tiering import remote_log_manager
 from barnabas.core.tiering.manifest import Manifest
-from barnabas.ports.types import Buffer
 
 
 @pytest.mark.parametrize("number", [3, 11])
@@ -31,32 +28,12 @@ def takes_the_lineage_of_the_log_alone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(remote_log_manager, "merged_lineage", lambda _stored, own: tuple(own[-1:]))
 
 
-def lets_a_deposed_leader_replace_the_manifest(patch: pytest.MonkeyPatch) -> None:
-    def replace(self: MemoryRemoteStorage, key: str, content: Buffer, _version: str | None) -> str:
-        self.put(key, content)
-        return self.read(key).version
-
-    patch.setattr(MemoryRemoteStorage, "replace", replace)
-
-
-def forgets_the_producers_in_a_rebuild(patch: pytest.MonkeyPatch) -> None:
-    inner = UnifiedLog.restart_at
-
-    def restart(self: UnifiedLog, offset: int, **given: object) -> None:
-        inner(self, offset, **given)  # type: ignore[arg-type]
-        self.producers.clear()
-
-    patch.setattr(UnifiedLog, "restart_at", restart)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "mutation",
     [
         deletes_local_segments_that_are_not_copied,
         takes_the_lineage_of_the_log_alone,
-        lets_a_deposed_leader_replace_the_manifest,
-        forgets_the_producers_in_a_rebuild,
     ],
 )
 def test_the_story_finds_a_mutation(

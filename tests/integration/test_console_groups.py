@@ -117,14 +117,14 @@ def test_group_is_deleted_after_its_name_was_typed(browser: Browser, broker: Tes
 def test_transactions_and_producers_are_shown(browser: Browser, broker: TestBroker) -> None:
     with Producer(broker.bootstrap, transactional_id="pay-1") as producer:
         producer.begin_transaction()
-        producer.send("orders", b"1", partition=0)
+        producer.send("payments", b"1", partition=0)
         producer.flush()
         assert "pay-1" in browser.text("/transactions")
         page = browser.text("/transaction?id=pay-1")
         assert "Ongoing" in page
-        assert "orders 0" in page
-        assert "open since" in browser.text("/topics/orders/producers")
-        assert "No hanging transactions" in browser.text("/transactions/hanging?minutes=0&topic=orders")
+        assert "payments 0" in page
+        assert "open since" in browser.text("/topics/payments/producers")
+        assert "No hanging transactions" in browser.text("/transactions/hanging?minutes=0&topic=payments")
         producer.abort_transaction()
     assert browser.get("/transaction?id=absent").status_code == 404
     assert "/transactions/hanging" in browser.text("/transactions?q=nothing")

@@ -1,7 +1,8 @@
 """The entry points of installed packages, read without `importlib.metadata`, which takes 25 ms and 4 MB to load.
 
-Distributions in folders of `sys.path` are found here: wheels and editable installations. Where `sys.path` has something
-else, such as a zip file or an `.egg`, or another finder of distributions is installed, `importlib.metadata` is asked.
+Distributions in folders of `sys.path` are found here: wheels, editable installations and those of `setup.py install`.
+Where `sys.path` has something else, such as a zip file or an `.egg`, or another finder of distributions is installed,
+`importlib.metadata` is asked.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 from ..ports.values import frozen
 
 _FILE = "entry_points.txt"
-_WHEEL, _EGGS = ".dist-info", (".egg-info", ".egg", ".egg-link")
+_FOLDERS, _EGGS = (".dist-info", ".egg-info"), (".egg", ".egg-link")
 
 
 @frozen
@@ -64,7 +65,7 @@ def _files() -> Iterator[tuple[str, str]]:
         except OSError:
             continue
         for path in paths:
-            if path.suffix == _WHEEL:
+            if path.suffix in _FOLDERS:
                 yield _normalized(path.stem), _read(path / _FILE)
             elif path.suffix in _EGGS:
                 raise _OtherFormatError

@@ -51,7 +51,7 @@ def test_clients_load_no_broker_and_no_hashes() -> None:
     [
         ("'--help'", set()),
         ("'topcs'", set()),
-        ("'topics', '--help'", {"topics", "topics.command", "classic", "configs", "tables", "times"}),
+        ("'topics', '--help'", {"topics", "topics.command", "classic", "configs", "tables", "tier", "times"}),
         ("'serve', '--help'", {"serve"}),
     ],
 )

@@ -92,9 +92,14 @@ def test_logs_are_the_same_bytes_after_kills_of_both_sides(kafka: KafkaServer, t
         kafka.wait_ready()
         kafka.wait_for_topic("t")
         produce(kafka.bootstrap, 2 * MESSAGES, MESSAGES // 5)
-        at_kafka = [batches(tmp_path / "kafka" / "data", number) for number in range(2)]
-        assert all(len(each) > MESSAGES for each in at_kafka)
-        wait_for(lambda: [batches(data, number) for number in range(2)] == at_kafka, PATIENCE_S)
+
+        def are_equal() -> bool:
+            """Kafka writes the markers of a transaction after it has answered."""
+            at_kafka = [batches(tmp_path / "kafka" / "data", number) for number in range(2)]
+            assert all(len(each) > MESSAGES for each in at_kafka)
+            return [batches(data, number) for number in range(2)] == at_kafka
+
+        wait_for(are_equal, PATIENCE_S, pause_s=0.2)
         mirror.stop()
         thread.join()
         began = time.monotonic()

@@ -2,6 +2,7 @@
 
 import socket
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from support.waiting import PATIENCE_S, wait_for
 
 _CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 _FORMAT_LIMIT_S = 300
+_SESSION_S = 3.0
+"""More than zookeeper.session.timeout.ms in the tests that start such a broker again."""
 _OF_KRAFT = ("process.roles", "node.id", "controller.quorum.voters", "controller.listener.names")
 
 
@@ -122,6 +125,12 @@ class KafkaServer(ServerProcess):
             return found is not None and all(each.leader >= 0 for each in found.partitions.values())
 
         wait_for(is_led, PATIENCE_S)
+
+    def kill(self) -> None:
+        """kill -9. With ZooKeeper, returns once its session is over: a start before that ends at once."""
+        super().kill()
+        if self.zookeeper is not None:
+            time.sleep(_SESSION_S)
 
     def serves(self) -> bool:
         try:

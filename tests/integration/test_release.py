@@ -241,7 +241,7 @@ def missing_files(checkout: Path, packages: list[str], names: set[str]) -> list[
         Path("barnabas", *package.split(".")[1:], path.name)
         for package in packages
         for path in (checkout / Path(*package.split(".")[1:])).glob("*")
-        if path.suffix in (".py", ".typed", ".j2", ".css", ".html")
+        if path.suffix in (".py", ".typed", ".j2", ".css", ".html", ".js") and path.name != "setup.py"
     ]
     return [str(path) for path in wanted if path.as_posix() not in names]
 

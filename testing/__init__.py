@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         MemoryDisk,
         MemoryLogDir,
         MemoryMetrics,
+        MemoryRemoteStorage,
         MemoryTree,
         SeededEntropy,
     )
@@ -36,6 +37,7 @@ _HOMES = {
     "MemoryDisk": ".by_hand",
     "MemoryLogDir": ".by_hand",
     "MemoryMetrics": ".by_hand",
+    "MemoryRemoteStorage": ".by_hand",
     "MemoryTree": ".by_hand",
     "Message": "..core.message.message",
     "SeededEntropy": ".by_hand",
@@ -58,6 +60,7 @@ __all__ = [
     "MemoryDisk",
     "MemoryLogDir",
     "MemoryMetrics",
+    "MemoryRemoteStorage",
     "MemoryTree",
     "Message",
     "SeededEntropy",

@@ -35,6 +35,7 @@ DOCUMENTED = (
     "adapters/__init__.py",
     "adapters/coord_memory",
     "adapters/metrics_memory",
+    "adapters/remote_memory",
     "adapters/storage_memory",
     "adapters/system",
     "adapters/transport_memory",

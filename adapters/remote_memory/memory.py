@@ -29,6 +29,7 @@ class MemoryRemoteStorage:
         return f"MemoryRemoteStorage({len(self._objects)} objects)"
 
     def put(self, key: str, content: Buffer | Region) -> None:
+        """Store the content under the key; it lives as long as this object."""
         stored = b"".join(chunks_of(content))
         with self._lock:
             self._set(check_key(key), stored)
@@ -39,6 +40,10 @@ class MemoryRemoteStorage:
         return str(self._changes)
 
     def replace(self, key: str, content: Buffer, version: str | None) -> str:
+        """Store the content if the object has this version (None: if there is none); return the new version.
+
+        Raises `ObjectChanged`.
+        """
         stored = bytes(content)
         with self._lock:
             present = self._objects.get(check_key(key))
@@ -47,6 +52,7 @@ class MemoryRemoteStorage:
             return self._set(key, stored)
 
     def read(self, key: str) -> StoredObject:
+        """Return the object of the key. Raises `ObjectMissing`."""
         with self._lock:
             present = self._objects.get(check_key(key))
         if present is None:
@@ -54,15 +60,18 @@ class MemoryRemoteStorage:
         return StoredObject(content=present[0], version=str(present[1]))
 
     def get_range(self, key: str, start: int, size: int) -> bytes:
+        """Return `size` bytes of the object of the key from `start` on. Raises `ObjectMissing`."""
         if start < 0 or size < 0:
             raise ValueError(f"not a range: {start}, {size}")
         return self.read(key).content[start : start + size]
 
     def delete(self, key: str) -> None:
+        """Remove the object of the key, if there is one."""
         with self._lock:
             self._objects.pop(check_key(key), None)
 
     def list_objects(self, prefix: str) -> Iterator[ObjectInfo]:
+        """Yield the objects whose keys begin with the prefix, in order of their keys."""
         prefix = check_prefix(prefix)
         with self._lock:
             found = [

@@ -123,7 +123,8 @@ def outside_of(
 
     `shared`: whether other brokers can reach the same tree; None: as its back end says. `plugins`: where the scheme of
     `coordination` is looked up; None: the plug-ins that the configuration names, and the installed ones. `worker`: a
-    parent that the metrics are shown to. Raises `ConfigError` for an unknown scheme or a malformed URL.
+    parent that the metrics are shown to. `open_remote_storage` is called at the start if tiered storage is on. Raises
+    `ConfigError` for an unknown scheme or a malformed URL.
     """
     from ...adapters.metrics_prometheus import PrometheusMetrics
     from ...adapters.system import SystemClock, SystemEntropy

@@ -57,7 +57,7 @@ RUN = {
     "docs/groups.md": {"test_groups_docs": 5},
     "docs/index.md": {"test_front_page": 1},
     "docs/operations.md": {"test_operations_docs": 4},
-    "docs/plugins.md": {"test_plugins_docs": 34},
+    "docs/plugins.md": {"test_plugins_docs": 36},
     "docs/queries.md": {"test_queries": 8},
     "docs/recovery.md": {"test_recovery_docs": 3},
     "docs/schemas.md": {"test_schema_docs": 3, "test_typed_docs": 3},

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -38,9 +39,9 @@ def mirror(source: Broker, target: Broker) -> Iterator[IdenticalMirror]:
     made.close()
 
 
-def mirror_of(source: Broker, target: Broker, *, overwrite: bool = False) -> IdenticalMirror:
+def mirror_of(source: Broker, target: Broker, *, overwrite: bool = False, timeout_ms: int = 60_000) -> IdenticalMirror:
     return IdenticalMirror(
-        {"bootstrap.servers": source.bootstrap},
+        {"bootstrap.servers": source.bootstrap, "default.api.timeout.ms": timeout_ms},
         {"bootstrap.servers": target.bootstrap},
         topics="t.*",
         overwrite=overwrite,
@@ -220,14 +221,15 @@ def test_two_mirrors_at_once_copy_each_batch_once(
         other.close()
 
 
-def test_promotion_that_cannot_complete_leaves_the_mirror_read_only(
-    mirror: IdenticalMirror, source: Broker, target: Broker
-) -> None:
-    produce(source, b"a")
-    mirror.follow()
-    source.close()
-    with pytest.raises(BarnabasError):
-        mirror.promote("t", timeout_s=0.5)
+def test_promotion_that_cannot_complete_leaves_the_mirror_read_only(source: Broker, target: Broker) -> None:
+    with Admin(source.bootstrap) as admin:
+        admin.create_topic("t")
+    with closing(mirror_of(source, target, timeout_ms=1000)) as mirror:
+        produce(source, b"a")
+        mirror.follow()
+        source.close()
+        with pytest.raises(BarnabasError):
+            mirror.promote("t", timeout_s=0.5)
     (error,) = produce(target, b"no")
     assert error is not None
 

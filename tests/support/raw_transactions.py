@@ -160,6 +160,6 @@ def _connected(address: str) -> ApiConnection:
 
 
 def _errors(result: Any) -> list[ErrorCode]:
-    if hasattr(result, "error"):
-        return [result.error]
-    return [each.error for each in getattr(result, "partitions", None) or result.transactions]
+    """The error of the whole answer, if it can have one, and those of its parts."""
+    parts = getattr(result, "partitions", None) or getattr(result, "transactions", None) or ()
+    return [each.error for each in (*parts, result) if hasattr(each, "error")]

@@ -142,22 +142,33 @@ class RawShareMember:
             time.sleep(0.02)
 
     def acknowledge(self, *batches: tuple[int, int, bytes]) -> E:
-        """The outcome at the leader of the session, which is not sought again."""
+        """The outcome at the leader of the session, which is not sought again.
+
+        A leader that names no other one has lost touch for a moment, as on a busy machine: it is asked again.
+        """
         assert self.session is not None
         rows = [AcknowledgementBatch(*each) for each in batches]
         entry = ShareAcknowledgePartition(self.topic_id, self.partition, rows)
-        request = ShareAcknowledge(
-            group_id=self.group,
-            member_id=self.member,
-            share_session_epoch=self.epoch,
-            partitions=[entry],
-            is_renew_ack=any(AcknowledgeType.RENEW in types for _, _, types in batches),
-        )
-        result = self.session.ask(request)
-        if result.error is E.NONE:
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            request = ShareAcknowledge(
+                group_id=self.group,
+                member_id=self.member,
+                share_session_epoch=self.epoch,
+                partitions=[entry],
+                is_renew_ack=any(AcknowledgeType.RENEW in types for _, _, types in batches),
+            )
+            result = self.session.ask(request)
+            if result.error is not E.NONE:
+                error: E = result.error
+                return error
             self.epoch += 1
-        error: E = result.error or result.partitions[0].error
-        return error
+            outcome = result.partitions[0]
+            error = outcome.error
+            is_passing = error is E.NOT_LEADER_OR_FOLLOWER and outcome.current_leader is None
+            if not is_passing or time.monotonic() > deadline:
+                return error
+            time.sleep(0.02)
 
     def leave(self) -> None:
         """Close the connection, and with it the session."""

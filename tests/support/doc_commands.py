@@ -10,7 +10,7 @@ from .documents import Block, lines_of
 
 ADDRESS = "127.0.0.1:9092"
 """The address that the documents use; a test has another."""
-SERVE_FOR_EVER = ("barnabas serve", "barnabas cluster start", "barnabas registry")
+SERVE_FOR_EVER = ("barnabas serve", "barnabas cluster start", "barnabas console", "barnabas registry")
 
 
 class Reader:

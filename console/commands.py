@@ -1,8 +1,5 @@
 """`barnabas console`: serve the web console."""
 
-import signal
-import sys
-from threading import Event
 from typing import Annotated
 
 import typer
@@ -10,10 +7,8 @@ import typer
 from ..app.cli.command_config import connection_settings, registry_settings
 from ..app.cli.logging_setup import set_up
 from ..app.cli.options import Bootstrap
-from ..ports.errors import BarnabasError, ConfigError
+from ..ports.errors import ConfigError
 from .listening import parse_listen, warn_of_strangers
-
-_LOOK_S = 1.0
 
 
 def register_console(app: typer.Typer) -> None:
@@ -52,6 +47,7 @@ def console(
         if not bootstrap:
             raise ConfigError("--bootstrap HOST:PORT is missing: give a broker of the cluster")
         address = parse_listen(listen, "--listen")
+        from ..app.compose.http_server import serve_until_signal
         from .application import ConsoleSettings
         from .server import ConsoleServer
 
@@ -64,16 +60,4 @@ def console(
             registry_settings=registry_settings(),
         )
         warn_of_strangers(address[0], settings)
-        stopping = Event()
-        server = ConsoleServer(settings, address)
-        try:
-            url = server.start()
-            for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, lambda *_: stopping.set())
-            sys.stdout.write(f"barnabas console ready {url}\n")
-            sys.stdout.flush()
-            while not stopping.wait(_LOOK_S):
-                if server.wait(0):
-                    raise BarnabasError("the console has stopped after an error; see the log above")
-        finally:
-            server.stop()
+        serve_until_signal(ConsoleServer(settings, address), "console")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import socket
 import ssl
+import sys
 from threading import Event, Thread
-from typing import Any
+from typing import Any, Protocol
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from ...ports.errors import ConfigError
+from ...ports.errors import BarnabasError, ConfigError
 
 logger = logging.getLogger("barnabas.http")
 
@@ -54,6 +56,10 @@ class _ImpatientProtocol(H11Protocol):
     def _close_idle(self) -> None:
         if not self.transport.is_closing():
             self.transport.close()
+
+
+_LOOK_S = 1.0
+"""Between two looks of a command whether its server has ended."""
 
 
 class HttpServer:
@@ -132,3 +138,35 @@ def _bind(address: tuple[str, int]) -> socket.socket:
         bound.close()
         raise ConfigError(f"cannot listen on {host}:{port}: {error}") from error
     return bound
+
+
+class HttpService(Protocol):
+    """A server that a command runs until a signal comes."""
+
+    def start(self) -> str:
+        """Serve from now on, and return the URL."""
+        ...
+
+    def wait(self, timeout: float) -> bool:
+        """Return True as soon as the server has ended; False after `timeout` seconds."""
+        ...
+
+    def stop(self) -> None:
+        """End the server."""
+        ...
+
+
+def serve_until_signal(service: HttpService, name: str) -> None:
+    """Serve until SIGTERM or SIGINT, and say so by the line of readiness. Raises `BarnabasError` if the server ends."""
+    stopping = Event()
+    try:
+        url = service.start()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stopping.set())
+        sys.stdout.write(f"barnabas {name} ready {url}\n")
+        sys.stdout.flush()
+        while not stopping.wait(_LOOK_S):
+            if service.wait(0):
+                raise BarnabasError(f"the {name} has stopped after an error; see the log above")
+    finally:
+        service.stop()

@@ -1,9 +1,6 @@
 """`barnabas registry`: serve schemas over HTTP."""
 
-import signal
-import sys
 from pathlib import Path
-from threading import Event
 from typing import Annotated
 
 import typer
@@ -13,10 +10,8 @@ from ...app.cli.command_config import secured_by_command_config
 from ...app.cli.logging_setup import set_up
 from ...app.cli.options import Bootstrap
 from ...app.clients.shared.connect import secured
-from ...ports.errors import BarnabasError, ConfigError
+from ...ports.errors import ConfigError
 from .listening import STORE, parse_listen, security_of, warn_of_passwords
-
-_LOOK_S = 1.0
 
 
 def register_registry(app: typer.Typer) -> None:
@@ -63,9 +58,9 @@ def registry(
             raise ConfigError("--bootstrap HOST:PORT is missing: give a broker of the cluster")
         listen = listen or settings.get("listeners", "127.0.0.1:8081")
         address = parse_listen(listen, "--listen" if "listeners" not in settings else "listeners")
+        from ...app.compose.http_server import serve_until_signal
         from .server import RegistryServer
 
-        stopping = Event()
         own = {key.removeprefix(STORE): value for key, value in settings.items() if key.startswith(STORE)}
         cluster = secured_by_command_config(bootstrap)
         if cluster is bootstrap:
@@ -79,17 +74,7 @@ def registry(
             validate_defaults=avro_validate_defaults or settings.get("avro.validate.defaults", "").lower() == "true",
             security=security,
         )
-        try:
-            url = server.start()
-            for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, lambda *_: stopping.set())
-            sys.stdout.write(f"barnabas registry ready {url}\n")
-            sys.stdout.flush()
-            while not stopping.wait(_LOOK_S):
-                if server.wait(0):
-                    raise BarnabasError("the registry has stopped after an error; see the log above")
-        finally:
-            server.stop()
+        serve_until_signal(server, "registry")
 
 
 def _without_protocols(bootstrap: str) -> str:

@@ -111,7 +111,7 @@ class Worker:
             bootstrap, group_id=GROUP, share_acknowledgement_mode="explicit", max_poll_records=20
         )
         self._events = events
-        """What happens, in this order: a word, the partition, the offset, the delivery count."""
+        """The list collects what happens: each entry is a word, the partition, the offset, the delivery count."""
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._consumer.subscribe(TOPIC)

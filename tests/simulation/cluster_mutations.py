@@ -50,7 +50,7 @@ class Mutation:
     """What the operator does; none: some of it by the seed."""
     lasting: float = 0.0
     settings: Mapping[str, Any] = {}
-    """Of the brokers."""
+    """The settings of the brokers."""
     story: Callable[..., Any] = ClusterStory
     quick: bool = False
     """True: it is found soon, so `make test` plays it. `make prove` plays all."""

@@ -119,7 +119,7 @@ class ClusterStory:
         self.readers: list[ClusterReader] = []
 
     def _remote_storage(self, _seed: int) -> RemoteStorage | None:
-        """What the brokers share where topics are tiered."""
+        """Return the remote storage that all brokers share; None: no topic is tiered."""
         return None
 
     @staticmethod

@@ -34,8 +34,9 @@ CLUSTER_SETTINGS: Mapping[str, Any] = {
 
 
 class ConsumerGroupStory(GroupStory):
-    """The same with members by KIP-848, some of them static; and the topic grows. By the seed there are three brokers,
-    members with the classic protocol besides, and members that read what matches a pattern, while topics come and go.
+    """A group of members by KIP-848, some of them static, whose topic grows. The seed decides about three brokers,
+    members with the classic protocol in the group, and members that read what matches a pattern, while topics come
+    and go.
     """
 
     SETTINGS: Mapping[str, Any] = {

@@ -19,9 +19,9 @@ class GroupStory:
     """One seed, played. Every answer waits for a flush, so that not even a power cut undoes it."""
 
     SETTINGS: Mapping[str, Any] = {}
-    """Of the brokers."""
+    """The settings of the brokers."""
     partitions = PARTITIONS
-    """Of the topic."""
+    """The number of partitions of the topic."""
     seconds = 10
     agreed_within_ms = AGREED_WITHIN_MS
 

@@ -1,5 +1,4 @@
-"""How to install what is missing is told for where this Barnabas came from importlib import metadata
-from (PEP 610)."""
+"""Errors name the command that installs an extra from where this Barnabas came from (PEP 610)."""
 
 import importlib.util
 import json

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import json
 import logging
 import time
+from base64 import urlsafe_b64decode
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_urlsafe
 from threading import Lock
@@ -24,7 +26,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .. import ApiError, BarnabasError, ClientTimeout, ConfigError, ErrorCode, TransportError
+from .. import ApiError, AuthenticationError, BarnabasError, ClientTimeout, ConfigError, ErrorCode, TransportError
 from ..ports.values import frozen
 from ..schemas.client import RegistryClient, RegistryRefused, RegistryUnreachable
 from .connection import SnapshotThread, StillReading, UserConnection, table_snapshot
@@ -41,6 +43,9 @@ CHANGES_MAX = 1000
 CHANGE_CHARS_MAX = 2000
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN")
 """The mechanisms of SASL with a user name and a password."""
+TOKEN = "OAUTHBEARER"
+"""The mechanism of SASL with a token of an identity provider."""
+KERBEROS = "GSSAPI"
 _CREDENTIALS = (
     "sasl.username",
     "sasl.jaas.config",
@@ -98,8 +103,13 @@ class ConsoleSettings:
 
     @property
     def mechanism(self) -> str:
-        """The mechanism of SASL that the form offers first."""
+        """The mechanism of SASL of the settings; without one, the first that the form offers."""
         return str(self.cluster.get("sasl.mechanism") or MECHANISMS[0]).upper()
+
+    @property
+    def name_claim(self) -> str:
+        """The claim of a token that has the name of its user."""
+        return str(self.cluster.get("sasl.oauthbearer.sub.claim.name") or "sub")
 
     @property
     def user(self) -> str:
@@ -215,10 +225,17 @@ class Console:
         return made
 
     def sign_in(self, session: Session, user: str, password: str, mechanism: str) -> Session:
-        """Connect as a user; return a new session, in place of the given one. Raises `BarnabasError`, of which
-        `AuthenticationError` means that the cluster refuses the user."""
-        own = {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password}
-        connection = UserConnection({**self.settings.cluster, **own}, user)
+        """Connect as a user with a password, or as the user of a token, given as `password`; return a new session, in
+        place of the given one. Raises `BarnabasError`, of which `AuthenticationError` means that the cluster refuses
+        the user."""
+        own: dict[str, Any] = {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password}
+        expires_s = None
+        if mechanism == TOKEN:
+            own = {"sasl.mechanism": mechanism, "sasl.oauth.token.provider": lambda: password}
+            user, expires_s = claims_of(password, self.settings.name_claim)
+            if expires_s is not None and expires_s <= time.time():
+                raise ConfigError("The token has expired. Get a new one.")  # brokers allow for clocks that differ
+        connection = UserConnection({**self.settings.cluster, **own}, user, expires_s)
         try:
             connection.admin.describe_cluster()
         except BaseException:
@@ -247,6 +264,18 @@ class Console:
             _end(each)
 
 
+def claims_of(token: str, name_claim: str) -> tuple[str, float | None]:
+    """Return the user of a token, and the time of its end in seconds since 1970, as it says: the brokers check it."""
+    claims: Any = None
+    parts = token.split(".")
+    with suppress(ValueError):
+        claims = json.loads(urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4))) if len(parts) == 3 else None
+    if not isinstance(claims, dict):
+        return "the user of a token", None
+    expires_s = claims.get("exp")
+    return str(claims.get(name_claim) or "the user of a token"), expires_s if isinstance(expires_s, int) else None
+
+
 def _end(session: Session) -> None:
     if session.connection is not None:
         session.connection.close()
@@ -269,6 +298,8 @@ class PageCall:
             return self.console.connection
         if self.session.connection is None:
             raise SignInNeeded
+        if self.session.connection.is_expired:
+            raise SignInNeeded(f"The token of {self.session.connection.user} has expired. Sign in with a new one.")
         return self.session.connection
 
     @property
@@ -419,8 +450,14 @@ def _endpoint(console: Console, handles: Mapping[str, Handle]) -> Callable[[Requ
             try:
                 response = await run_in_threadpool(handle, call)
             except BarnabasError as error:
-                response = await run_in_threadpool(_cluster_error_page, call, error)
-            except SignInNeeded:
+                if isinstance(error, AuthenticationError) and session.connection is not None:
+                    session.notices.append(("bad", f"The cluster has ended your session: {error}"))
+                    response = _to_sign_in(request)
+                else:
+                    response = await run_in_threadpool(_cluster_error_page, call, error)
+            except SignInNeeded as needed:
+                if str(needed):
+                    session.notices.append(("bad", str(needed)))
                 response = _to_sign_in(request)
             session = call.session
         except ClientDisconnect:

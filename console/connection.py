@@ -404,10 +404,11 @@ class UserConnection:
     `settings`: a mapping with `bootstrap.servers` and the security, as every client takes it.
     """
 
-    def __init__(self, settings: Mapping[str, Any], user: str) -> None:
-        """Connect. Raises `BarnabasError`."""
+    def __init__(self, settings: Mapping[str, Any], user: str, expires_s: float | None = None) -> None:
+        """Connect. `expires_s`: the time when its token ends, in seconds since 1970. Raises `BarnabasError`."""
         self.settings = {"default.api.timeout.ms": API_TIMEOUT_MS, "client.id": "barnabas-console", **settings}
         self.user = user
+        self._expires_s = expires_s
         self.admin = Admin(self.settings)
         self._lock = Lock()
         self._consumer: SimpleConsumer | None = None
@@ -420,6 +421,11 @@ class UserConnection:
         self.audits = SnapshotThread("audits", self._audit)
         self._lags = LagHistory()
         self._auditor: AuditReader | None = None
+
+    @property
+    def is_expired(self) -> bool:
+        """Return True after the end of the user's token."""
+        return self._expires_s is not None and time.time() >= self._expires_s
 
     @property
     def consumer(self) -> SimpleConsumer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import ssl
 
 from ..app.compose.http_server import HttpServer
 from .application import Console, ConsoleSettings, PageRoute, make_app
@@ -40,16 +41,18 @@ PAGES: tuple[PageRoute, ...] = (
 class ConsoleServer:
     """Serves a console between `start` and `stop`."""
 
-    def __init__(self, settings: ConsoleSettings, listen: tuple[str, int]) -> None:
+    def __init__(self, settings: ConsoleSettings, listen: tuple[str, int], tls: ssl.SSLContext | None = None) -> None:
+        """`tls`: the context with which it serves HTTPS; None: it serves HTTP."""
         self._console = Console(settings)
         self._listen = listen
+        self._tls = tls
         self._server: HttpServer | None = None
         self.listener = ""
         """The URL while it serves."""
 
     def start(self) -> str:
         """Start, and return the URL. A cluster that does not answer yet is no error. Raises `ConfigError`."""
-        self._server = HttpServer("the console", self._listen)
+        self._server = HttpServer("the console", self._listen, self._tls)
         self._server.start(make_app(self._console, PAGES))
         self.listener = self._server.url
         return self.listener

@@ -30,6 +30,18 @@ def server_context(settings: SslSettings, report: Callable[[str], None]) -> ssl.
     return https_context(settings, report)
 
 
+def certificate_context(certificate: Path, key: Path, report: Callable[[str], None]) -> ssl.SSLContext:
+    """Return what `server_context` does, by two PEM files: the certificate with its chain, and its key.
+
+    Raises `ConfigError`.
+    """
+    for file in (certificate, key):
+        if not file.is_file():
+            raise ConfigError(f"{file}: there is no such file")
+    found = SslSettings(keystore_type="PEM", certificate_location=str(certificate), key_location=str(key))
+    return server_context(found, report)
+
+
 @frozen
 class _User:
     password: Secret[str]

@@ -759,7 +759,8 @@ class BrokerConfig(
     console_listen: str | None = text_key(
         "console.listen",
         None,
-        doc="Ours. Of `barnabas serve`: HOST:PORT of a web console beside it.",
+        doc="Ours. Of `barnabas serve`: HOST:PORT of a web console beside it; https://HOST:PORT: with TLS "
+        "(listener.name.console.ssl.* or ssl.*).",
     )
     schema_registry_listen: str | None = text_key(
         "schema.registry.listen",

@@ -166,9 +166,10 @@ def test_console_of_a_broker_gets_no_rights_of_it(caplog: pytest.LogCaptureFixtu
     assert set(left) == {"security.protocol", "ssl.truststore.location", "sasl.mechanism"}
     settings = ConsoleSettings(cluster={"bootstrap.servers": "b", **left})
     assert settings.needs_sign_in
-    warn_of_strangers("127.0.0.1", settings)
-    warn_of_strangers("0.0.0.0", settings)
-    warn_of_strangers("::", ConsoleSettings(cluster={"bootstrap.servers": "b"}))
+    warn_of_strangers("127.0.0.1", settings, has_tls=False)
+    warn_of_strangers("0.0.0.0", settings, has_tls=False)
+    warn_of_strangers("0.0.0.0", settings, has_tls=True)
+    warn_of_strangers("::", ConsoleSettings(cluster={"bootstrap.servers": "b"}), has_tls=True)
     takes, acts = [record.getMessage() for record in caplog.records if record.name == "barnabas.console"]
     assert "takes passwords without TLS" in takes
     assert "acts as user anonymous" in acts

@@ -1,13 +1,18 @@
 """Signing in to the web console with the user's own credentials: the ACLs of the cluster decide."""
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
+from time import time
 from typing import Any
 
 import pytest
+from joserfc import jwt
+from joserfc.jwk import RSAKey
 from support.console_pages import Browser, console_of
 
 from barnabas import Admin, Broker
-from barnabas.app.clients.admin.users import UserScramCredentialUpsertion
+from barnabas.app.clients.admin.users import UserScramCredentialDeletion, UserScramCredentialUpsertion
 from barnabas.ports.broker_api.acls import AclBinding, ResourceType
 from barnabas.ports.broker_api.operations import Operation
 from barnabas.ports.values import Secret
@@ -17,12 +22,24 @@ PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SECURITY = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256"}
 
 
+KEY = RSAKey.generate_key(2048, {"kid": "one", "use": "sig", "alg": "RS256"})
+
+
+def _token(user: str, *, lifetime_s: int = 1000, key: RSAKey = KEY) -> str:
+    now = int(time())
+    return jwt.encode({"alg": "RS256", "kid": "one"}, {"sub": user, "iat": now, "exp": now + lifetime_s}, key)
+
+
 @pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    keys: Path = tmp_path_factory.mktemp("provider") / "keys.json"
+    keys.write_text(json.dumps({"keys": [KEY.as_dict(private=False)]}))
     own = 'username="admin" password="admin-secret"'
     known = " ".join(f'user_{name}="{password}"' for name, password in PASSWORDS.items())
     config = {
-        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,OAUTHBEARER",
+        "org.apache.kafka.sasl.oauthbearer.allowed.files": str(keys),
+        "listener.name.sasl_plaintext.oauthbearer.sasl.oauthbearer.jwks.endpoint.url": f"file://{keys}",
         "sasl.mechanism.inter.broker.protocol": "PLAIN",
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{PLAIN} {own} {known};",
         "authorizer.class.name": "StandardAuthorizer",
@@ -67,7 +84,7 @@ def test_pages_need_a_user_who_has_signed_in(browser: Browser) -> None:
     for address in ("/", "/topics", "/groups", "/acls", "/changes", "/topics/of-ann/messages"):
         asked = browser.get(address)
         assert asked.url.path == "/sign-in", address
-        assert "of-ann" not in asked.text.replace("next=", "").replace("/topics/of-ann", "")
+        assert "of-ann" not in asked.text.replace("/topics/of-ann", "").replace("%2Ftopics%2Fof-ann", "")
     assert browser.get("/", headers={"hx-request": "true"}).headers["hx-redirect"] == "/sign-in"
     assert browser.get("/topics/of-ann/messages/live").status_code == 401
     assert browser.post("/create-topic", {"name": "x"}).status_code == 403
@@ -106,6 +123,54 @@ def test_users_do_not_see_each_others_pages(browser: Browser, broker: Broker) ->
                                       "operation": "READ"}, page="/acls")  # fmt: skip
         assert "secret" not in other.text("/changes")
         assert "secret" in console.text("/changes")
+
+
+def test_user_of_a_token_sees_what_the_acls_allow_until_it_expires(browser: Browser) -> None:
+    form = {"mechanism": "OAUTHBEARER", "user": "", "next": "/topics"}
+    asked = browser.text("/sign-in?with=token&next=/topics")
+    assert "Access token" in asked
+    for wrong, status in (("no token\u00e9", 400), (_token("ann", key=RSAKey.generate_key(2048)), 401)):
+        refused = browser.send("/sign-in", {**form, "password": wrong}, page="/sign-in?with=token")
+        assert refused.status_code == status
+        assert wrong not in refused.text
+    short = _token("ann")
+    page = browser.send("/sign-in", {**form, "password": f"{short[:40]}\n{short[40:]}"}, page="/sign-in?with=token")
+    assert page.url.path == "/topics"
+    assert "of-ann" in page.text
+    assert "of-others" not in page.text
+    assert "<p>ann</p>" in page.text
+    (connection,) = filter(None, (each.connection for each in browser.console._sessions.values()))
+    assert connection._expires_s == pytest.approx(time() + 1000, abs=300)
+    connection._expires_s = time()
+    ended = browser.get("/topics")
+    assert (ended.url.path, "has expired" in ended.text) == ("/sign-in", True)
+    old = _token("ann", lifetime_s=-1)
+    expired = browser.send("/sign-in", {**form, "password": old}, page="/sign-in?with=token")
+    assert (expired.status_code, "has expired" in expired.text) == (400, True)
+    assert old not in expired.text
+
+
+def test_session_that_the_cluster_ends_leads_to_the_form(browser: Browser, broker: Broker) -> None:
+    with Admin(_client(broker, "admin")) as admin:
+        name, word = "passing", Secret("passing-secret")
+        admin.alter_user_scram_credentials([UserScramCredentialUpsertion(user=name, password=word)])
+        assert _sign_in(browser, name, word.value).url.path == "/topics"
+        admin.alter_user_scram_credentials([UserScramCredentialDeletion(user=name, mechanism="SCRAM-SHA-256")])
+    connection = next(iter(browser.console._sessions.values())).connection
+    assert connection is not None
+    connection.admin.close()
+    connection.admin = Admin(connection.settings)
+    ended = browser.get("/users")
+    assert ended.url.path == "/sign-in"
+    assert "The cluster has ended your session" in ended.text
+
+
+def test_kerberos_is_said_not_to_be_offered(broker: Broker) -> None:
+    with console_of(broker.bootstrap, security={**SECURITY, "sasl.mechanism": "GSSAPI"}) as browser:
+        page = browser.text("/sign-in")
+        assert "Kerberos (GSSAPI) is not offered" in page
+        assert "<option selected>SCRAM-SHA-256" in page
+        assert "of-ann" in _sign_in(browser, "ann").text
 
 
 def test_signing_in_and_out_changes_the_session(browser: Browser) -> None:

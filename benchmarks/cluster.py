@@ -66,7 +66,16 @@ def cluster(*settings: str, brokers: int = 3, restart: bool = True) -> Iterator[
 
 
 def cpu_seconds(processes: Iterator[psutil.Process] | list[psutil.Process]) -> float:
-    return sum(times.user + times.system for times in (process.cpu_times() for process in processes))
+    """The CPU time of all threads, to the nanosecond where Linux has it."""
+    return sum(_cpu_seconds_of(process) for process in processes)
+
+
+def _cpu_seconds_of(process: psutil.Process) -> float:
+    tasks = Path(f"/proc/{process.pid}/task")
+    if (tasks / str(process.pid) / "schedstat").exists():
+        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir()) / 1e9
+    times = process.cpu_times()
+    return float(times.user + times.system)
 
 
 def wait_until(condition: Callable[[], bool], patience_s: float, what: str, pause_s: float = 0.02) -> float:

@@ -53,6 +53,7 @@ BENCHMARKS = (
     "compaction",
     "cluster_produce",
     "cluster_latency",
+    "cluster_transactions",
     "cluster_replication",
     "cluster_failover",
     "cluster_idle",

@@ -234,7 +234,7 @@ class TransactionShard:
         elif not self.table.is_current(entry):
             pass  # the id has been removed since, and waiting requests have been answered
         elif isinstance(effect, StoreTransaction):
-            self._store(entry, effect.value)
+            self._store(entry, effect.value, effect.before)
         elif isinstance(effect, SendMarkers):
             self._send_markers(entry, effect)
         else:
@@ -272,7 +272,9 @@ class TransactionShard:
         entry.timer = None
         self.runtime.apply(entry, entry.transaction.give_up_waiting())
 
-    def _store(self, entry: TransactionEntry, value: StoredTransaction | None) -> None:
+    def _store(
+        self, entry: TransactionEntry, value: StoredTransaction | None, before: StoredTransaction | None
+    ) -> None:
         transaction = entry.transaction
 
         def done(error: ErrorCode) -> None:
@@ -282,17 +284,20 @@ class TransactionShard:
                 self.runtime.apply(entry, transaction.written(error))
 
         try:
-            content = None if value is None else encode_value(value, self._transaction_version())
-            record = encode_key(transaction.transactional_id), content
+            key, version = encode_key(transaction.transactional_id), self._transaction_version()
+            content = None if value is None else encode_value(value, version)
+            records = [(key, content)]
+            if before is not None:
+                records.insert(0, (key, encode_value(before, version)))
         except ApiError as error:
             done(error.code)
             return
-        if record[1] is not None and len(record[1]) > self.config.record_max_bytes:
+        if content is not None and len(content) > self.config.record_max_bytes:
             done(ErrorCode.MESSAGE_TOO_LARGE)
         elif self._is_too_much(entry, value):
             done(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         else:
-            self.runtime.write(entry.partition, [record], done)
+            self.runtime.write(entry.partition, records, done)
 
     def _is_too_much(self, entry: TransactionEntry, value: StoredTransaction | None) -> bool:
         """Return whether the transaction would grow beyond the memory for all. One that exists may always end."""

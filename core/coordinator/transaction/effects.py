@@ -30,9 +30,11 @@ class TransactionAnswer:
 
 @frozen(eq=False)
 class StoreTransaction:
-    """Append this to the log, None a tombstone; then call the id's `written` with the outcome, once."""
+    """Append this to the log, None a tombstone; then call the id's `written` with the outcome, once. `before` is the
+    state that comes first, in the same batch: the end of the transaction before the one that begins."""
 
     value: StoredTransaction | None
+    before: StoredTransaction | None = None
 
 
 @frozen(eq=False)

@@ -3,6 +3,7 @@
 import pytest
 from support.transaction_house import T0, T1, U0, TransactionHouse
 
+from barnabas.core.coordinator.transaction.records import decode_value
 from barnabas.ports.error_codes import ErrorCode as E
 from barnabas.ports.types import TopicPartition
 
@@ -104,6 +105,83 @@ def test_the_next_transaction_waits_for_the_markers_of_the_one_before() -> None:
     house.mark()
     assert adding.result.partitions[0].error is E.NONE
     assert house.describe().topics == {"t": [1]}
+
+
+@pytest.mark.parametrize("v2", [False, True])
+@pytest.mark.parametrize("commit", [True, False])
+def test_end_and_the_next_begin_share_one_batch(commit: bool, v2: bool) -> None:
+    house = TransactionHouse()
+    who = house.identity()
+    house.added(who, T0, v2=v2)
+    house.hold_markers = True
+    ended = house.end(who, commit=commit, v2=v2).result
+    who = (who[0], who[1] + v2)
+    assert not v2 or (ended.producer_id, ended.producer_epoch) == who
+    adding = house.add(who, T1, v2=v2)
+    house.hold = True
+    house.mark()
+    [(_, records, _)] = house.held
+    states = [decode_value(value or b"") for _, value in records]
+    assert [(each.state.word, sorted(each.partitions)) for each in states] == [
+        ("CompleteCommit" if commit else "CompleteAbort", []),
+        ("Ongoing", [T1]),
+    ]
+    assert states[1].client_transaction_version == (2 if v2 else 0)
+    assert adding.waits
+    assert house.state() == ("PrepareCommit" if commit else "PrepareAbort")
+    house.finish()
+    assert adding.result.partitions[0].error is E.NONE
+    house.hold = False
+    new = house.restarted()
+    assert new.describe().topics == {"t": [1]}
+    assert new.end(who, v2=v2).error is E.NONE
+    new.settle()
+    assert new.markers == [(T1, who[0], who[1] + v2, True)]
+
+
+def test_the_end_is_written_again_where_the_batch_with_the_next_begin_failed() -> None:
+    house = TransactionHouse()
+    who = house.identity()
+    house.added(who, T0)
+    house.hold_markers = True
+    house.end(who)
+    adding = house.add(who, T1)
+    house.hold = True
+    house.mark()
+    house.finish(E.NOT_ENOUGH_REPLICAS)
+    assert adding.result.partitions[0].error is E.COORDINATOR_NOT_AVAILABLE
+    assert house.state() == "PrepareCommit"
+    house.hold = False
+    house.pass_time(200)
+    assert house.state() == "CompleteCommit"
+    assert house.added(who, T1) == [E.NONE]
+
+
+def test_the_end_is_written_without_a_next_begin_that_is_too_large() -> None:
+    house = TransactionHouse(record_max_bytes=60)
+    who = house.identity()
+    house.added(who, T0)
+    house.hold_markers = True
+    house.end(who)
+    house.leaders[TopicPartition("t" * 100, 0)] = 1
+    adding = house.add(who, TopicPartition("t" * 100, 0))
+    house.mark()
+    assert adding.result.partitions[0].error is E.UNKNOWN_SERVER_ERROR
+    house.pass_time(200)
+    assert house.state() == "CompleteCommit"
+
+
+def test_a_producer_that_was_fenced_meanwhile_begins_nothing() -> None:
+    house = TransactionHouse()
+    who = house.identity()
+    house.added(who, T0)
+    house.hold_markers = True
+    house.end(who)
+    adding = house.add((who[0], who[1] + 1), T1, v2=True)
+    assert adding.waits
+    house.mark()
+    assert adding.result.partitions[0].error is E.PRODUCER_FENCED
+    assert house.state() == "CompleteCommit"
 
 
 @pytest.mark.parametrize(("first", "again"), [(True, E.NONE), (False, E.INVALID_TXN_STATE)])

@@ -1,0 +1,135 @@
+"""Transactions on three brokers: the CPU time of small ones, and large ones beside idempotent produce.
+
+    python benchmarks/cluster_transactions.py [small | large | all] [OTHER]
+
+OTHER is the folder with another version (a folder `barnabas` in it), which is measured in the same run.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from statistics import median
+
+from attrs import define, field
+from cluster import RunningCluster, all_in_sync, cluster, cpu_seconds, wait_until
+from confluent_kafka import Producer
+from harness import MESSAGE_BYTES, Result
+
+from barnabas import Admin
+
+TOPIC = "bench"
+SMALL, LARGE, MESSAGES, ROUNDS = 300, 40, 1_000, 6
+GOAL_MS, GOAL_LARGE = 5.0, 0.6
+
+_CONFIG = {"linger.ms": 1, "queue.buffering.max.messages": 500_000, "delivery.report.only.error": True, "log_level": 0}
+
+
+def _cpu_ms(running: RunningCluster) -> float:
+    return cpu_seconds(list(running.brokers().values())) * 1e3
+
+
+@define
+class Measured:
+    """One cluster with its producers, and what each round of it took."""
+
+    running: RunningCluster
+    plain: Producer
+    transactional: Producer
+    small_cpu_ms: list[float] = field(factory=list)
+    small_ms: list[float] = field(factory=list)
+    large: dict[str, list[float]] = field(factory=dict)
+
+    @classmethod
+    def start(cls, running: RunningCluster) -> "Measured":
+        with Admin(running.bootstrap) as admin:
+            admin.create_topic(TOPIC, partitions=1, replication_factor=3)
+            wait_until(lambda: all_in_sync(admin, TOPIC), 30, "replicas in sync")
+        servers = {"bootstrap.servers": running.bootstrap}
+        transactional = Producer({**_CONFIG, **servers, "transactional.id": "bench"})
+        transactional.init_transactions(60)
+        measured = cls(running, Producer({**_CONFIG, **servers, "enable.idempotence": True}), transactional)
+        measured.transactions(20, 1)
+        measured.portions(2)
+        return measured
+
+    def transactions(self, count: int, messages: int) -> list[float]:
+        """Commit transactions of that many messages; the milliseconds of each."""
+        times = []
+        for _ in range(count):
+            began = time.perf_counter()
+            self.transactional.begin_transaction()
+            _send(self.transactional, messages)
+            self.transactional.commit_transaction(60)
+            times.append((time.perf_counter() - began) * 1e3)
+        return times
+
+    def portions(self, count: int) -> None:
+        """Send as many messages, without transactions, and wait for each portion."""
+        for _ in range(count):
+            _send(self.plain, MESSAGES)
+            if self.plain.flush(60):
+                raise RuntimeError("not all messages were sent")
+
+    def round_of_small(self) -> None:
+        cpu = _cpu_ms(self.running)
+        times = self.transactions(SMALL, 1)
+        self.small_cpu_ms.append((_cpu_ms(self.running) - cpu) / SMALL)
+        self.small_ms.append(median(times))
+
+    def round_of_large(self) -> None:
+        works: dict[str, Callable[[], object]] = {
+            "transactions": lambda: self.transactions(LARGE, MESSAGES),
+            "portions": lambda: self.portions(LARGE),
+        }
+        for name, work in works.items():
+            cpu, began = _cpu_ms(self.running), time.perf_counter()
+            work()
+            self.large.setdefault(name, []).append(time.perf_counter() - began)
+            self.large.setdefault(f"{name}, CPU", []).append(_cpu_ms(self.running) - cpu)
+
+
+def _send(producer: Producer, messages: int) -> None:
+    payload = bytes(MESSAGE_BYTES)
+    for _ in range(messages):
+        producer.produce(TOPIC, payload, partition=0)
+
+
+def measure(what: str = "all", other: str | None = None) -> list[Result]:
+    with ExitStack() as stack:
+        clusters = {"": Measured.start(stack.enter_context(cluster()))}
+        if other is not None:
+            os.environ["PYTHONPATH"] = other
+            clusters["other: "] = Measured.start(stack.enter_context(cluster()))
+        for number in range(ROUNDS):
+            for measured in list(clusters.values())[:: 1 if number % 2 else -1]:
+                if what in ("small", "all"):
+                    measured.round_of_small()
+                if what in ("large", "all"):
+                    measured.round_of_large()
+        return [result for name, each in clusters.items() for result in _results(name, each)]
+
+
+def _results(name: str, measured: Measured) -> list[Result]:
+    results = []
+    if measured.small_cpu_ms:
+        details = {"least ms": min(measured.small_cpu_ms), "median latency ms": median(measured.small_ms)}
+        title = f"{name}3 brokers, a transaction of one record: CPU"
+        results.append(Result(title, median(measured.small_cpu_ms), "ms", GOAL_MS, at_least=False, details=details))
+    if measured.large:
+        of = {key: median(values) for key, values in measured.large.items()}
+        details = {
+            "CPU ms of a transaction": of["transactions, CPU"] / LARGE,
+            "of as many messages idempotent": of["portions, CPU"] / LARGE,
+            "ms": of["transactions"] / LARGE * 1e3,
+            "idempotent ms": of["portions"] / LARGE * 1e3,
+        }
+        title = f"{name}3 brokers, transactions of {MESSAGES:,} / idempotent, as many at a time"
+        results.append(Result(title, of["portions"] / of["transactions"], "", GOAL_LARGE, details=details))
+    return results
+
+
+if __name__ == "__main__":
+    for each in measure(*sys.argv[1:]):
+        print(each.name, f"{each.ratio:.2f}", {key: round(value, 2) for key, value in each.details.items()})

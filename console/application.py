@@ -32,6 +32,7 @@ from ..schemas.client import RegistryClient, RegistryRefused, RegistryUnreachabl
 from .connection import SnapshotThread, StillReading, UserConnection, table_snapshot
 from .decoding import Decoders
 from .rendering import ENVIRONMENT, make_environment
+from .tiers import Stored, read_store
 
 logger = logging.getLogger("barnabas.console")
 
@@ -90,6 +91,8 @@ class ConsoleSettings:
     registry: str = ""
     registry_settings: Mapping[str, Any] = {}
     warehouse: str = ""
+    remote_storage: str = ""
+    """The URL of the remote storage of the brokers."""
 
     @property
     def bootstrap(self) -> str:
@@ -162,6 +165,7 @@ class Console:
         self._registry: RegistryClient | None = None
         self._decoders: Decoders | None = None
         self._tables: SnapshotThread | None = None
+        self._store: SnapshotThread | None = None
 
     @property
     def registry(self) -> RegistryClient | None:
@@ -187,6 +191,16 @@ class Console:
             return self._tables
 
     @property
+    def store(self) -> SnapshotThread | None:
+        """Return the snapshots of what is in the remote storage, a `Stored` each; None: the console knows none."""
+        if not self.settings.remote_storage:
+            return None
+        with self._lock:
+            if self._store is None:
+                self._store = SnapshotThread("store", lambda _: read_store(self.settings.remote_storage))
+            return self._store
+
+    @property
     def decoders(self) -> Decoders:
         """Return what decodes messages. Raises `ConfigError`."""
         registry = self.registry
@@ -200,8 +214,19 @@ class Console:
         """Return the connection with the settings of the console. Raises `BarnabasError`."""
         with self._lock:
             if self._connection is None:
-                self._connection = UserConnection(self.settings.cluster, self.settings.user)
+                self._connection = UserConnection(self.settings.cluster, self.settings.user, self._stored)
             return self._connection
+
+    def _stored(self) -> Stored | None:
+        """Return what the remote storage has, as far as that is known."""
+        watched = self.store
+        if watched is None:
+            return None
+        try:
+            found: Stored = watched.current()
+        except BarnabasError:
+            return None
+        return found
 
     def session(self, given: str) -> Session | None:
         """Return the session with this id, unless it is too old."""
@@ -235,7 +260,7 @@ class Console:
             user, expires_s = claims_of(password, self.settings.name_claim)
             if expires_s is not None and expires_s <= time.time():
                 raise ConfigError("The token has expired. Get a new one.")  # brokers allow for clocks that differ
-        connection = UserConnection({**self.settings.cluster, **own}, user, expires_s)
+        connection = UserConnection({**self.settings.cluster, **own}, user, self._stored, expires_s)
         try:
             connection.admin.describe_cluster()
         except BaseException:
@@ -256,8 +281,9 @@ class Console:
         """Close the connections. Twice is harmless."""
         with self._lock:
             sessions = list(self._sessions.values())
-            if self._tables is not None:
-                self._tables.close()
+            for thread in (self._tables, self._store):
+                if thread is not None:
+                    thread.close()
             if self._connection is not None:
                 self._connection.close()
         for each in sessions:

@@ -38,6 +38,10 @@ def console(
     warehouse: Annotated[
         str, typer.Option("--warehouse", metavar="DIR", help="The folder of a loaded table, or of several.")
     ] = "",
+    remote_storage: Annotated[
+        str,
+        typer.Option("--remote-storage", metavar="URL", help="The remote storage of the brokers, such as s3://BUCKET."),
+    ] = "",
     read_only: Annotated[bool, typer.Option("--read-only", help="Show everything, change nothing.")] = False,
     log_level: Annotated[
         list[str] | None, typer.Option(metavar="LEVEL", help="As of barnabas serve; repeatable.")
@@ -72,6 +76,7 @@ def console(
             host_names=host_name or (),
             registry=registry,
             warehouse=warehouse,
+            remote_storage=remote_storage,
             registry_settings=registry_settings(),
         )
         warn_of_strangers(address[0], settings, has_tls=tls is not None)

@@ -18,6 +18,7 @@ from ..ports.broker_api.cluster import BrokerNode
 from ..ports.broker_api.metadata import TopicMetadata
 from ..ports.types import TopicPartition
 from ..ports.values import frozen
+from .tiers import Stored, TierSnapshot, read_tiers
 
 if TYPE_CHECKING:
     from ..audit.reading import AuditReader
@@ -404,10 +405,18 @@ class UserConnection:
     `settings`: a mapping with `bootstrap.servers` and the security, as every client takes it.
     """
 
-    def __init__(self, settings: Mapping[str, Any], user: str, expires_s: float | None = None) -> None:
-        """Connect. `expires_s`: the time when its token ends, in seconds since 1970. Raises `BarnabasError`."""
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        user: str,
+        stored: Callable[[], Stored | None],
+        expires_s: float | None = None,
+    ) -> None:
+        """Connect. `stored` says what is in remote storage; `expires_s`: the time when the user's token ends, in
+        seconds since 1970. Raises `BarnabasError`."""
         self.settings = {"default.api.timeout.ms": API_TIMEOUT_MS, "client.id": "barnabas-console", **settings}
         self.user = user
+        self._stored = stored
         self._expires_s = expires_s
         self.admin = Admin(self.settings)
         self._lock = Lock()
@@ -419,6 +428,7 @@ class UserConnection:
         self.groups = SnapshotThread("groups", self._group_snapshot)
         self.transactions = SnapshotThread("transactions", self._transaction_snapshot)
         self.audits = SnapshotThread("audits", self._audit)
+        self.tiers = SnapshotThread("tiers", self._tier_snapshot)
         self._lags = LagHistory()
         self._auditor: AuditReader | None = None
 
@@ -464,6 +474,11 @@ class UserConnection:
         found: TransactionSnapshot = self.transactions.current()
         return found
 
+    def tier_snapshot(self) -> TierSnapshot:
+        """Return the newest snapshot of the tiered topics. Raises `BarnabasError` if there is none."""
+        found: TierSnapshot = self.tiers.current()
+        return found
+
     def trend(self, group_id: str) -> GroupTrend | None:
         """Return how the lag of a group changes; None unless it is known."""
         with self._lock:
@@ -501,6 +516,10 @@ class UserConnection:
         listed = self.admin.list_transactions()
         return TransactionSnapshot(taken_ms=time.time_ns() // 1_000_000, listed=listed)
 
+    def _tier_snapshot(self, _before: TierSnapshot | None) -> TierSnapshot:
+        topics = [each for each in self.admin.describe_topics() if each.name is not None and not each.internal]
+        return read_tiers(self.admin, topics, self._stored())
+
     def _snapshot(self, before: Snapshot | None) -> Snapshot:
         taken = take_snapshot(self.admin, before)
         if taken.rate is not None:
@@ -509,7 +528,7 @@ class UserConnection:
 
     def close(self) -> None:
         """Close the clients. Twice is harmless."""
-        for thread in (self.snapshots, self.groups, self.transactions, self.audits):
+        for thread in (self.snapshots, self.groups, self.transactions, self.audits, self.tiers):
             thread.close()
         for client in (self._producer, self._consumer, self._auditor, self.admin):
             if client is not None:

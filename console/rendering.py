@@ -22,6 +22,7 @@ NAVIGATION = (
     ("/schemas", "Schemas"),
     ("/tables", "Tables"),
     ("/audits", "Audits"),
+    ("/tiers", "Tiers"),
     ("/acls", "Access"),
     ("/changes", "Changes"),
 )
@@ -33,6 +34,7 @@ _SECTIONS = {
     "/transaction": "/transactions",
     "/subject": "/schemas",
     "/table": "/tables",
+    "/report": "/tables",
     "/users": "/acls",
     "/quotas": "/acls",
 }
@@ -74,6 +76,16 @@ def duration(ms: float | None) -> str:
             rest = seconds % length // least
             return f"{seconds // length} {unit} {rest} {lesser}" if rest else f"{seconds // length} {unit}"
     return f"{seconds} s"
+
+
+def keeping(ms: str | None) -> str:
+    """Format a retention time of a setting."""
+    return UNKNOWN if ms is None else "ever" if ms == "-1" else duration(int(ms))
+
+
+def keeping_bytes(given: str | None) -> str:
+    """Format a retention size of a setting."""
+    return UNKNOWN if given is None else "any number of bytes" if given == "-1" else f"{size(int(given))} a partition"
 
 
 @lru_cache(64)
@@ -139,6 +151,8 @@ def make_environment() -> None:
         "size": size,
         "duration": duration,
         "moment": moment,
+        "keeping": keeping,
+        "keeping_bytes": keeping_bytes,
         "segment": segment,
         "as_json": as_json,
     }

@@ -16,6 +16,7 @@ from .pages import (
     produce,
     schemas,
     sign_in,
+    tiers,
     topics,
     transactions,
     warehouse,
@@ -34,6 +35,7 @@ PAGES: tuple[PageRoute, ...] = (
     *access.PAGES,
     *schemas.PAGES,
     *warehouse.PAGES,
+    *tiers.PAGES,
     *changes.PAGES,
 )
 

@@ -6,14 +6,53 @@ from itertools import islice
 from pathlib import Path
 
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response
 
 from ... import ConfigError
+from ...ports.values import frozen
 from ..application import PageCall, PageRoute
 from ..paging import PageOfRows
 
 _COMMITS = 50
 _WINDOWS_MAX = 2_000
+_REPORTS_MAX = 200
+_TITLE_BYTES = 2_000
+_TITLE = b" Barnabas report</title>"
+_REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; sandbox"
+"""Pages of reports have their styles within them, and need nothing else."""
+
+
+@frozen(kw_only=True)
+class ReportPage:
+    """A page that `barnabas report` has written."""
+
+    name: str
+    path: Path
+    made_ms: int
+
+
+def find_reports(warehouse: Path) -> dict[str, ReportPage]:
+    """Return the pages of reports in the folder and next to it, by the names of their tables."""
+    try:
+        files = sorted(warehouse.glob("*.html"))[:_REPORTS_MAX]
+    except OSError:
+        return {}
+    own = warehouse.resolve()
+    found = {}
+    for file in (*files, own.with_name(own.name + ".html")):
+        try:
+            with file.open("rb") as opened:
+                beginning = opened.read(_TITLE_BYTES)
+            made_ms = file.stat().st_mtime_ns // 1_000_000
+        except OSError:
+            continue
+        if _TITLE in beginning:
+            found[file.stem] = ReportPage(name=file.stem, path=file, made_ms=made_ms)
+    return found
+
+
+def _reports(call: PageCall) -> dict[str, ReportPage]:
+    return find_reports(Path(call.settings.warehouse)) if call.settings.warehouse else {}
 
 
 def tables(call: PageCall) -> Response:
@@ -21,9 +60,9 @@ def tables(call: PageCall) -> Response:
     call.connection  # noqa: B018  a user who has not signed in does so first
     watched = call.console.tables
     if watched is None:
-        return call.page("tables.html.j2", rows=None, taken_ms=0, trouble=None)
+        return call.page("tables.html.j2", rows=None, taken_ms=0, trouble=None, reports={})
     taken_ms, rows = watched.current()
-    return call.page("tables.html.j2", rows=rows, taken_ms=taken_ms, trouble=watched.trouble)
+    return call.page("tables.html.j2", rows=rows, taken_ms=taken_ms, trouble=watched.trouble, reports=_reports(call))
 
 
 def table(call: PageCall) -> Response:
@@ -37,7 +76,18 @@ def table(call: PageCall) -> Response:
     from ...pipeline.tables.formats import open_store
 
     commits = list(islice(open_store(Path(found.description.folder)).history(), _COMMITS))
-    return call.page("table.html.j2", row=found, table=found.description, commits=commits)
+    report_page = _reports(call).get(found.name)
+    return call.page("table.html.j2", row=found, table=found.description, commits=commits, report=report_page)
+
+
+def report(call: PageCall) -> Response:
+    """Show the page of a report as it was written; no script in it runs."""
+    call.connection  # noqa: B018
+    found = _reports(call).get(call.query("id"))
+    if found is None:
+        raise HTTPException(404, "There is no such report in the warehouse.")
+    headers = {"content-security-policy": _REPORT_POLICY}
+    return FileResponse(found.path, media_type="text/html; charset=utf-8", headers=headers)
 
 
 def audits(call: PageCall) -> Response:
@@ -73,5 +123,6 @@ def audits(call: PageCall) -> Response:
 PAGES = (
     PageRoute("/tables", tables),
     PageRoute("/table", table),
+    PageRoute("/report", report),
     PageRoute("/audits", audits),
 )

@@ -44,7 +44,7 @@ def test_topic_is_created_read_and_deleted_at_kafka(browser: Browser) -> None:
     assert json.loads(browser.get("/topics/books/messages/download").text)["key"] == "k"
     assert "retention.ms" in browser.text("/topics/books/settings")
     assert ">1</td>" in browser.text("/topics/books")
-    for address in ("/", "/topics?internal=1", "/brokers/1", "/topics/books/producers", "/users", "/quotas"):
+    for address in ("/", "/topics?internal=1", "/brokers/1", "/topics/books/producers", "/users", "/quotas", "/tiers"):
         assert browser.text(address)
     assert "not in use" in browser.text("/acls")
     deleted = browser.send("/topics/books/delete", {"name": "books"}, page="/topics/books/manage")

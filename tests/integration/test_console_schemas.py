@@ -153,3 +153,26 @@ def test_tables_show_rows_versions_and_freshness(broker: TestBroker, tmp_path: P
         assert ">Versions<" in shown
     with console_of(broker.bootstrap, warehouse=str(tmp_path / "sales")) as browser:
         assert "/table?id=sales" in browser.text("/tables")
+
+
+def test_reports_of_the_warehouse_are_linked_and_run_no_script(broker: TestBroker, tmp_path: Path) -> None:
+    for name in ("sales", "views"):
+        commit_rows(open_store(tmp_path / name, "delta"), Rows("orders", "2024-01-01", range(10)))
+    page = "<title>x · Barnabas report</title><h1>charts</h1><script>alert(1)</script>"
+    for name in ("sales", "all"):
+        (tmp_path / f"{name}.html").write_text(page, "utf-8")
+    (tmp_path / "secret.html").write_text("<title>x</title>a secret")
+    with console_of(broker.bootstrap, warehouse=str(tmp_path)) as browser:
+        listed = browser.text("/tables")
+        assert "/report?id=sales" in listed
+        assert "/report?id=all" in listed
+        assert "Report with charts" in browser.text("/table?id=sales")
+        assert "There is no report of this table" in browser.text("/table?id=views")
+        shown = browser.get("/report?id=sales")
+        assert "<h1>charts</h1>" in shown.text
+        assert "sandbox" in shown.headers["content-security-policy"]
+        assert "script-src" not in shown.headers["content-security-policy"]
+        for other in ("secret", "views", "../sales", str(tmp_path / "sales")):
+            assert browser.get(f"/report?id={other}").status_code == 404
+    with console_of(broker.bootstrap, warehouse=str(tmp_path / "sales")) as browser:
+        assert "Report with charts" in browser.text("/table?id=sales")

@@ -102,6 +102,8 @@ if TYPE_CHECKING:
     from ..shared.bootstrap import Bootstrap
 
 _CONNECTIONS_PAGE = 500
+_RESOURCES_MAX = 1000
+"""The topics whose settings one request asks for."""
 """The number of connections that one request asks for."""
 P = ParamSpec("P")
 ResultT = TypeVar("ResultT")
@@ -158,6 +160,23 @@ class ConfigAdmin:
         outcome = result.resources[0]
         check(outcome.error, outcome.error_message, str(resource.name))
         return list(outcome.entries)
+
+    def describe_configs_of(
+        self, kind: ResourceKind, names: Sequence[str], keys: Sequence[str]
+    ) -> dict[str, dict[str, str | None]]:
+        """Return the values of the settings `keys` of many topics or groups, by name, without those with an error.
+
+        A secret is None. Raises `BarnabasError`.
+        """
+        found: dict[str, dict[str, str | None]] = {}
+        for first in range(0, len(names), _RESOURCES_MAX):
+            resources = [ConfigResource(kind=kind, name=name) for name in names[first : first + _RESOURCES_MAX]]
+            request = DescribeConfigs(resources=[ConfigDescription(resource=each, keys=keys) for each in resources])
+            result: DescribeConfigsResult = self._asker.shell.ask(request)
+            for outcome in result.resources:
+                if outcome.error is ErrorCode.NONE:
+                    found[outcome.resource.name] = {entry.name: entry.value for entry in outcome.entries}
+        return found
 
     def list_config_resources(self, kinds: Iterable[int] = ()) -> list[ConfigResource]:
         """Return the topics, brokers and groups that have, or may have, configs: those of `kinds`, each a
@@ -707,6 +726,7 @@ class Admin:
     list_offsets = _of(_topics, TopicAdmin.list_offsets)
 
     describe_configs = _of(_configs, ConfigAdmin.describe_configs)
+    describe_configs_of = _of(_configs, ConfigAdmin.describe_configs_of)
     list_config_resources = _of(_configs, ConfigAdmin.list_config_resources)
     describe_topic_configs = _of(_configs, ConfigAdmin.describe_topic_configs)
     topic_overrides = _of(_configs, ConfigAdmin.topic_overrides)

@@ -1,0 +1,127 @@
+"""The tiers page of the web console: where the messages of tiered topics are, and how many are not copied yet."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.console_pages import Browser, console_of
+from support.waiting import wait_for
+
+from barnabas import Admin, Broker, Producer, TopicPartition
+from barnabas.console.rendering import UNKNOWN
+from barnabas.ports.broker_api.configs import ResourceKind
+
+QUICK = {
+    "remote.log.storage.system.enable": "true",
+    "remote.log.manager.task.interval.ms": "50",
+    "log.retention.check.interval.ms": "50",
+}
+TIERED = {
+    "remote.storage.enable": "true",
+    "segment.bytes": "8000",
+    "local.retention.bytes": "16000",
+    "retention.ms": "-1",
+    "file.delete.delay.ms": "0",
+}
+
+PLACE = TopicPartition("old-orders", 0)
+
+
+@pytest.fixture(scope="module")
+def remote(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"file://{tmp_path_factory.mktemp('remote')}"
+
+
+@pytest.fixture(scope="module")
+def broker(remote: str) -> Iterator[Broker]:
+    config = {**QUICK, "remote.log.storage.manager.class.name": remote}
+    with Broker(storage="memory", config=config) as running:
+        with Admin(running.bootstrap) as admin:
+            admin.create_topic("old-orders", partitions=2, configs=TIERED)
+            admin.create_topic("plain", partitions=1)
+            with Producer(running.bootstrap, linger_ms=0) as producer:
+                for number in range(300):
+                    producer.send("old-orders", b"%06d" % number * 20, partition=0)
+                    if number % 20 == 19:
+                        producer.flush()
+            wait_for(lambda: admin.list_offsets({PLACE: -5})[PLACE] > 200)  # the last closed one
+            wait_for(lambda: admin.list_offsets({PLACE: -4})[PLACE] > 100)
+        yield running
+
+
+@pytest.fixture
+def browser(broker: Broker, remote: str) -> Iterator[Browser]:
+    with console_of(broker.bootstrap, remote_storage=remote) as console:
+        yield console
+
+
+def _cells(page: str, row: str) -> list[str]:
+    """Return the texts of the cells of the row with this text in its first one."""
+    found = next(each for each in re.findall(r"<tr>.*?</tr>", page, re.DOTALL) if row in each.partition("/td>")[0])
+    return [" ".join(re.sub(r"<[^>]+>", " ", each).split()) for each in re.findall(r"<td.*?</td>", found, re.DOTALL)]
+
+
+def test_tiered_topics_are_listed_with_what_is_where(browser: Browser, broker: Broker) -> None:
+    page = browser.text("/tiers")
+    name, partitions, _, remote_only, both, waiting, on_disk, stored = _cells(page, "old-orders")
+    assert (name, partitions) == ("old-orders", "2")
+    assert int(remote_only) > 0
+    assert int(remote_only) + int(both) + int(waiting) == 300
+    assert on_disk.endswith("kB")
+    assert stored.endswith("kB")
+    assert ">plain<" not in page
+    assert "only in remote storage, " in page
+    assert "No tiered topic has" in browser.text("/tiers?q=none")
+
+
+def test_partitions_of_a_tiered_topic_agree_with_the_offsets_of_the_cluster(browser: Browser, broker: Broker) -> None:
+    page = browser.text("/topics/old-orders/tiers")
+    with Admin(broker.bootstrap) as admin:
+        first_on_disk = admin.list_offsets({PLACE: -4})[PLACE]
+        last_copied = admin.list_offsets({PLACE: -5})[PLACE]
+    cells = _cells(page, ">0<")
+    assert cells[2:7] == ["0", str(first_on_disk), str(last_copied + 1), "300", str(299 - last_copied)]
+    assert "segment" in cells[8]
+    assert _cells(page, ">1<")[1:7] == ["empty", "0", "0", "0", "0", "0"]
+    assert "ever, any number of bytes" in page
+    assert "16.0 kB a partition" in page
+
+
+def test_topic_that_is_not_tiered_says_what_to_do(browser: Browser, broker: Broker) -> None:
+    assert "This topic is not tiered" in browser.text("/topics/plain/tiers")
+    assert "?q=remote" in browser.text("/topics/plain/tiers")
+    with console_of(broker.bootstrap, read_only=True) as reading:
+        assert "?q=remote" not in reading.text("/topics/plain/tiers")
+
+
+def test_console_without_the_remote_storage_says_where_bytes_come_from(broker: Broker) -> None:
+    with console_of(broker.bootstrap) as browser:
+        for address in ("/tiers", "/topics/old-orders/tiers"):
+            assert "--remote-storage URL" in browser.text(address)
+        assert _cells(browser.text("/tiers"), "old-orders")[-1] == UNKNOWN
+
+
+def test_remote_storage_that_cannot_be_read_is_said_and_the_rest_is_shown(broker: Broker, tmp_path: Path) -> None:
+    folder = tmp_path / "remote" / "an-id" / "0"
+    folder.mkdir(parents=True)
+    (folder / "manifest.json.gz").write_bytes(b"no manifest")
+    with console_of(broker.bootstrap, remote_storage=f"file://{tmp_path}/remote") as browser:
+        page = browser.text("/topics/old-orders/tiers")
+        assert "manifest.json.gz" in page
+        assert _cells(page, ">0<")[5] == "300"
+
+
+def test_settings_of_many_topics_come_in_one_answer(broker: Broker) -> None:
+    with Admin(broker.bootstrap) as admin:
+        found = admin.describe_configs_of(
+            ResourceKind.TOPIC, ["old-orders", "plain", "absent"], ["remote.storage.enable", "retention.ms"]
+        )
+    assert found["old-orders"] == {"remote.storage.enable": "true", "retention.ms": "-1"}
+    assert found["plain"]["remote.storage.enable"] == "false"
+    assert "absent" not in found
+
+
+def test_cluster_without_tiered_topics_says_what_a_tier_is(tmp_path: Path) -> None:
+    with Broker(storage="memory") as plain, console_of(plain.bootstrap) as browser:
+        assert "No topic is tiered" in browser.text("/tiers")

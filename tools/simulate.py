@@ -40,6 +40,7 @@ STORIES = [
     "restore",
     "recreate",
     "partitions",
+    "tiering",
     "security",
     "share",
     "durable",

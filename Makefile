@@ -29,7 +29,7 @@ demo: $(DEMO)  ## a log line's way to a warehouse table; LOG=access.log[.gz] for
 examples: $(STAMP)  ## what a log is for, on real data with Spark; NAME=activity for one; DATA=FOLDER
 	@$(BIN)/barnabas examples run $(or $(NAME),all) --data "$(or $(DATA),../shared/data)" --out "$(or $(OUT),examples-out)"
 
-# What tests/architecture looks at is part of `make lint`.
+# What tests/architecture and tests/docs/test_site.py look at is part of `make lint`.
 # The tests of a package bear its name: core/log has tests/unit/log, adapters/coord_etcd has tests/adapters/test_coord_etcd*.
 # Other packages have those of the package around them, or tests/integration/test_NAME*. A path below tests/ does as well.
 NAME   = $(notdir $(PKG))
@@ -37,15 +37,14 @@ TESTS  = $(or $(wildcard tests/unit/$(NAME) tests/adapters/test_$(NAME)*.py test
               $(wildcard tests/unit/$(notdir $(patsubst %/,%,$(dir $(PKG))))),$(wildcard tests/integration/test_$(NAME)*.py))
 test: $(STAMP)  ## run the tests, but for the slow ones; PKG=core/log for those of a package, ARGS="-m slow" for the slow ones
 	$(if $(PKG),$(if $(TESTS),,$(error no tests of $(PKG): see tests/unit)))
-	@$(BIN)/pytest $(if $(PKG),-q -n $(or $(JOBS),2) --dist loadgroup $(TESTS),-n $(or $(JOBS),4) --dist loadgroup --ignore=tests/architecture) $(ARGS)
+	@$(BIN)/pytest $(if $(PKG),-q -n $(or $(JOBS),2) --dist loadgroup $(TESTS),-n $(or $(JOBS),4) --dist loadgroup --ignore=tests/architecture --ignore=tests/docs/test_site.py) $(ARGS)
 
-lint: $(STAMP)  ## style, types, import rules
+lint: $(STAMP)  ## style, types, import rules, the documents as a site
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@bash tools/check_types.sh $(BIN)
 	@$(BIN)/lint-imports --no-cache
-	@$(BIN)/pytest -q -p no:randomly tests/architecture
-	@$(MAKE) --no-print-directory docs
+	@$(BIN)/pytest -q -p no:randomly tests/architecture tests/docs/test_site.py
 
 docs: $(STAMP)  ## the documents as a site, in build/site/index.html
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -P -m mkdocs build

@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-import pandas
-import polars
 import pyarrow as pa
 import pytest
 from support.plain_cluster import PlainCluster, PlainConnector
@@ -136,6 +134,9 @@ def test_tables_that_are_sent_are_read_again(broker: Broker, codec: str) -> None
 
 
 def test_object_with_the_arrow_interface_is_sent(broker: Broker) -> None:
+    import pandas
+    import polars
+
     columns = {"key": ["a", "b"], "value": ["1", "2"], "partition": [0, 1]}
     tables = [polars.DataFrame(columns), pandas.DataFrame(columns), pa.record_batch(columns)]
     with Producer(broker) as producer:

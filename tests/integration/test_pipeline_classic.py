@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable
 from support.classic_frames import produce
@@ -198,6 +197,8 @@ def test_a_stream_brings_each_message_once(spark: "SparkSession", cluster: TwoBr
             .start()
         )
         assert query.awaitTermination(600)
+        import pyarrow.dataset as ds
+
         found = ds.dataset(list(map(str, (tmp_path / "out").glob("*.parquet")))).to_table(columns=COLUMNS)
         return Counter(zip(*(found[name].to_pylist() for name in COLUMNS), strict=True))
 

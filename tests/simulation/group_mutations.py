@@ -254,6 +254,7 @@ MUTATIONS = (
         story=ConsumerGroupStory,
         settings=PLAIN,
         quick=True,
+        first=6,
     ),
     Mutation(keeps_the_owner_that_has_gone, frozenset({"liveness"}), story=ConsumerGroupStory, settings=PLAIN),
     Mutation(does_not_see_new_partitions, frozenset({"liveness"}), story=ConsumerGroupStory, settings=PLAIN),

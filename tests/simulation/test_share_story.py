@@ -15,6 +15,8 @@ from barnabas.core.coordinator.share.records import UPDATE, decode_key
 from barnabas.core.share.share_partition import InFlightBatch, SharePartition
 from barnabas.ports.broker_api.share_state import StateOutcome, WriteShareGroupStateResult
 
+KILLS = ("kill", "restart")
+
 
 def test_share_story_holds_for_seed(seed: int) -> None:
     ShareStory(seed).play()
@@ -88,18 +90,20 @@ def does_not_assign_what_was_initialized(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "says"),
+    "mutation",
     [
-        (acknowledges_before_the_state_is_stored, {"again", "liveness"}),
-        (loads_snapshots_alone, {"again", "count", "liveness"}),
-        (forgets_that_a_record_was_delivered, {"count"}),
-        (never_ends_a_lock, {"liveness"}),
-        (deletes_snapshots_that_are_needed, {"again", "count", "liveness"}),
-        (begins_initialized_partitions_again, {"again", "count"}),
-        (does_not_assign_what_was_initialized, {"liveness", "lost"}),
+        Mutation(make, frozenset(says), kinds, story=ShareStory, first=first)
+        for make, says, kinds, first in [
+            (acknowledges_before_the_state_is_stored, {"again", "liveness"}, KILLS, 0),
+            (loads_snapshots_alone, {"again", "count", "liveness"}, KILLS, 0),
+            (forgets_that_a_record_was_delivered, {"count"}, KILLS, 3),
+            (never_ends_a_lock, {"liveness"}, ("pause", "partition"), 0),
+            (deletes_snapshots_that_are_needed, {"again", "count", "liveness"}, KILLS, 3),
+            (begins_initialized_partitions_again, {"again", "count"}, KILLS, 0),
+            (does_not_assign_what_was_initialized, {"liveness", "lost"}, KILLS, 0),
+        ]
     ],
+    ids=lambda mutation: mutation.name,
 )
-def test_the_story_finds(
-    make: Callable[[pytest.MonkeyPatch], None], says: set[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Mutation(make, frozenset(says), ("kill", "restart"), story=ShareStory).find(monkeypatch)
+def test_the_story_finds(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutation.find(monkeypatch)

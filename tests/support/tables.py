@@ -8,7 +8,6 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from attrs import frozen
 
@@ -104,6 +103,8 @@ def read_foreign(folder: Path) -> pa.Table:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return DeltaTable(str(folder)).to_pyarrow_table(columns=columns)
+    import pyarrow.dataset as ds  # imports pandas
+
     found = ds.dataset(folder, format="parquet", partitioning="hive")
     return found.to_table(columns=columns if found.files else [])
 

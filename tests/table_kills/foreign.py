@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow.dataset as ds
 from support.tables import seen
 from table_kills.verdict import Offsets, Seen
 
@@ -47,6 +46,8 @@ def read_parquet(folder: Path, _topics: dict[str, int]) -> Version:
     """By its readers' rule: while no change is under way."""
     commits = sorted((folder / "_barnabas" / "commits").glob("*.json"))
     state = json.loads(commits[-1].read_text())
+    import pyarrow.dataset as ds  # imports pandas
+
     found = ds.dataset(folder, format="parquet", partitioning="hive")
     rows = found.to_table(columns=["topic", "partition", "offset"] if found.files else [])
     return seen(rows), {

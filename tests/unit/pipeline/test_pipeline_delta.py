@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
-import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -108,6 +107,7 @@ def test_a_load_is_a_version_with_its_offsets(tmp_path: Path) -> None:
 
 def test_delta_table_is_readable_by_deltalake_polars_and_duckdb(tmp_path: Path) -> None:
     import duckdb
+    import polars
 
     add(tmp_path, 0, 10)
     add(tmp_path, 10, 20, removed=[open_store(tmp_path).files()[0].name])

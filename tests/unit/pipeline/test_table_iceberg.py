@@ -7,7 +7,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.iceberg_rest import rest_catalog
 from support.tables import Rows, Seen, commit_rows, read_foreign, seen, write_rows
 
 from barnabas.adapters.system import SeededEntropy
@@ -138,6 +137,8 @@ def test_the_state_goes_back_with_the_rows(tmp_path: Path) -> None:
 
 
 def test_a_rest_catalog(tmp_path: Path) -> None:
+    from support.iceberg_rest import rest_catalog  # imports SQLAlchemy
+
     folder = tmp_path / "table"
     with rest_catalog(tmp_path) as uri:
         store = open_store(folder, ICEBERG, catalog=uri, table="shared.events")

@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from attrs import define, frozen
     from attrs import frozen as quick_frozen
 else:
+    import linecache
+
     import attrs
 
     def frozen(maybe_class: type[Any] | None = None, /, **options: Any) -> Any:
@@ -97,10 +99,10 @@ else:
         def __init__(self, kind: type[Any], kind_of: Any, options: dict[str, Any]) -> None:
             self._kind = kind
             self._kind_of = kind_of
-            self._options = {**options, "eq": False, "repr": False}
+            self._options = _shared({**options, "eq": False, "repr": False})
             own = kind.__dict__
             self._fields = {name: own.get(name, _NOTHING) for name in _names_of_fields(own)}
-            self._bases = [base for base in kind.__mro__[1:-1] if "__attrs_attrs__" in base.__dict__]
+            self._bases = tuple(base for base in kind.__mro__[1:-1] if _has_fields(base.__dict__))
 
         def possible(self) -> bool:
             """Return whether the second class would be the same to the last detail: rare features are left to attrs."""
@@ -123,12 +125,13 @@ else:
                 setattr(self._kind, name, method)
             value_type = self._kind_of(self._kind, **self._options)
             value_type._compared = _compared_of(value_type)
+            _slim(value_type)
             return value_type
 
         def value_type(self, body: dict[str, Any]) -> type[Any]:
             """Return the type; the class that is decorated is replaced if there are slots, as by attrs."""
             kind = self._kind
-            body |= {"__init__": _first_init, "_deferred": self, **_LAZY}
+            body |= {"__init__": _first_init, **_LAZY}
             if self._kind_of is attrs.frozen:
                 body |= _REFUSING
             if not self._options.get("slots", True):
@@ -137,16 +140,20 @@ else:
                         delattr(kind, name)
                 for name, value in body.items():
                     setattr(kind, name, value)
+                kind._deferred = self
                 return kind
             inherited = {name for base in self._bases for name in base.__dict__.get("__slots__", ())}
             slots = [name for name in self._fields if name not in inherited]
             if not any("__weakref__" in base.__dict__ for base in kind.__mro__[1:]):
                 slots.append("__weakref__")
             left = {name: value for name, value in kind.__dict__.items() if name not in self._fields}
-            body = left | body | _PICKLING | {"__slots__": tuple(slots), "__qualname__": kind.__qualname__}
-            body.pop("__dict__", None)
-            body.pop("__weakref__", None)
-            self._kind = type(kind)(kind.__name__, kind.__bases__, body)
+            left.pop("__dict__", None)
+            left.pop("__weakref__", None)
+            bases, body = kind.__bases__, body | _PICKLING
+            if bases == (object,):
+                bases, body = (_base_with(body),), {}
+            own = {"_deferred": self, "__slots__": tuple(slots), "__qualname__": kind.__qualname__}
+            self._kind = type(kind)(kind.__name__, bases, left | body | own)
             return self._kind
 
         def complete(self) -> None:
@@ -160,12 +167,20 @@ else:
             for base in reversed(self._bases):
                 bases = (type(base.__name__, bases, {"__attrs_attrs__": base.__attrs_attrs__}),)
             twin = self._kind_of(type(kind.__name__, bases, body), **self._options)
+            _slim(twin)
             kind.__attrs_attrs__ = twin.__attrs_attrs__
             kind.__match_args__ = twin.__match_args__
             kind._compared = _compared_of(twin)
             if "__signature__" in kind.__dict__:
                 del kind.__signature__
             kind.__init__ = twin.__init__
+            kind._deferred = None
+
+    def _slim(kind: type[Any]) -> None:
+        """Drop what attrs adds for comfort: a class for the tuple of its fields, 2 KB and more, and the source of its
+        methods."""
+        kind.__attrs_attrs__ = tuple(kind.__attrs_attrs__)
+        linecache.cache.pop(kind.__init__.__code__.co_filename, None)
 
     class _Lazy:
         """An attribute of deferred types that completes the type of which it is asked."""
@@ -177,18 +192,39 @@ else:
 
         def __get__(self, _value: object, owner: type[Any]) -> Any:
             for kind in owner.__mro__:
-                if kind.__dict__.get(self._name) is self:
-                    kind._deferred.complete()
+                deferred = kind.__dict__.get("_deferred")
+                if deferred is not None:
+                    deferred.complete()
                     return getattr(owner, self._name, None)
+            if self._name == "__signature__":
+                return None  # `inspect` then looks at `__init__`
+            for kind in owner.__mro__:  # another thread may have completed the type
+                if kind.__dict__.get(self._name, self) is not self:
+                    return kind.__dict__[self._name]
             raise AttributeError(self._name)
 
     def _first_init(self: Any, *positional: Any, **named: Any) -> None:
         for kind in self.__class__.__mro__:
-            if kind.__dict__.get("__init__") is _first_init:
-                kind._deferred.complete()
+            deferred = kind.__dict__.get("_deferred")
+            if deferred is not None and kind.__init__ is _first_init:
+                deferred.complete()
                 kind.__init__(self, *positional, **named)
                 return
         self.__init__(*positional, **named)  # another thread has completed the type
+
+    def _base_with(body: dict[str, Any]) -> type[Any]:
+        """Return the base class with these methods: most value types share one of a few, and not each has all."""
+        key = tuple(body.items())
+        if key not in _BASES:
+            _BASES[key] = type("Value", (), {**body, "__slots__": (), "__module__": __name__})
+        return _BASES[key]
+
+    def _shared(options: dict[str, Any]) -> dict[str, Any]:
+        """Return one dictionary for all types with the same options."""
+        return _OPTIONS_MADE.setdefault(tuple(sorted(options.items())), options)
+
+    def _has_fields(own: Mapping[str, Any]) -> bool:
+        return "_deferred" in own or type(own.get("__attrs_attrs__", _LAZY)) not in (_Lazy, dict)
 
     def _names_of_fields(own: Mapping[str, Any]) -> Iterator[str]:
         for name, annotation in own.get("__annotations__", {}).items():
@@ -238,6 +274,9 @@ else:
     def _set_state(self: Any, state: dict[str, Any]) -> None:
         for name, value in state.items():
             object.__setattr__(self, name, value)
+
+    _BASES: dict[tuple[Any, ...], type[Any]] = {}
+    _OPTIONS_MADE: dict[tuple[Any, ...], dict[str, Any]] = {}
 
     @attrs.frozen
     class _Probe:

@@ -3,7 +3,6 @@
 import fcntl
 import os
 import resource
-import shutil
 import threading
 from errno import EACCES, EAGAIN, EPERM, EROFS, EWOULDBLOCK
 from pathlib import Path
@@ -77,7 +76,9 @@ class FsLogDir:
                 if path.is_symlink():
                     path.unlink()
                 else:
-                    shutil.rmtree(path)
+                    from shutil import rmtree  # 0.5 MB, which a broker that deletes nothing does without
+
+                    rmtree(path)
             except FileNotFoundError:
                 if path.exists():
                     raise

@@ -64,7 +64,7 @@ class Connecting:
             self._targets = numeric
             self._reactor.call_soon(self._try_next)
         else:
-            self._reactor.offload(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM), self._resolved)
+            self._reactor.offload(lambda: look_up(host, port), self._resolved)
 
     def fail(self, reason: str) -> None:
         """Give up; harmless when it is over."""
@@ -184,9 +184,18 @@ class Connecting:
                 result.start(handler)
 
 
+def look_up(host: str, port: int, flags: int = 0) -> list[_AddressInfo]:
+    """Return the addresses of a host, as `socket.getaddrinfo`.
+
+    An ASCII name is passed as bytes: a text loads the codec of international domain names, 0.4 MB, whatever it is.
+    """
+    name = host.encode() if host.isascii() else host
+    return list(socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=flags))
+
+
 def _resolve(host: str, port: int, flags: int) -> list[_AddressInfo] | None:
     """Return the addresses of a numeric host without a name lookup; None for a name."""
     try:
-        return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags))
+        return look_up(host, port, flags)
     except (OSError, UnicodeError):
         return None

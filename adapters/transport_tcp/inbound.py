@@ -5,6 +5,7 @@ frames. The beginning of a frame is kept in a buffer of the connection that is a
 whatever the length before it says. Long frames are received straight into that buffer.
 """
 
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from struct import Struct
 from typing import Protocol
 
@@ -32,7 +33,8 @@ class ReceiveBuffers:
     """The buffers that the connections of one transport share."""
 
     def __init__(self) -> None:
-        self.shared = memoryview(bytearray(SHARED_BYTES))
+        # Of an anonymous mapping only the pages that have been written to take memory.
+        self.shared = memoryview(mmap(-1, SHARED_BYTES, flags=MAP_PRIVATE | MAP_ANONYMOUS))
         self._spares: list[memoryview] = []
 
     def allocate(self, size: int) -> memoryview:

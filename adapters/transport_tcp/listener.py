@@ -7,6 +7,7 @@ from functools import partial
 
 from ...core.traffic.log_line_limit import LogLineLimit
 from ...ports.transport import Address, Connection, ConnectionAdmission, ConnectionHandler, Limits, TransportError
+from .connecting import look_up
 from .connection import Shared, TcpConnection, address_text
 from .handshake import BoundedTls, EncryptedSocket, Handshake
 from .polling import READ, WhenReady
@@ -213,7 +214,7 @@ def open_port(address: Address) -> socket.socket:
     host, port = address
     where = address_text(address)
     try:
-        found = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = look_up(host or "0.0.0.0", port, socket.AI_PASSIVE)
     except (OSError, OverflowError, UnicodeError) as error:
         raise TransportError(f"cannot listen on {where}: {error}; check the host and port in `listeners`") from error
     family, kind, protocol, _, target = found[0]

@@ -3,8 +3,8 @@
 import json
 import logging
 import sys
+import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any, TextIO
 
 from ...ports.errors import ConfigError
@@ -66,8 +66,8 @@ class JsonFormatter(logging.Formatter):
 
 
 def _time(record: logging.LogRecord) -> str:
-    moment = datetime.fromtimestamp(record.created, tz=UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+    seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+    return f"{seconds}.{int(record.created % 1 * 1000):03d}Z"
 
 
 def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:

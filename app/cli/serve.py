@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import sys
@@ -79,6 +80,7 @@ def serve(
     k-th port after it, and its data are in DIR/worker-k. One that dies is restarted. Each line of the log has the name
     of its worker. Without a coordination service an etcd is started, with its data in DIR/etcd.
     """
+    gc.set_threshold(3000, 1_000_000)  # a start makes many objects that stay; `compose.serve` collects once at its end
     from ..signals import ending_in_order
 
     with ending_in_order():

@@ -88,6 +88,7 @@ def serve(
         reactor.call_soon(stop)
     gc.collect()
     gc.freeze()  # what a start leaves behind stays for good: the collector need not look at it again and again
+    gc.set_threshold(700, 10, 10)
     try:
         reactor.call_soon(lambda: node.when_ready(on_ready))
         reactor.run(switch_interval_ms=_SWITCH_INTERVAL_MS)

@@ -27,7 +27,7 @@ from ..message.batch_header import (
 from ..message.batch_reader import Columns, decode_columns, whole_batches
 from ..message.codec import Codecs
 from ..message.control_records import read_marker
-from ..message.crc32 import crc32c
+from ..message.crc32c import crc32c
 from ..replica.partition.partition import Partition
 from ..replica.purgatory import DelayedOperation
 from ..replica.replica_manager import ReplicaManager

@@ -6,7 +6,7 @@ from typing import Protocol
 from ...ports.errors import ApiError, BarnabasError
 from ...ports.types import Position
 from ..message.batch_header import CRC_COVERS_FROM, HEADER_SIZE, BatchHeader, is_crc_valid, parse_header
-from ..message.crc32 import crc32c
+from ..message.crc32c import crc32c
 
 BatchIterator = Iterator[tuple[Position, BatchHeader]]
 """Yields (position, header) of each batch."""

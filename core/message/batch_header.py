@@ -7,7 +7,7 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.types import Buffer, Offset
 from .codec import Codecs
-from .crc32 import crc32c
+from .crc32c import crc32c
 
 HEADER = Struct(">qiibIhiqqqhii")
 HEADER_SIZE = 61

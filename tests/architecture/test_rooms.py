@@ -60,7 +60,7 @@ CORE_MAY_IMPORT = {
         "isal",
     ),
 }
-PORTS_MAY_IMPORT = {"abc", "attrs", "collections", "enum", "functools", "hmac", "operator", "typing"}
+PORTS_MAY_IMPORT = {"abc", "attrs", "collections", "enum", "functools", "hmac", "linecache", "operator", "typing"}
 
 
 @pytest.fixture(scope="module")

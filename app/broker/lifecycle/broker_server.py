@@ -1,13 +1,15 @@
 """The broker server: one broker from start to stop, with the order in which its parts are opened and closed."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
+from typing import TYPE_CHECKING
 
 from attrs import evolve
 
 from ....core.classic.registry.broker_registration import BrokerRegistrar
-from ....core.client.network.links import LinkDependencies, Links
 from ....core.cluster.broker_lifecycle import LastLife
 from ....core.cluster.brokers import next_broker_id
 from ....core.cluster.change_queue import ChangeQueue, complete
@@ -62,10 +64,8 @@ from ..state.broker_state import BrokerState
 from ..state.dependencies import Outside, Server
 from ..state.endpoints import Endpoints
 from ..state.settings import BrokerSettings
-from ..state.tiering import Tiering
 from .authentication import Authentication, Credentials, add_bootstrap_users, pretended_key
 from .authorization import authorization_of, classic_access
-from .cluster_member import ClusterMember
 from .data_folders import checked_cluster_id
 from .log_cleaning import LogScrubbing, begin_cleaning
 from .registration import (
@@ -78,6 +78,10 @@ from .registration import (
     shows_current,
 )
 from .replica_metrics import show_replicas
+
+if TYPE_CHECKING:
+    from ....core.client.network.links import Links
+    from .cluster_member import ClusterMember
 
 ROOM = "app.broker"
 _DRAIN_MS = 1000.0
@@ -138,6 +142,8 @@ def links_to_others(
         broker = registry.image.brokers.get(broker_id)
         return None if broker is None else endpoints.inter_broker_address(broker)
 
+    from ....core.client.network.links import LinkDependencies, Links
+
     made = LinkDependencies(
         scheduler=outside.scheduler,
         clock=outside.clock,
@@ -160,6 +166,8 @@ def joined(
     report: Callable[[str], None],
 ) -> ClusterMember:
     """Return the broker's cluster member, which is not started yet."""
+    from .cluster_member import ClusterMember
+
     log_dirs, logs = state.logs.dirs, state.logs
 
     member = ClusterMember(
@@ -455,6 +463,8 @@ class BrokerServer:
                 text = f"topics are in remote storage, {tiered[0]} among them"
                 raise ConfigError(f"{text}: set remote.log.storage.system.enable=true, and its place")
             return
+        from ..state.tiering import Tiering  # only brokers with remote storage load its half megabyte
+
         state.tiering = Tiering(
             self._outside.open_remote_storage(),
             self._config,

@@ -1,8 +1,10 @@
 """The state that the broker's services share: replicas, cluster image, topics and configuration."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ....core.client.driver import Submit
 from ....core.cluster.assignment import machine_key
@@ -35,7 +37,9 @@ from .changes import Changes, EntityStore, as_api_error
 from .classic_topics import ClassicTopics
 from .endpoints import Endpoints
 from .settings import MIN_ISR_KEY, BrokerSettings
-from .tiering import Tiering
+
+if TYPE_CHECKING:
+    from .tiering import Tiering
 
 T = TypeVar("T")
 _PLACEMENT_ERRORS = (ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.INVALID_REPLICA_ASSIGNMENT)

@@ -1,7 +1,9 @@
 """The dependencies of a broker: its ports, and the servers of its protocols."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ....core.client.network.connection import Connect
 from ....core.security.quotas.request_quotas import RequestQuotas
@@ -24,7 +26,9 @@ from ....ports.storage import LogDir
 from ....ports.transport import Connection, ConnectionHandler, ServerTls, Transport
 from ....ports.values import frozen
 from ...config import BrokerConfig, ListenAddress
-from .tiering import RemoteOutside
+
+if TYPE_CHECKING:
+    from .tiering import RemoteOutside
 
 
 class ServerConnection(Protocol):

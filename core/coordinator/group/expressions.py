@@ -13,7 +13,6 @@ from math import inf
 
 from ....ports.values import define
 from ...traffic.steps import Steps
-from ..regular_expression import RegularExpression
 
 REFRESH_AFTER_CHANGE_MS = 10_000
 """The least time between two resolutions of a group's expressions (Kafka: REGEX_BATCH_REFRESH_MIN_INTERVAL_MS)."""
@@ -34,6 +33,8 @@ class ResolvedExpression:
 
 class _Compiled:
     def __init__(self, text: str) -> None:
+        from ..regular_expression import RegularExpression
+
         self.expression = RegularExpression(text)
         self.compared: AbstractSet[str] = frozenset()
         self.matching: frozenset[str] = frozenset()

@@ -29,7 +29,6 @@ from ....ports.types import TopicPartition
 from ....ports.values import define
 from ...cluster.topics import INTERNAL_TOPICS
 from ...traffic.steps import StepRunner, Steps
-from ..regular_expression import RegularExpression
 from ..runtime import Append, CoordinatorRuntime
 from ..table import CoordinatorTable
 from .config import TransactionConfig
@@ -84,7 +83,11 @@ def list_transactions(table: TransactionTable, request: ListTransactions, now_ms
     if table.is_loading:
         return ListTransactionsResult(error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     try:
-        pattern = RegularExpression(request.pattern) if request.pattern else None
+        pattern = None
+        if request.pattern:
+            from ..regular_expression import RegularExpression
+
+            pattern = RegularExpression(request.pattern)
     except ApiError as error:
         return ListTransactionsResult(error=error.code)
     unknown = [state for state in request.states if state not in _WORDS]

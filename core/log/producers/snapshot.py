@@ -3,7 +3,7 @@
 from struct import Struct, error
 
 from ....ports.types import Buffer
-from ...message.crc32 import crc32c
+from ...message.crc32c import crc32c
 from ..config import LONG_MAX
 from .producer_state import NO_OFFSET, NO_SEQUENCE, SEQUENCE_MASK, ProducerStateEntry, ProducerStates, SentBatch
 

@@ -16,7 +16,7 @@ from ...message.batch_reader import Columns, decode_columns
 from ...message.classic.message_set import ClassicMessageSet
 from ...message.classic.validation import find_valid_prefix
 from ...message.codec import Codecs
-from ...message.crc32 import crc32c
+from ...message.crc32c import crc32c
 
 _BITS = 12
 _REGISTERS = 1 << _BITS

@@ -147,7 +147,7 @@ def test_secret_in_any_text_is_hidden() -> None:
 
 def is_deferred(kind: type[Any]) -> bool:
     """Return whether attrs has not written `__init__` yet."""
-    return "__signature__" in kind.__dict__
+    return kind.__dict__.get("_deferred") is not None
 
 
 def test_init_is_written_for_the_first_value() -> None:

@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import psutil
 from attrs import frozen
+from harness import PROGRAM
 
 from barnabas import Admin, ApiError
 
@@ -45,10 +45,12 @@ class RunningCluster:
 
 
 @contextmanager
-def cluster(*settings: str, brokers: int = 3, restart: bool = True) -> Iterator[RunningCluster]:
+def cluster(
+    *settings: str, brokers: int = 3, restart: bool = True, program: Path = PROGRAM
+) -> Iterator[RunningCluster]:
     """Run a cluster on free ports; its folder goes afterwards."""
     with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as scratch:
-        command = [str(Path(sys.executable).parent / "barnabas"), "cluster", "start", "--data", scratch]
+        command = [str(program), "cluster", "start", "--data", scratch]
         command += ["--brokers", str(brokers), "--base-port", "0", "--log-level", "warning"]
         command += [] if restart else ["--no-restart"]
         for setting in settings:

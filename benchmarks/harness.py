@@ -15,6 +15,7 @@ from attrs import field, frozen
 from confluent_kafka import Producer
 
 MESSAGE_BYTES = 200
+PROGRAM = Path(sys.executable).parent / "barnabas"
 
 
 @frozen
@@ -89,10 +90,12 @@ def librdkafka_rate(settings: dict[str, object], topic: str, messages: int, *, p
 
 
 @contextmanager
-def broker(data: Path | None = None, *settings: str, scheme: str = "kafka") -> Iterator[RunningBroker]:
+def broker(
+    data: Path | None = None, *settings: str, scheme: str = "kafka", program: Path = PROGRAM
+) -> Iterator[RunningBroker]:
     """Run a broker with a listener of that scheme on a free port; its folder goes afterwards unless it was given."""
     with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as scratch:
-        command = [str(Path(sys.executable).parent / "barnabas"), "serve", "--data", str(data or scratch)]
+        command = [str(program), "serve", "--data", str(data or scratch)]
         command += ["--listen", f"{scheme}://127.0.0.1:0", "--log-level", "warning"]
         for setting in settings:
             command += ["--set", setting]

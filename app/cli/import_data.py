@@ -131,7 +131,12 @@ def _show(plan: ImportPlan, done: Imported | None, *, as_json: bool) -> None:
                 "notes": list(plan.notes),
                 "copied": None
                 if done is None
-                else {"partitions": done.partitions, "bytes": done.bytes, "linked_segments": done.linked},
+                else {
+                    "partitions": done.partitions,
+                    "bytes": done.bytes,
+                    "linked_segments": done.linked,
+                    "converted_segments": done.converted,
+                },
             }
         )
         return
@@ -145,17 +150,19 @@ def _show(plan: ImportPlan, done: Imported | None, *, as_json: bool) -> None:
         typer.echo("nothing was changed", err=True)
     else:
         linked = f", {counted(done.linked, 'segment')} linked" if done.linked else ""
-        typer.echo(f"imported {counted(done.partitions, 'partition')}, {size_text(done.bytes)}{linked}")
+        converted = f", {counted(done.converted, 'segment')} converted" if done.converted else ""
+        typer.echo(f"imported {counted(done.partitions, 'partition')}, {size_text(done.bytes)}{linked}{converted}")
 
 
 def _row(topic: PlannedTopic) -> dict[str, object]:
     folders = sorted({str(replica.source.path) for replica in topic.replicas.values()})
     missing = f"no folder of partitions {', '.join(map(str, topic.missing[:_SHOWN]))}" if topic.missing else ""
+    converted = f"{counted(topic.legacy_count, 'segment')} converted to record batches" if topic.legacy else ""
     return {
         "topic": topic.name,
         "topic_id": encode_id(topic.topic_id),
         "partitions": topic.partition_count,
         "from": ", ".join(folders) or "-",
         "settings": describe(topic.configs) or "-",
-        "note": topic.refused or missing or "-",
+        "note": topic.refused or missing or converted or "-",
     }

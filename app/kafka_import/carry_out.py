@@ -27,6 +27,7 @@ from ...core.log.checkpoints import (
     format_offsets,
     format_partition_metadata,
 )
+from ...core.log.leader_epoch_cache import LeaderEpochCache
 from ...core.log.manager.meta_properties import MetaProperties, write_meta_properties
 from ...core.log.names import LOG_SUFFIX, segment_file
 from ...core.log.partition_log.unified_log import UnifiedLog
@@ -41,9 +42,9 @@ from ...ports.types import Position, TopicPartition
 from ..compose.broker import plugin_host, system_clock
 from ..config import BrokerConfig
 from ..config.topic_config import log_config_for
-from .copying import copy_partition, partition_bytes
+from .copying import SegmentConverter, copy_partition, partition_bytes, write_indexes
 from .plan import ImportPlan, PlannedTopic
-from .source import Replica
+from .source import Replica, read_epochs_of
 
 INCOMPLETE = "import-incomplete"
 """The mark of an import that has not ended."""
@@ -56,6 +57,7 @@ class Imported:
     partitions: int = 0
     segments: int = 0
     linked: int = 0
+    converted: int = 0
     bytes: int = 0
     next_producer_id: int = 0
     ends: dict[TopicPartition, int] = field(factory=dict)
@@ -130,12 +132,34 @@ class Importer:
         bases = [base for base, _ in replica.segments()]
         recovery_point = _trusted_below(bases, topic.configs, source.recovery_points.get(partition))
         target = Path(self._log_dir.path) / str(partition)
-        copy_partition(replica.path, target, recovery_point=recovery_point, link=self._link, copied=self._note_copied)
+        legacy = topic.legacy.get(number, frozenset())
+        codecs = self._plugins.codecs()
+        epochs = LeaderEpochCache(read_epochs_of(source.log_dir, partition, self._report))
+        converter = SegmentConverter(codecs, epochs, self._report)
+        copy_partition(
+            replica.path,
+            target,
+            recovery_point=recovery_point,
+            link=self._link,
+            legacy=legacy,
+            convert=converter.convert,
+            copied=self._note_copied,
+        )
         folder = self._log_dir.folder(str(partition))
         if not topic.is_classic:
             folder.write_small(PARTITION_METADATA, format_partition_metadata(topic.topic_id))
         settings = log_config_for(self._config, topic.configs)
         now_ms = self._clock.now_ms()
+        for base in legacy:
+            write_indexes(
+                folder,
+                base,
+                log_bytes=(target / segment_file(base, LOG_SUFFIX)).stat().st_size,
+                index_interval_bytes=settings.index_interval_bytes,
+                now_ms=now_ms,
+                report=self._report,
+            )
+        self.done.converted += len(legacy)
         log = UnifiedLog.open(
             folder,
             topic_partition=partition,
@@ -144,7 +168,7 @@ class Importer:
             recover=True,
             recovery_point=recovery_point,
             log_start_offset=source.log_starts.get(partition, 0),
-            codecs=self._plugins.codecs(),
+            codecs=codecs,
             deletion_policy=self._plugins.deletion_policy(settings.deletion_policy, partition),
             may_end_early=True,
             report=self._report,
@@ -173,7 +197,7 @@ class Importer:
 
     def _check_sealed(self, log: UnifiedLog, replica: Replica) -> None:
         """Walk the headers of the segments that the log has not read when it was opened. Raises `BarnabasError` for
-        messages of an old format, which a plan finds at the begin of segments only."""
+        messages of an old format that the plan has not found: between two changes of the format in one segment."""
         for segment in log.segments[:-1]:
             if not isinstance(segment, Segment):
                 continue
@@ -182,7 +206,7 @@ class Importer:
             except BadBatch as error:
                 self._report(f"{replica.path}/{segment_file(segment.base_offset, LOG_SUFFIX)} is damaged {error}")
                 if "magic" in str(error):
-                    text = f"{replica.path} has messages from before Kafka 0.11, which Barnabas does not read"
+                    text = f"{replica.path} has messages from before Kafka 0.11 between record batches of one segment"
                     raise BarnabasError(f"{text}; move it away, and copy the topic with 'barnabas mirror'") from error
 
     def _note_copied(self, size: int) -> None:

@@ -26,7 +26,6 @@ from ..config.dynamic_config import alter_broker_configs, alter_group_configs
 from ..config.topic_config import check_topic_configs, layers_of
 from .source import KafkaFolder, Replica
 
-_OLDEST_MAGIC = 2
 _ALL_BROKERS = ConfigResource(kind=ResourceKind.BROKER, name="")
 _METADATA_VERSION = "metadata.version"
 
@@ -45,7 +44,14 @@ class PlannedTopic:
     replicas: Mapping[int, Replica] = {}
     leader_epochs: Mapping[int, int] = {}
     """The leader epoch of each partition here, larger than any before."""
+    legacy: Mapping[int, Collection[int]] = {}
+    """The base offsets of the segments, by partition, with messages from before Kafka 0.11, which are converted."""
     refused: str = ""
+
+    @property
+    def legacy_count(self) -> int:
+        """The number of segments that are converted."""
+        return sum(map(len, self.legacy.values()))
 
     @property
     def is_classic(self) -> bool:
@@ -112,7 +118,7 @@ def plan_import(
         entities=planner.entities_of(image),
         features=planner.features_of(image) if image.features else newest_levels(),
         next_producer_id=next_producer_id,
-        notes=[*planner.notes, *_skipped_notes(image)],
+        notes=[*planner.notes, *_legacy_notes(topics), *_skipped_notes(image)],
     )
 
 
@@ -140,6 +146,18 @@ def _common_cluster(folders: Iterable[KafkaFolder]) -> str | None:
             return None
         return cluster_id
     return None
+
+
+def _legacy_notes(topics: Sequence[PlannedTopic]) -> list[str]:
+    converted = [topic for topic in topics if topic.legacy]
+    if not converted:
+        return []
+    count = counted(sum(topic.legacy_count for topic in converted), "segment")
+    return [
+        f"{count} of {counted(len(converted), 'topic')} with messages from before Kafka 0.11 (formats 0 and 1): "
+        "the copy has record batches with the same offsets, timestamps, keys, values and codecs; it is never a hard "
+        "link"
+    ]
 
 
 def _skipped_notes(image: KraftImage) -> list[str]:
@@ -226,6 +244,11 @@ class _Planner:
             configs=configs,
             replicas=replicas,
             leader_epochs=epochs,
+            legacy={
+                number: found
+                for number, each in replicas.items()
+                if each.found.format_name != CLASSIC and (found := each.legacy_segments())
+            },
             refused=_why_refused(name, replicas.values()),
         )
 
@@ -352,10 +375,4 @@ def _why_refused(name: str, replicas: Iterable[Replica]) -> str:
         return error.message
     if len(formats) > 1:
         return "its folders hold logs of both generations"
-    old = [each for each in replicas if each.found.format_name != CLASSIC and each.oldest_magic() < _OLDEST_MAGIC]
-    if old:
-        return (
-            f"{old[0].path} has segments with messages of the format {old[0].oldest_magic()}, from before Kafka 0.11, "
-            "which Barnabas does not read; copy the topic with 'barnabas mirror' instead"
-        )
     return ""

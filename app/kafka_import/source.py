@@ -10,12 +10,23 @@ from attrs import field
 
 from ...core.kraft.image import KraftImage, MetadataReplay
 from ...core.log.batch_scan import BadBatch, scan_batches
-from ...core.log.checkpoints import CLEAN_SHUTDOWN, CLEANED, HIGH_WATERMARK, LOG_START, RECOVERY_POINT, read_offsets
+from ...core.log.checkpoints import (
+    CLEAN_SHUTDOWN,
+    CLEANED,
+    HIGH_WATERMARK,
+    LEADER_EPOCHS,
+    LOG_START,
+    RECOVERY_POINT,
+    read_epochs,
+    read_offsets,
+)
 from ...core.log.manager.meta_properties import META_PROPERTIES, parse_properties
 from ...core.log.manager.survey import PartitionOnDisk, find_partitions
 from ...core.log.names import LOG_SUFFIX, segment_file
+from ...core.message.batch_header import MAGIC
 from ...core.message.codec import Codecs
-from ...ports.errors import ConfigError
+from ...core.message.legacy_records import HEAD_SIZE, entry_size, is_legacy, read_entry
+from ...ports.errors import ApiError, ConfigError
 from ...ports.storage import LogDir
 from ...ports.types import Position, TopicPartition
 from ...ports.values import frozen
@@ -25,10 +36,6 @@ METADATA_TOPIC = "__cluster_metadata"
 METADATA_FOLDER = f"{METADATA_TOPIC}-0"
 _SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _SEGMENT = re.compile(r"(\d{20})\.log")
-NEWEST_MAGIC = 2
-_SIZE_END, _MAGIC_END = 12, 17
-"""The size of the part of an entry's header that ends with its magic byte, which is in the same place in all versions
-of the format since 0.8."""
 
 
 @frozen(kw_only=True)
@@ -53,45 +60,62 @@ class Replica:
         named = ((_SEGMENT.fullmatch(each.name), each) for each in self.path.iterdir())
         return sorted((int(name[1]), path) for name, path in named if name is not None)
 
-    def oldest_magic(self) -> int:
-        """Return the smallest magic byte with which one of its segments begins, or of the newest one; 2 without any
-        record."""
+    def legacy_segments(self) -> Collection[int]:
+        """Return the base offsets of the segments with messages of magic 0 or 1.
+
+        Segments that begin with a batch are read further only if they are the newest, or if the next one begins with
+        such messages: the format of a topic may have been lowered.
+        """
         segments = self.segments()
-        begins = min((_first_magic(path) for _, path in segments), default=2)
-        return min(begins, _least_magic(segments[-1][1])) if segments else begins
+        begins = [_begins_with_legacy(path) for _, path in segments]
+        after = [*begins[1:], True]
+        return frozenset(
+            base
+            for (base, path), is_old, is_next_old in zip(segments, begins, after, strict=False)
+            if is_old or (is_next_old and _has_legacy(path))
+        )
 
     def log_end(self) -> int:
-        """Return the offset after the last intact batch of its newest segment. Raises `StorageError`."""
+        """Return the offset after the last intact entry of its newest segment. Raises `StorageError`."""
         segments = self.segments()
         end = segments[-1][0] if segments else 0
         file = self.source.log_dir.folder(str(self.partition)).open(segment_file(end, LOG_SUFFIX), create=False)
+        position = Position(0)
         try:
-            for _, header in scan_batches(file, Position(0), Position(file.size), check_crc=True):
-                end = header.next_offset
-        except BadBatch:
-            pass  # the log ends here
+            while position < file.size:
+                try:
+                    for _, header in scan_batches(file, position, Position(file.size), check_crc=True):
+                        end = header.next_offset
+                    break
+                except BadBatch as bad:
+                    head = file.read(bad.position, HEAD_SIZE)
+                    if not is_legacy(head) or entry_size(head) > file.size - bad.position:
+                        break  # the log ends here
+                    entry = read_entry(memoryview(file.read(bad.position, entry_size(head))))
+                    end, position = entry.offset + 1, Position(bad.position + entry.size)
+        except ApiError:
+            pass  # an entry is damaged: the log ends before it
         finally:
             file.close()
         return end
 
 
-def _first_magic(path: Path) -> int:
+def _begins_with_legacy(path: Path) -> bool:
     with path.open("rb") as file:
-        head = file.read(_MAGIC_END)
-    return head[-1] if len(head) == _MAGIC_END and any(head) else 2
+        head = file.read(HEAD_SIZE)
+    return any(head) and is_legacy(head)
 
 
-def _least_magic(path: Path) -> int:
-    """Return the smallest magic byte of all entries; the rest after a damaged one does not count."""
-    least = NEWEST_MAGIC
+def _has_legacy(path: Path) -> bool:
+    """Return True if there is such a message; the rest after a damaged entry does not count."""
     with path.open("rb") as file:
-        while len(head := file.read(_MAGIC_END)) == _MAGIC_END:
-            size = int.from_bytes(head[8:_SIZE_END], "big", signed=True)
-            if size < _MAGIC_END - _SIZE_END or not 0 <= head[-1] <= NEWEST_MAGIC:
+        while len(head := file.read(HEAD_SIZE)) == HEAD_SIZE:
+            if is_legacy(head):
+                return any(head)
+            if head[-1] != MAGIC or entry_size(head) < HEAD_SIZE:
                 break
-            least = min(least, head[-1])
-            file.seek(size - (_MAGIC_END - _SIZE_END), os.SEEK_CUR)
-    return least
+            file.seek(entry_size(head) - HEAD_SIZE, os.SEEK_CUR)
+    return False
 
 
 @frozen(kw_only=True, eq=False)
@@ -119,7 +143,15 @@ class KafkaFolder:
         """Yield its partitions, without those of the metadata log. Raises `StorageError`."""
         for found in self.partitions:
             if found.partition.topic != METADATA_TOPIC:
-                yield Replica(source=self, found=found, epoch=found.latest_epoch(report))
+                epochs = read_epochs_of(self.log_dir, found.partition, report)
+                yield Replica(source=self, found=found, epoch=epochs[-1][0] if epochs else -1)
+
+
+def read_epochs_of(log_dir: LogDir, partition: TopicPartition, report: Callable[[str], None]) -> list[tuple[int, int]]:
+    """Return the leader epochs of a partition's checkpoint, which Kafka 1.1 begins empty. Raises `StorageError`."""
+    folder = log_dir.folder(str(partition))
+    found = folder.files().get(LEADER_EPOCHS)
+    return read_epochs(folder, report) if found is not None and found.size else []
 
 
 @contextmanager

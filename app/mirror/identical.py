@@ -15,6 +15,7 @@ from attrs import define, field
 
 from ...core.message.batch_header import BatchHeader
 from ...core.message.batch_reader import whole_batches
+from ...core.message.legacy_records import GROUP_BYTES, convert_records, is_legacy
 from ...ports.broker_api.acls import AclBinding, AclBindingFilter
 from ...ports.broker_api.configs import ResourceKind
 from ...ports.broker_api.epochs import EpochEndOffset, OffsetForLeaderEpoch, OffsetForLeaderPartition
@@ -28,7 +29,7 @@ from ...ports.values import frozen
 from ..clients.admin.admin import Admin
 from ..clients.admin.asker import Place
 from ..clients.shared.client_shell import ClientShell
-from ..clients.shared.connect import open_shell
+from ..clients.shared.connect import open_shell, plugin_host
 from ..clients.shared.settings import CommonSettings, read_settings
 from ..logs import log_report
 
@@ -121,6 +122,7 @@ class IdenticalMirror:
         self._target = Admin(config=dict(target))
         self._from = _shell(source)
         self._to = _shell(target)
+        self._codecs = plugin_host(()).codecs()
         self._cluster_id = self._source.describe_cluster().cluster_id or "unknown"
 
     def close(self) -> None:
@@ -279,7 +281,9 @@ class IdenticalMirror:
         each.source_end = answer.high_watermark
         found = answer.records
         records = bytes(found) if isinstance(found, bytes | bytearray | memoryview) else found.read()
-        batches = [batch for batch in _batches(each.place, records) if batch[1].next_offset > each.log_end]
+        if is_legacy(records):
+            records = self._converted(each, records)
+        batches = [batch for batch in _batches(records) if batch[1].next_offset > each.log_end]
         if not batches and answer.log_start_offset <= each.log_start:
             if each.high_watermark < each.log_end:
                 self._send(each, MirrorRecords(topic=each.place.topic, partition=each.place.partition))
@@ -297,6 +301,17 @@ class IdenticalMirror:
         if self._send(each, request):
             self.copied.batches += len(batches)
             self.copied.bytes += end - begin
+
+    def _converted(self, each: MirroredPartition, records: bytes) -> bytes:
+        """Return batches of messages from before Kafka 0.11, with the same offsets. Raises `ApiError`."""
+        done = convert_records(
+            records, self._codecs, from_offset=each.log_end, group_bytes=GROUP_BYTES, leader_epoch=each.last_epoch
+        )
+        self._note(
+            f"topic {each.place.topic} has messages from before Kafka 0.11 (formats 0 and 1): they become record "
+            "batches with the same offsets, timestamps, keys, values and codecs"
+        )
+        return done.records
 
     # --- promotion
 
@@ -543,12 +558,13 @@ def _exactly(acl: AclBinding) -> AclBindingFilter:
     )
 
 
-def _batches(place: TopicPartition, records: bytes) -> list[tuple[int, BatchHeader]]:
-    """Return (position, header) of the whole batches. Raises `ApiError` for messages from before Kafka 0.11."""
+def _batches(records: bytes) -> list[tuple[int, BatchHeader]]:
+    """Return (position, header) of the whole batches, up to messages from before Kafka 0.11. Raises `ApiError`."""
+    found: list[tuple[int, BatchHeader]] = []
     try:
-        return list(whole_batches(records))
-    except ApiError as error:
-        if error.code is ErrorCode.INVALID_RECORD:
-            text = f"{place} has messages from before Kafka 0.11, which cannot be mirrored as they are: {error.message}"
-            raise ApiError(error.code, text) from error
-        raise
+        found.extend(whole_batches(records))
+    except ApiError:
+        end = found[-1][0] + found[-1][1].size if found else 0
+        if not found or not is_legacy(records, end):
+            raise
+    return found

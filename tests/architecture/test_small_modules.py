@@ -19,7 +19,6 @@ REASONS = {
     "app/cli/bench/page.py": "imported only where a page is written",
     "app/cli/workers.py": "imported only where a broker has several workers",
     "app/compose/services.py": "imported only where services run beside the broker",
-    "app/kafka_import/copying.py": "the only part of an import that opens files of Kafka to copy them",
     "app/mirror/assigned.py": "a kind of source with partitions of its own",
     "app/mirror/group_source.py": "a kind of source, imported only where a mirror uses a group",
     "app/shared_session.py": "imported only where brokers of a process share a session",

@@ -8,15 +8,13 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from support.classic_frames import entry, message_set
 from support.command import Command
-from support.kafka_folder import CLUSTER, CLUSTER_ID, ORDERS_ID, SECURITY, KafkaDataDir, segment_batch
+from support.kafka_folder import CLUSTER, CLUSTER_ID, ORDERS_ID, SECURITY, KafkaDataDir, legacy_messages, segment_batch
 from support.waiting import PATIENCE_S
 
 from barnabas import Admin
 from barnabas.app.embedded_broker import Broker
 
 CLASSIC_WORDS = ("--partition", "0", "--from-beginning", "--max-messages", "3")
-OLD_MESSAGE = bytes(8) + (22).to_bytes(4, "big") + bytes(4) + b"\1" + bytes(17)
-"""An entry of magic 1."""
 
 
 @pytest.fixture
@@ -115,24 +113,48 @@ def test_missing_partition_is_refused_unless_allowed(barnabas: Command, source: 
         assert read(broker, "orders") == []
 
 
-def test_messages_from_before_batches_are_refused(barnabas: Command, source: KafkaDataDir, tmp_path: Path) -> None:
-    source.add_partition("orders-0", {0: OLD_MESSAGE, 1: segment_batch([b"a"], 1)})
-    ended = barnabas("import", str(source.path), "--into", str(tmp_path / "data"), expect=1)
-    assert "before Kafka 0.11" in ended.out
-    assert not (tmp_path / "data").exists()
-
-
-@pytest.mark.parametrize("base", [0, 1])
-def test_old_message_behind_a_batch_is_refused(
-    barnabas: Command, source: KafkaDataDir, tmp_path: Path, base: int
-) -> None:
-    """In the newest segment the plan finds it; in another one the copy does."""
-    segments = {number: segment_batch([b"a"], number) for number in (0, 1)}
-    segments[base] += OLD_MESSAGE
+def test_messages_from_before_batches_are_converted(barnabas: Command, source: KafkaDataDir, tmp_path: Path) -> None:
+    """With the format raised within a segment, and lowered within the one before."""
+    segments = {
+        0: segment_batch([b"0", b"1"], 0),
+        2: segment_batch([b"2"], 2) + legacy_messages([3]),
+        4: legacy_messages(range(4, 6)) + segment_batch([b"6", b"7"], 6),
+        8: segment_batch([b"8"], 8) + legacy_messages([9]) + b"torn",
+    }
     source.add_partition("orders-0", segments)
-    (source.path / "recovery-point-offset-checkpoint").write_text("0\n1\norders 0 2\n")
-    ended = barnabas("import", str(source.path), "--into", str(tmp_path / "data"), expect=1)
-    assert "before Kafka 0.11" in ended.out + ended.err
+    (source.path / "recovery-point-offset-checkpoint").write_text("0\n1\norders 0 8\n")
+    before = source.contents()
+    plan = imported(barnabas, tmp_path / "data", source.path, "--dry-run")
+    assert plan["topics"][0]["note"] == "3 segments converted to record batches"
+    report = imported(barnabas, tmp_path / "data", source.path, "--link")
+    assert report["copied"]["converted_segments"] == 3
+    assert report["copied"]["linked_segments"] == 1
+    assert "formats 0 and 1" in report["notes"][-1]
+    assert source.contents() == before
+    data = tmp_path / "data"
+    assert json.loads(barnabas("log", "verify", "--json", str(data)).out)["problems"] == []
+    with Broker(data) as broker:
+        assert read(broker, "orders") == [(number, b"%d" % number) for number in range(10)]
+
+
+def test_replica_with_more_messages_from_before_batches_is_taken(barnabas: Command, tmp_path: Path) -> None:
+    short, long = (KafkaDataDir(tmp_path / f"kafka-{number}", node_id=number) for number in (1, 2))
+    for each, count in ((short, 2), (long, 3)):
+        each.add_metadata(CLUSTER)
+        each.add_partition("orders-0", {0: segment_batch([b"0"], 0) + legacy_messages(range(1, count))}, epochs=[])
+    report = imported(barnabas, tmp_path / "data", short.path, long.path)
+    assert [topic["from"] for topic in report["topics"]] == [str(long.path)]
+
+
+def test_damaged_message_from_before_batches_ends_the_log(
+    barnabas: Command, source: KafkaDataDir, tmp_path: Path
+) -> None:
+    damaged = legacy_messages(range(2))[:-1] + b"?"
+    source.add_partition("orders-0", {0: damaged, 2: segment_batch([b"2"], 2)})
+    ended = barnabas("import", str(source.path), "--into", str(tmp_path / "data"))
+    assert ended.code == 0
+    with Broker(tmp_path / "data") as broker:
+        assert read(broker, "orders") == [(0, b"0")]
 
 
 def test_folder_of_another_cluster_is_refused(barnabas: Command, source: KafkaDataDir, tmp_path: Path) -> None:

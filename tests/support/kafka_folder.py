@@ -2,8 +2,9 @@
 
 import struct
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from zlib import crc32
 
 from barnabas.core.message.batch_header import assign_offset
 from barnabas.core.message.batch_writer import encode_batch
@@ -69,6 +70,16 @@ def segment_batch(values: Sequence[bytes], base_offset: int, epoch: int = 0) -> 
     batch = encode_batch([Message(value) for value in values], now_ms=NOW_MS)
     assign_offset(batch, base_offset, epoch)
     return bytes(batch)
+
+
+def legacy_messages(offsets: Iterable[int]) -> bytes:
+    """Return entries of magic 1 whose values are their offsets."""
+    made = b""
+    for offset in offsets:
+        value = b"%d" % offset
+        body = struct.pack(">bbqii", 1, 0, NOW_MS, -1, len(value)) + value
+        made += struct.pack(">qiI", offset, 4 + len(body), crc32(body)) + body
+    return made
 
 
 class KafkaDataDir:

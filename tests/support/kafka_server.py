@@ -87,7 +87,7 @@ class KafkaServer(ServerProcess):
                 "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
                 "super.users": "User:admin;User:ANONYMOUS",
             }
-        self.zookeeper = zookeeper
+        self.zookeeper, self.release = zookeeper, release
         self.bootstraps: dict[str, str] = {}
         if listeners:
             names = [name for name in listeners if name != "controller"]

@@ -57,6 +57,7 @@ from ....ports.broker_api.features import (
     UpgradeType,
 )
 from ....ports.broker_api.groups import TRANSACTION_COORDINATOR, Coordinator
+from ....ports.broker_api.metadata import Metadata, MetadataResult
 from ....ports.broker_api.producers import ActiveProducer, DescribeProducers, DescribeProducersResult
 from ....ports.broker_api.replicas import (
     AlterPartitionReassignments,
@@ -447,9 +448,21 @@ class ClusterAdmin:
 
     def describe_cluster(self) -> DescribeClusterResult:
         """Return cluster id, controller and brokers. Raises `ApiError`."""
-        result: DescribeClusterResult = self._asker.shell.ask(DescribeCluster())
+        try:
+            result: DescribeClusterResult = self._asker.shell.ask(DescribeCluster())
+        except ApiError as error:
+            if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+                raise
+            return self._described_by_metadata()
         check(result.error, result.error_message, "cluster")
         return result
+
+    def _described_by_metadata(self) -> DescribeClusterResult:
+        """Ask a broker from before Kafka 2.8."""
+        found: MetadataResult = self._asker.shell.ask(Metadata(topics=[], allow_auto_topic_creation=False))
+        return DescribeClusterResult(
+            cluster_id=found.cluster_id or "", controller_id=found.controller_id, brokers=found.brokers
+        )
 
     def cordon_broker(self, broker: int, *, cordoned: bool = True) -> None:
         """Give a broker no new replicas from now on, or again (`cordoned.log.dirs`); it keeps those that it has, and

@@ -249,7 +249,7 @@ class SimpleConsumer(AnySimpleConsumer):
             skip_damaged=settings.skip_damaged,
             committed_only=settings.isolation_level > 0,
         )
-        fetch_position = FetchPosition(TopicPartition(topic, partition), rules)
+        fetch_position = FetchPosition(TopicPartition(topic, partition), rules, self._codecs)
         fetch_position.jump(offset)
         return fetch_position
 

@@ -22,8 +22,9 @@ from ...message.batch_header import (
     parse_header,
 )
 from ...message.batch_reader import batch_size, open_records
-from ...message.codec import DECOMPRESSED_BYTES_MAX, NO_CODECS
+from ...message.codec import DECOMPRESSED_BYTES_MAX, NO_CODECS, Codecs
 from ...message.corrupt_record import CorruptRecord, Damage
+from ...message.legacy_records import convert_records, is_legacy
 
 
 class CorruptionProbe:
@@ -359,9 +360,11 @@ class FetchPosition:
     records advance the position, and fetches without any are bounded, so that damage cannot cause endless fetches.
     """
 
-    def __init__(self, tp: TopicPartition, rules: PartitionFetchSettings) -> None:
+    def __init__(self, tp: TopicPartition, rules: PartitionFetchSettings, codecs: Codecs = NO_CODECS) -> None:
+        """`codecs` are for messages from before Kafka 0.11."""
         self.tp = tp
         self.rules = rules
+        self._codecs = codecs
         self.position = -1
         """The next offset to hand out; -1 while not known."""
         self.epoch = -1
@@ -423,6 +426,9 @@ class FetchPosition:
             self._end = found.high_watermark
         trust = self._trust(found, records)
         chain = validate_batches(records, self._asked, trust)
+        if chain.fault is not None and is_legacy(records, chain.fault.position):
+            records = self._converted(records)
+            chain = validate_batches(records, self._asked, trust)
         self._gaps_seen |= chain.gaps_seen
         if self._probe is not None:
             return self._on_probed(self._probe, found.high_watermark, chain)
@@ -452,6 +458,17 @@ class FetchPosition:
             self._probe_state = _ProbeState.ACCEPT_GAP
             return None
         return self._nothing(found, first)
+
+    def _converted(self, records: memoryview) -> memoryview:
+        """Return the batches of messages from before Kafka 0.11; what cannot be read stays, as an invalid batch.
+
+        Each message becomes a batch of its own, which does not depend on where a fetch begins.
+        """
+        try:
+            converted = convert_records(records, self._codecs)
+        except ApiError:
+            return records
+        return memoryview(converted.records) if converted.consumed else records
 
     def refused(self, reason: str, *, out_of_range: bool = False) -> CheckedRecords | None:
         """Handle a broker that cannot read the offset, or (`out_of_range`, while `exploring`) does not have it."""

@@ -74,7 +74,7 @@ class Fetcher:
     def add(self, positions: Mapping[TopicPartition, StartPosition | None]) -> None:
         """Read these partitions, too; None: as soon as `seek` says from where."""
         for tp, position in positions.items():
-            self.partitions[tp] = TopicPartitionState(tp, FetchPosition(tp, self.settings.rules))
+            self.partitions[tp] = TopicPartitionState(tp, FetchPosition(tp, self.settings.rules, self._codecs))
             if position is not None:
                 self.seek(tp, position)
         self._order = list(self.partitions)

@@ -49,6 +49,8 @@ _BROKER = (
     "com.dynatrace.hash4j:hash4j:0.22.0",
 )
 """What a broker needs besides."""
+_JAXB = "javax.xml.bind:jaxb-api:2.3.1"
+"""A part of Java 8 that the first releases use."""
 _SOURCES = [Path(__file__).parent / "java" / name for name in ("Driver.java", "Tool.java", "Transactions.java")]
 _SHARING = Path(__file__).parent / "java" / "Sharing.java"
 """What only generation 4 can compile."""
@@ -73,8 +75,10 @@ def broker_classpath(release: str | None = None) -> str:
     """Of Apache Kafka's broker, of an earlier release with its version. Raises `Unavailable`."""
     need("java", "mvn")
     if release is not None:
-        library = f"org.apache.kafka:kafka_2.13:{release}"
-        return f"{jars(f'kafka-{release}', [library], with_what_they_need=True)}/*"
+        libraries = [f"org.apache.kafka:kafka_2.13:{release}"]
+        if release.startswith(("0.", "1.")):
+            libraries = [f"org.apache.kafka:kafka_2.12:{release}", _JAXB]
+        return f"{jars(f'kafka-{release}', libraries, with_what_they_need=True)}/*"
     return f"{jars('kafka-broker', [_CLIENTS[4], *_COMMON, *_TOOLS, *_BROKER])}/*"
 
 

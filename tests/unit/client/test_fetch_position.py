@@ -1,12 +1,13 @@
 """A reader's way through a partition: damage is told or left out, never handed out, never asked for for ever."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from itertools import product
 from typing import Any
 
 import pytest
 from support.flipped_log import FlippedLog
+from support.kafka_folder import legacy_messages, segment_batch
 from support.long_tests import first_is_quick
 
 from barnabas.core.client.consumer.fetch_position import (
@@ -236,3 +237,47 @@ def test_corruption_probe_finds_end_of_damage_in_few_requests(behind: int) -> No
     if behind < 1000:
         assert probe.found is not None
         assert start < probe.found <= start + behind
+
+
+class LegacyLog:
+    """Entries of magic 1 at these offsets, and batches with an offset each."""
+
+    start = 0
+
+    def __init__(self, *offsets: int, batches: Sequence[int] = (), damaged: int = -1) -> None:
+        self.entries: list[tuple[int, bytes]] = []
+        for offset in offsets:
+            entry = segment_batch([b"%d" % offset], offset) if offset in batches else legacy_messages([offset])
+            self.entries.append((offset, entry[:-1] + b"?" if offset == damaged else entry))
+        self.end = offsets[-1] + 1
+
+    def fetch(self, offset: int, max_bytes: int) -> FetchResultPartition:
+        found = [entry for last, entry in self.entries if last >= offset]
+        size = max(max_bytes, len(found[0]) if found else 0)
+        return FetchResultPartition(
+            "t", 0, ErrorCode.NONE, self.end, self.end, self.start, records=b"".join(found)[:size]
+        )
+
+
+@pytest.mark.parametrize("max_bytes", [1, 60, 100, 1000])
+@pytest.mark.parametrize("batches", [(), (0, 1), (3, 4), (9,)])
+def test_messages_from_before_batches_are_read(max_bytes: int, batches: Sequence[int]) -> None:
+    assert list(Reader(LegacyLog(*range(10), batches=batches), max_bytes=max_bytes).rows()) == right(range(10))
+    compacted = [0, 3, 4, 9]
+    for start in range(10):
+        wanted = [offset for offset in compacted if offset >= start]
+        log = LegacyLog(*compacted, batches=batches)
+        assert list(Reader(log, start=start, max_bytes=max_bytes).rows()) == right(wanted)
+
+
+@pytest.mark.parametrize("max_bytes", [60, 1000])
+def test_damaged_message_from_before_batches_is_reported_or_skipped(max_bytes: int) -> None:
+    log = LegacyLog(*range(5), batches=(4,), damaged=2)
+    read = []
+    with pytest.raises(CorruptRecord) as raised:
+        read.extend(Reader(log, max_bytes=max_bytes).rows())
+    assert raised.value.offset == 2
+    assert read == right(range(2))
+    reader = Reader(log, max_bytes=max_bytes, skip_damaged=True)
+    assert list(reader.rows()) == right([0, 1, 4])
+    assert [(damage.start, damage.end) for damage in reader.damaged] == [(2, 4)]  # up to the next batch

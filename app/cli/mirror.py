@@ -143,9 +143,9 @@ def _mirror_identically(
     made = IdenticalMirror(read_client_file(sources[0]), read_client_file(target), topics=wanted, overwrite=overwrite)
     try:
         if dry_run:
-            found = made.differences()
+            found = [*made.differences(), *made.cluster_differences()]
             for each in found:
-                typer.echo(f"{each.topic} {each.text}")
+                typer.echo(f"{each.topic} {each.text}".strip())
             typer.echo(f"{counted(len(found), 'difference')}; nothing was changed", err=True)
             return
         for topic in promote:

@@ -24,10 +24,12 @@ from ...ports.broker_api.mirroring import MirrorRecords, MirrorRecordsResult
 from ...ports.broker_api.offsets import EARLIEST, LATEST, ListOffsets, ListOffsetsPartition, ListOffsetsResult
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ConfigError
+from ...ports.report import counted
 from ...ports.types import TopicPartition
 from ...ports.values import frozen
 from ..clients.admin.admin import Admin
 from ..clients.admin.asker import Place
+from ..clients.admin.quotas import ClientQuotaAlteration, entity_text
 from ..clients.shared.client_shell import ClientShell
 from ..clients.shared.connect import open_shell, plugin_host
 from ..clients.shared.settings import CommonSettings, read_settings
@@ -41,6 +43,11 @@ FOLLOW_S = 5.0
 """Time between two looks at settings, ACLs and offsets of groups."""
 RETRY_S = 1.0
 _TAKEN_AGAIN = frozenset({ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.CORRUPT_MESSAGE})
+
+
+_Entity = tuple[tuple[str, str | None], ...]
+"""The types and names of an entity that a quota limits."""
+_QuotaChanges = dict[_Entity, dict[str, float | None]]
 
 
 @define
@@ -77,9 +84,9 @@ class MirroredPartition:
 
 @frozen(kw_only=True)
 class MirrorDifference:
-    """A difference between source and target, or what a mirror would do about it."""
+    """A difference between source and target, or what a mirror would do about it; of a topic, or of the clusters."""
 
-    topic: str
+    topic: str = ""
     text: str
 
 
@@ -113,6 +120,7 @@ class IdenticalMirror:
         self.partitions: dict[TopicPartition, MirroredPartition] = {}
         self.copied = MirrorTotals()
         self._acls: set[AclBinding] = set()
+        self._quotas: dict[_Entity, dict[str, float]] = {}
         self._notes: set[str] = set()
         self._begun: set[str] = set()
         """Topics that this run has mirrored: one that is no mirror any longer was promoted, and is not overwritten."""
@@ -357,12 +365,21 @@ class IdenticalMirror:
     # --- settings, ACLs and offsets of groups
 
     def follow(self) -> None:
-        """Look at topics, settings, ACLs and offsets of groups, and copy what has changed. Raises `BarnabasError`."""
+        """Look at topics, settings, ACLs, quotas and offsets of groups, and copy what has changed.
+
+        Raises `BarnabasError`.
+        """
         self.begin()
         for name in sorted(self.copied.topics):
             self._follow_configs(name)
-        self._follow_acls()
-        self._follow_groups()
+        steps = {"ACLs": self._follow_acls, "quotas": self._follow_quotas, "offsets of groups": self._follow_groups}
+        for what, step in steps.items():
+            try:
+                step()
+            except ApiError as error:
+                if error.retriable:
+                    raise
+                self._note(f"{what} are not copied: {error.message}")  # an old broker, or a right that is missing
 
     def _follow_configs(self, topic: str) -> None:
         for key, value in self._config_changes(topic).items():
@@ -393,6 +410,31 @@ class IdenticalMirror:
         for acl in self._acls - present:
             self._target.delete_acls([_exactly(acl)])
         self._acls = present
+
+    def _follow_quotas(self) -> None:
+        """Copy the quotas of the source; limits that it has removed since the start of this mirror are removed here."""
+        at_source = _limits_of(self._source)
+        changes = self._quota_changes(at_source)
+        for entity, limits in self._quotas.items():
+            gone: dict[str, float | None] = {key: None for key in limits if key not in at_source.get(entity, {})}
+            if gone:
+                changes[entity] = changes.get(entity, {}) | gone
+        if changes:
+            self._target.alter_client_quotas(
+                [ClientQuotaAlteration(entity=dict(entity), limits=limits) for entity, limits in changes.items()]
+            )
+        self._quotas = at_source
+
+    def _quota_changes(
+        self, at_source: Mapping[_Entity, Mapping[str, float]]
+    ) -> dict[_Entity, dict[str, float | None]]:
+        """Return the limits that the target lacks, or has otherwise."""
+        at_target = _limits_of(self._target)
+        changes: _QuotaChanges = {
+            entity: {key: value for key, value in limits.items() if at_target.get(entity, {}).get(key) != value}
+            for entity, limits in at_source.items()
+        }
+        return {entity: limits for entity, limits in changes.items() if limits}
 
     def _follow_groups(self) -> None:
         for group, offsets in self._group_changes().items():
@@ -444,6 +486,52 @@ class IdenticalMirror:
             for number in range(min(count, len(there[name].partitions))):
                 found += self._log_differences(TopicPartition(name, number), is_mirror=known == self._cluster_id)
         return found
+
+    def cluster_differences(self) -> list[MirrorDifference]:
+        """Return which ACLs, quotas and users the target lacks, and what cannot be compared. Raises
+        `BarnabasError`."""
+        found: list[MirrorDifference] = []
+        compared = {
+            "ACLs": self._acl_differences,
+            "quotas": self._quota_differences,
+            "users": self._user_differences,
+        }
+        for what, differences in compared.items():
+            try:
+                found += [MirrorDifference(text=text) for text in differences()]
+            except ApiError as error:
+                if error.retriable:
+                    raise
+                if error.code is not ErrorCode.SECURITY_DISABLED:
+                    found.append(MirrorDifference(text=f"{what} cannot be compared: {error.message}"))
+        return found
+
+    def _acl_differences(self) -> list[str]:
+        missing = set(self._source.describe_acls()) - set(self._target.describe_acls())
+        return [f"{counted(len(missing), 'ACL is', 'ACLs are')} missing in the target"] if missing else []
+
+    def _quota_differences(self) -> list[str]:
+        return [
+            f"quota {key} of {entity_text(dict(entity))} is not {value} in the target"
+            for entity, limits in self._quota_changes(_limits_of(self._source)).items()
+            for key, value in limits.items()
+        ]
+
+    def _user_differences(self) -> list[str]:
+        """Return the SCRAM users to create in the target: no request reads passwords out of a cluster."""
+        at_source, at_target = (
+            {
+                (user, each.mechanism)
+                for user, credentials in admin.describe_user_scram_credentials().items()
+                for each in credentials
+            }
+            for admin in (self._source, self._target)
+        )
+        return [
+            f"user {user} ({mechanism}) is missing in the target: 'barnabas users' creates it with its password, which "
+            "Kafka gives to no one"
+            for user, mechanism in sorted(at_source - at_target)
+        ]
 
     def _log_differences(self, place: TopicPartition, *, is_mirror: bool) -> list[MirrorDifference]:
         start, end = self._source_range(place)
@@ -544,6 +632,10 @@ def _fetched(result: FetchResult) -> list[tuple[ErrorCode, Any]]:
 
 def _offsets(result: ListOffsetsResult) -> list[tuple[ErrorCode, Any]]:
     return [(outcome.error, outcome.offset) for outcome in result.partitions]
+
+
+def _limits_of(admin: Admin) -> dict[_Entity, dict[str, float]]:
+    return {tuple(sorted(each.entity.items())): dict(each.limits) for each in admin.describe_client_quotas()}
 
 
 def _exactly(acl: AclBinding) -> AclBindingFilter:

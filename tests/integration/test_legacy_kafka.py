@@ -118,8 +118,8 @@ def test_import_keeps_offsets_timestamps_and_groups_and_kafka_starts_again(old: 
     assert {path.read_bytes()[16] for path in segments} == {old.magic}
     kafka.kill()
     before = contents(old.data)
-    words = ["import", old.data, "--into", tmp_path / "data", "--json", "--zookeeper", kafka.zookeeper or ""]
-    report: Any = json.loads(barnabas_here(*words).stdout)
+    words = ["--json", "--zookeeper", kafka.zookeeper or ""]
+    report: Any = json.loads(barnabas_here("import", old.data, "--into", tmp_path / "data", *words).stdout)
     assert contents(old.data) == before
     assert report["copied"]["converted_segments"] >= len(segments)
     assert json.loads(barnabas_here("log", "verify", "--json", tmp_path / "data").stdout)["problems"] == []

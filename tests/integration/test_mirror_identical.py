@@ -11,9 +11,12 @@ from support.command import Command
 from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Admin, Broker
+from barnabas.app.clients.admin.quotas import ClientQuotaAlteration
+from barnabas.app.clients.admin.users import UserScramCredentialUpsertion
 from barnabas.app.mirror.identical import IdenticalMirror
 from barnabas.ports.broker_api.configs import ResourceKind
 from barnabas.ports.errors import BarnabasError, ConfigError
+from barnabas.ports.values import Secret
 
 RETENTION = "123456789"
 
@@ -248,3 +251,36 @@ def test_command_shows_differences_and_promotes(
     assert "t is promoted" in barnabas("mirror", "--identical", "--promote", "t").out
     assert produce(target, b"a") == [None]
     assert "--identical" in barnabas("mirror", "--whitelist", "t", "--dry-run", expect=2).err
+
+
+def test_quotas_follow_and_users_are_reported(mirror: IdenticalMirror, source: Broker, target: Broker) -> None:
+    alice, everyone = {"user": "alice"}, {"client-id": None}
+    with Admin(source.bootstrap) as admin, Admin(target.bootstrap) as copies:
+        limits: dict[str, float | None] = {"producer_byte_rate": 1000.0, "request_percentage": 50.0}
+        admin.alter_client_quotas(
+            [
+                ClientQuotaAlteration(entity=alice, limits=limits),
+                ClientQuotaAlteration(entity=everyone, limits={"consumer_byte_rate": 5.0}),
+            ]
+        )
+        copies.alter_client_quotas([ClientQuotaAlteration(entity={"user": "bob"}, limits={"producer_byte_rate": 7.0})])
+        admin.alter_user_scram_credentials(
+            [UserScramCredentialUpsertion(user="carol", password=Secret("secret-enough"))]
+        )
+        assert [each.text for each in mirror.cluster_differences()] == [
+            "quota consumer_byte_rate of client-id=<default> is not 5.0 in the target",
+            "quota producer_byte_rate of user=alice is not 1000.0 in the target",
+            "quota request_percentage of user=alice is not 50.0 in the target",
+            "user carol (SCRAM-SHA-256) is missing in the target: 'barnabas users' creates it with its password, which "
+            "Kafka gives to no one",
+        ]
+        mirror.follow()
+        assert [each.text.split()[0] for each in mirror.cluster_differences()] == ["user"]
+        admin.alter_client_quotas([ClientQuotaAlteration(entity=alice, limits={"producer_byte_rate": None})])
+        mirror.follow()
+        found = {tuple(each.entity.items()): dict(each.limits) for each in copies.describe_client_quotas()}
+        assert found == {
+            (("user", "alice"),): {"request_percentage": 50.0},
+            (("user", "bob"),): {"producer_byte_rate": 7.0},
+            (("client-id", None),): {"consumer_byte_rate": 5.0},
+        }

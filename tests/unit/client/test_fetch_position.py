@@ -273,7 +273,7 @@ def test_messages_from_before_batches_are_read(max_bytes: int, batches: Sequence
 @pytest.mark.parametrize("max_bytes", [60, 1000])
 def test_damaged_message_from_before_batches_is_reported_or_skipped(max_bytes: int) -> None:
     log = LegacyLog(*range(5), batches=(4,), damaged=2)
-    read = []
+    read: list[tuple[int, bytes | None]] = []
     with pytest.raises(CorruptRecord) as raised:
         read.extend(Reader(log, max_bytes=max_bytes).rows())
     assert raised.value.offset == 2

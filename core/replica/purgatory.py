@@ -41,6 +41,7 @@ class Purgatory:
         self._scheduler = scheduler
         self._report = report
         self._watched: dict[Hashable, dict[DelayedOperation, None]] = {}
+        self._listeners: dict[Hashable, tuple[Callable[[Hashable], None], ...]] = {}
         self._waiting = 0
 
     def __len__(self) -> int:
@@ -53,15 +54,36 @@ class Purgatory:
         for key in operation._keys:
             self._watched.setdefault(key, {})[operation] = None
         self._waiting += 1
-        operation._timer = self._scheduler.call_later(timeout_ms, lambda: self._end(operation))
+        operation._timer = self._scheduler.call_later(timeout_ms, lambda: self.end(operation))
+
+    def add_listener(self, key: Hashable, listener: Callable[[Hashable], None]) -> None:
+        """Call `listener` with each event under `key`, before the operations that wait for it.
+
+        A fetch session waits for many partitions time and again, and would else be watched under each of them each
+        time.
+        """
+        self._listeners[key] = (*self._listeners.get(key, ()), listener)
+
+    def remove_listener(self, key: Hashable, listener: Callable[[Hashable], None]) -> None:
+        """Undo `add_listener`; a no-op where the listener is unknown."""
+        left = tuple(each for each in self._listeners.get(key, ()) if each != listener)
+        if left:
+            self._listeners[key] = left
+        else:
+            self._listeners.pop(key, None)
 
     def check(self, key: Hashable) -> None:
-        """Check the operations that are watched under `key`, after an event there."""
+        """Notify the listeners of `key`, and check the operations that are watched under it, after an event there."""
+        for listener in self._listeners.get(key, ()):
+            try:
+                listener(key)
+            except Exception as error:  # noqa: BLE001  reported; the event belongs to another request
+                self._report(error)
         watched = self._watched.get(key)
         if watched:
             for operation in tuple(watched):
                 if not operation.finished and self._is_done(operation, key):
-                    self._end(operation)
+                    self.end(operation)
 
     def _is_done(self, operation: DelayedOperation, key: Hashable) -> bool:
         try:
@@ -73,14 +95,15 @@ class Purgatory:
     def finish_all(self, key: Hashable) -> None:
         """Finish all operations that wait under `key`: the partition is removed, or the connection is closed."""
         for operation in tuple(self._watched.get(key, ())):
-            self._end(operation)
+            self.end(operation)
 
     def close(self) -> None:
         """Finish all operations."""
         for key in tuple(self._watched):
             self.finish_all(key)
 
-    def _end(self, operation: DelayedOperation) -> None:
+    def end(self, operation: DelayedOperation) -> None:
+        """Finish an operation now; a no-op if it has finished."""
         if operation.finished:
             return
         operation.finished = True

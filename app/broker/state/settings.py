@@ -34,11 +34,12 @@ from ...config import (
     usable_layers,
 )
 from ...config.classic import FORMAT_KEY, V2, is_classic
-from ...config.keys import LONG_MAX
+from ...config.keys import LONG_MAX, Value
 from ...config.remote_keys import check_tiered_topic, check_tiering_change
 
 MIN_ISR_KEY = "min.insync.replicas"
 _MIB = 1_048_576
+_THROTTLED_RATE = ("follower.replication.throttled.rate", "leader.replication.throttled.rate")
 
 _Asked = tuple[BrokerLayers, Mapping[str, str], Mapping[str, str] | None, str]
 
@@ -64,6 +65,8 @@ class BrokerSettings:
         self._checked_change = checked_change
         self._set = registry.image.configs
         self._cached_layers = self._made_layers()
+        self._known: dict[str, Value] = {}
+        """The values of broker keys that were asked for since these layers were made."""
         self._topic_maps = topic_maps(config, report)
         self._last_config: tuple[_Asked, LogConfig] | None = None
         self._last_entries: tuple[_Asked, list[ConfigEntry]] | None = None
@@ -75,7 +78,15 @@ class BrokerSettings:
         if self._registry.image.configs is not self._set:
             self._set = self._registry.image.configs
             self._cached_layers = self._made_layers()
+            self._known.clear()
         return self._cached_layers
+
+    def _effective(self, name: str) -> Value:
+        """Return the value of a broker key. It is remembered: each fetch of a follower asks for the limits."""
+        layers = self._layers
+        if name not in self._known:
+            self._known[name] = layers.effective(name)
+        return self._known[name]
 
     def _made_layers(self) -> BrokerLayers:
         own, everywhere = dict(self._set.get(self.static.broker_id, {})), self._set.get(None, {})
@@ -121,7 +132,7 @@ class BrokerSettings:
 
     def throttled_rate(self, *, leader: bool) -> int:
         """Return the present limit of throttled replicas, as `leader` or follower, in bytes per second."""
-        rate = self._layers.effective(f"{'leader' if leader else 'follower'}.replication.throttled.rate")
+        rate = self._effective(_THROTTLED_RATE[leader])
         return rate if isinstance(rate, int) else LONG_MAX
 
     @property
@@ -159,7 +170,7 @@ class BrokerSettings:
     @property
     def _cordoned(self) -> Sequence[str]:
         """`cordoned.log.dirs`, as set by now; the static value where the stored one names unknown folders."""
-        value = self._layers.effective(CORDONED_KEY)
+        value = self._effective(CORDONED_KEY)
         cordoned = value if isinstance(value, tuple) else ()
         try:
             self.static.cordoned_dirs(cordoned)
@@ -168,7 +179,7 @@ class BrokerSettings:
         return cordoned
 
     def _number(self, key: str) -> float:
-        value = self._layers.effective(key)
+        value = self._effective(key)
         if not isinstance(value, int | float):
             raise TypeError(f"{key} has no number: {value!r}")
         return value
@@ -176,7 +187,7 @@ class BrokerSettings:
     @property
     def verifies_transactions(self) -> bool:
         """`transaction.partition.verification.enable`, as set by now."""
-        return bool(self._layers.effective("transaction.partition.verification.enable"))
+        return bool(self._effective("transaction.partition.verification.enable"))
 
     # --- topics
 

@@ -1,6 +1,6 @@
 """Replica fetchers: followers copy from each leader over one connection, one fetch at a time (facts D4 to D6)."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ....ports.broker_api.fetch import Fetch, FetchPartition, FetchResult, FetchResultPartition
@@ -25,6 +25,9 @@ from .partition_fetch_state import PartitionFetchState, records_of, truncation_o
 
 _Asked = dict[TopicIdPartition, tuple[PartitionFetchState, FetchPartition]]
 _ANOTHER_SESSION = frozenset({ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH})
+_LONG_AGO = float("-inf")
+_LOOK_AT_ALL_MS = 100.0
+"""A fetch after this time looks at all followed partitions; the others at those that were answered since the last."""
 _NEWER_STATE_FIRST = frozenset({ErrorCode.FENCED_LEADER_EPOCH})
 """The leader knows a later epoch, which the tree will announce here, too."""
 
@@ -316,6 +319,10 @@ class ReplicaFetcher:
         self._leader = leader
         self._copying = copying
         self._followed: dict[TopicPartition, PartitionFetchState] = {}
+        self._answered_since: dict[TopicPartition, PartitionFetchState] = {}
+        """The partitions whose next fetch may differ from the last one, while `_looked_ms` is not long ago."""
+        self._looked_ms = _LONG_AGO
+        """When all partitions were looked at, and all were ready; `_LONG_AGO` where all must be looked at again."""
         self._under_way = 0
         self._soon = self._urgent = False
         self._grants_sessions = True
@@ -330,15 +337,18 @@ class ReplicaFetcher:
 
     def remove(self, key: TopicPartition) -> None:
         self._followed.pop(key, None)
+        self._looked_ms = _LONG_AGO
 
     def close(self) -> None:
         """Stop fetching; a response that is still to come is ignored."""
         self._followed.clear()
+        self._looked_ms = _LONG_AGO
         self._cancel_timer()
 
     def turn_at_once(self) -> None:
         """Fetch soon, since a partition became ready."""
         self._urgent = True
+        self._looked_ms = _LONG_AGO
         self._turn_soon()
 
     def _turn_soon(self) -> None:
@@ -361,10 +371,18 @@ class ReplicaFetcher:
         self._urgent = False
         self._cancel_timer()
         now_ms = self._copying.clock.monotonic_ms()
+        is_unhindered = self._copying.is_unhindered
+        if is_unhindered and now_ms - self._looked_ms < _LOOK_AT_ALL_MS and self._session.is_open:
+            answered = self._answered_since.values()
+            if all(not each.waiting and each.not_before_ms <= now_ms for each in answered):
+                self._ask(answered, float("inf"), are_all=False)
+                return
+        self._looked_ms = _LONG_AGO
         ready: list[PartitionFetchState] = []
-        if self._copying.is_unhindered:
+        if is_unhindered:
             ready = [each for each in self._followed.values() if not each.waiting and each.not_before_ms <= now_ms]
             if ready and len(ready) == len(self._followed):  # as almost always
+                self._looked_ms = now_ms
                 self._ask(ready, float("inf"))
                 return
             ready.clear()
@@ -387,9 +405,10 @@ class ReplicaFetcher:
             self._timer.cancel()
             self._timer = None
 
-    def _ask(self, ready: Sequence[PartitionFetchState], others_due_ms: float) -> None:
+    def _ask(self, ready: Iterable[PartitionFetchState], others_due_ms: float, *, are_all: bool = True) -> None:
+        """Fetch the partitions that are ready; `are_all` off: and all others that the session has."""
         settings, own, session = self._copying.settings, self._copying.own(), self._session
-        asked: _Asked = {}
+        asked: _Asked = {} if are_all else dict(session.asked)
         changed: list[FetchPartition] = []
         for each in ready:
             known = session.asked.get(each.place)
@@ -398,6 +417,7 @@ class ReplicaFetcher:
                 known = (each, each.build_fetch(settings.fetch_max_bytes))
                 changed.append(known[1])
             asked[each.place] = known
+        self._answered_since.clear()
         session.refused.clear()
         wait_ms = int(min(settings.fetch_wait_max_ms, max(1.0, others_due_ms)))
         begins = not session.is_open
@@ -411,7 +431,7 @@ class ReplicaFetcher:
             session_id=session.id,
             session_epoch=session.take_epoch(),
             forgotten=[]
-            if asked.keys() >= session.asked.keys()
+            if not are_all or asked.keys() >= session.asked.keys()
             else [place for place in session.asked if place not in asked],
         )
         session.asked = asked
@@ -438,6 +458,8 @@ class ReplicaFetcher:
                 session.refused.add(place)
             if place in asked:
                 self._take(*asked[place], each)
+        if begins or session.refused:
+            self._looked_ms = _LONG_AGO
         if begins:
             for place, (followed, _) in asked.items():
                 if place not in answered:
@@ -461,6 +483,7 @@ class ReplicaFetcher:
         key = followed.partition.topic_partition
         if self._followed.get(key) is not followed or followed.partition.log.log_end_offset != build_fetch.offset:
             return  # another leader epoch has begun meanwhile
+        self._answered_since[key] = followed
         self._copying.process_partition_data(followed, result)
         if size_of(result.records) and self._followed.get(key) is followed:
             self._followed[key] = self._followed.pop(key)  # fairness: the others come before it in the next request

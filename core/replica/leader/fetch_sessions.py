@@ -22,6 +22,9 @@ NEW_SESSION_EPOCH = 0
 FULL_EPOCH = -1
 EPOCH_MAX = 2**31 - 1
 
+_LOOK_AT_ALL_MS = 100.0
+"""A fetch after this time looks at all partitions of its session; the others at those where something has happened."""
+
 TopicIdPartition = tuple[bytes, int]
 """The id of a topic, and the number of a partition."""
 
@@ -45,10 +48,11 @@ OnFetchSessionResult = Callable[[FetchSessionResult | ApiError], None]
 class _CachedPartition:
     """One partition of a session, with its last request and response."""
 
-    __slots__ = ("entry", "followers", "is_answered", "partition", "progress", "was_served")
+    __slots__ = ("entry", "followers", "is_answered", "partition", "place", "progress", "was_served")
 
     def __init__(self, entry: FetchPartition, *, is_answered: bool) -> None:
         self.entry = entry
+        self.place = (entry.topic_id, entry.partition)
         self.is_answered = is_answered
         """False for a partition that was added to the session: the follower may not have applied an earlier response.
         """
@@ -120,14 +124,28 @@ class _CachedPartition:
 
 
 class _FetchSession:
-    """The leader's side of a session: the partitions that one follower fetches."""
+    """The leader's side of a session: the partitions that one follower fetches.
 
-    def __init__(self, session_id: int, replica: ReplicaId, entries: Sequence[FetchPartition]) -> None:
+    Most partitions of most fetches are quiet: the follower has everything, and nothing has happened. A fetch looks only
+    at the `restless` ones, so that it costs the same however many partitions the session has. Appends and other events
+    arrive through the purgatory; for what none is known of, such as log starts, all are looked at ten times a second.
+    """
+
+    def __init__(
+        self, session_id: int, replica: ReplicaId, entries: Sequence[FetchPartition], purgatory: Purgatory
+    ) -> None:
         self.id = session_id
         self.replica = replica
         self.epoch = 1
         """The epoch of the next request."""
         self.partitions: dict[TopicIdPartition, _CachedPartition] = {}
+        self.restless: dict[TopicIdPartition, _CachedPartition] = {}
+        """The partitions that were not quiet when they were looked at last, or where something has happened since."""
+        self._looked_ms = float("-inf")
+        self._by_key: dict[Hashable, _CachedPartition] = {}
+        self._purgatory = purgatory
+        self._waiting: DelayedOperation | None = None
+        self._reading: FollowerFetchParams | None = None
         self.update(entries, (), are_answered=True)
 
     def update(
@@ -135,35 +153,66 @@ class _FetchSession:
     ) -> None:
         """Update the partitions. `are_answered`: the response to this request contains all of them."""
         for place in forgotten:
-            self.partitions.pop(place, None)
+            part = self.partitions.pop(place, None)
+            if part is not None:
+                self.restless.pop(place, None)
+                self._stop_listening(part)
         for entry in entries:
             place = (entry.topic_id, entry.partition)
             part = self.partitions.get(place)
             if part is None:
-                self.partitions[place] = _CachedPartition(entry, is_answered=are_answered)
+                part = self.partitions[place] = _CachedPartition(entry, is_answered=are_answered)
+                self._listen(part)
+            elif part.entry.topic != entry.topic:  # the leader did not know the topic of the id before
+                self._stop_listening(part)
+                part.entry, part.was_served = entry, False
+                self._listen(part)
             else:
                 part.entry, part.was_served = entry, False
+            self.restless[place] = part
 
+    def to_look_at(self, now_ms: float) -> Sequence[_CachedPartition]:
+        """Return the partitions that may have something new for a request at that time."""
+        if now_ms - self._looked_ms < _LOOK_AT_ALL_MS:
+            return tuple(self.restless.values())
+        self._looked_ms = now_ms
+        return tuple(self.partitions.values())
 
-class _DelayedSessionFetch(DelayedOperation):
-    """A request of a session that waits until a partition has something that the follower must have at once."""
+    def wait(self, operation: DelayedOperation, reading: FollowerFetchParams, reader: Hashable, wait_ms: float) -> None:
+        """Let a request wait until a partition has something that the follower must have at once."""
+        self._waiting, self._reading = operation, reading
+        self._purgatory.watch(operation, (self, reader) if reader else (self,), wait_ms)
 
-    __slots__ = ("_by_key", "_reading")
+    def end_wait(self) -> None:
+        """Answer the request that waits, if one does."""
+        waiting, self._waiting, self._reading = self._waiting, None, None
+        if waiting is not None:
+            self._purgatory.end(waiting)
 
-    def __init__(
-        self,
-        by_key: dict[Hashable, _CachedPartition],
-        reading: FollowerFetchParams,
-        finish: Callable[[], None],
-        failed: Callable[[], None],
-    ) -> None:
-        super().__init__(finish, failed)
-        self._by_key = by_key
-        self._reading = reading
+    def close(self) -> None:
+        """Stop listening; a request that waits is answered at its timeout."""
+        for part in self.partitions.values():
+            self._stop_listening(part)
 
-    def check(self, key: Hashable) -> bool:
+    def _listen(self, part: _CachedPartition) -> None:
+        key = (part.entry.topic, part.entry.partition)
+        if key not in self._by_key:
+            self._purgatory.add_listener(key, self._on_event)
+        self._by_key[key] = part  # of a topic that was deleted and created again, the later one
+
+    def _stop_listening(self, part: _CachedPartition) -> None:
+        key = (part.entry.topic, part.entry.partition)
+        if self._by_key.get(key) is part:
+            del self._by_key[key]
+            self._purgatory.remove_listener(key, self._on_event)
+
+    def _on_event(self, key: Hashable) -> None:
         part = self._by_key.get(key)
-        return part is not None and part.has_urgent_news(self._reading)
+        if part is None:
+            return  # forgotten by what another listener has done
+        self.restless[part.place] = part
+        if self._reading is not None and part.has_urgent_news(self._reading):
+            self.end_wait()
 
 
 class FetchSessionManager:
@@ -177,6 +226,8 @@ class FetchSessionManager:
 
     def remove_all(self) -> None:
         """Forget all sessions: each follower begins another one with its next fetch."""
+        for session in self._by_follower.values():
+            session.close()
         self._by_follower.clear()
 
     def read(self, request: Fetch, done: OnFetchSessionResult, *, max_bytes: int, reader: Hashable) -> None:
@@ -191,7 +242,10 @@ class FetchSessionManager:
             self._read_all(request, replica, NO_SESSION, done, max_bytes, reader)
         elif begins:
             self._last_id = next_epoch(self._last_id)
-            self._by_follower[replica.broker_id] = session = _FetchSession(self._last_id, replica, request.partitions)
+            if replica.broker_id in self._by_follower:
+                self._by_follower[replica.broker_id].close()
+            session = _FetchSession(self._last_id, replica, request.partitions, self._purgatory)
+            self._by_follower[replica.broker_id] = session
             self._read_all(request, replica, session.id, done, max_bytes, reader)
         else:
             session_or_none = self._by_follower.get(replica.broker_id)
@@ -227,11 +281,11 @@ class FetchSessionManager:
     def _read_incremental(
         self, session: _FetchSession, request: Fetch, done: OnFetchSessionResult, max_bytes: int, reader: Hashable
     ) -> None:
-        self._purgatory.finish_all(session)  # a newer request ends the one before it, whose response comes first
+        session.end_wait()  # a newer request ends the one before it, whose response comes first
         session.epoch = next_epoch(session.epoch)
         session.update(request.partitions, request.forgotten)
         reading = self._reads.follower_reading(session.replica)
-        news = self._news(session, reading, max_bytes)
+        news = self._news(session, session.to_look_at(reading.now_ms), reading, max_bytes)
 
         def answer(news: Sequence[tuple[_CachedPartition, FetchResultPartition]]) -> None:
             results = [result for _, result in news]
@@ -243,29 +297,31 @@ class FetchSessionManager:
 
         def finish() -> None:
             reading.again()
-            answer(self._news(session, reading, max_bytes))
+            answer(self._news(session, tuple(session.restless.values()), reading, max_bytes))
 
         if request.max_wait_ms <= 0 or any(self._is_urgent(part, result, reading) for part, result in news):
             answer(news)
         else:
-            by_key: dict[Hashable, _CachedPartition] = {
-                (part.entry.topic, part.entry.partition): part for part in session.partitions.values()
-            }
-            waiting = _DelayedSessionFetch(by_key, reading, finish, lambda: done(broker_failed()))
-            keys = (*by_key, session, reader) if reader else (*by_key, session)
-            self._purgatory.watch(waiting, keys, request.max_wait_ms)
+            waiting = DelayedOperation(finish, lambda: done(broker_failed()))
+            session.wait(waiting, reading, reader, request.max_wait_ms)
         self._reads.check_changed(reading)
 
     def _news(
-        self, session: _FetchSession, reading: FollowerFetchParams, max_bytes: int
+        self,
+        session: _FetchSession,
+        parts: Sequence[_CachedPartition],
+        reading: FollowerFetchParams,
+        max_bytes: int,
     ) -> list[tuple[_CachedPartition, FetchResultPartition]]:
-        """Return the partitions that have something new, with their results."""
+        """Return those of these partitions that have something new, with their results."""
         news: list[tuple[_CachedPartition, FetchResultPartition]] = []
-        served: list[TopicIdPartition] = []
-        left, read = max_bytes, self._reads.read_one
-        for place, part in session.partitions.items():
+        left, read, restless = max_bytes, self._reads.read_one, session.restless
+        for part in parts:
             if part.is_quiet(reading):
+                restless.pop(part.place, None)
                 continue
+            place = part.place
+            restless[place] = part
             if not part.has_news(reading) and part.is_unchanged():
                 assert part.progress is not None
                 part.progress.seen(reading.now_ms)
@@ -274,12 +330,11 @@ class FetchSessionManager:
             size = size_of(result.records)
             if size:
                 left = max(0, left - size)
-                served.append(place)
+                for each in (session.partitions, restless):
+                    each[place] = each.pop(place)  # the others come before it next time
             part.update(self._reads.partition_of(part.entry), session.replica)
             if self._has_changed(part, result):
                 news.append((part, result))
-        for place in served:
-            session.partitions[place] = session.partitions.pop(place)  # the others come before it next time
         return news
 
     def _is_urgent(self, part: _CachedPartition, result: FetchResultPartition, reading: FollowerFetchParams) -> bool:

@@ -81,6 +81,30 @@ def test_an_operation_that_fails_leaves_the_others_alone(purgatory: Purgatory, e
     assert [str(error) for error in errors] == ["no"]
 
 
+def test_listeners_are_called_first_and_fail_alone(purgatory: Purgatory, errors: list[BaseException]) -> None:
+    told: list[str] = []
+
+    def fail(_: object) -> None:
+        raise RuntimeError("no")
+
+    def listen(key: object) -> None:
+        told.append(f"listener of {key}")
+
+    purgatory.watch(Countdown(1, lambda: told.append("operation")), ["x"], 100)
+    purgatory.add_listener("x", fail)
+    purgatory.add_listener("x", listen)
+    purgatory.check("y")
+    assert told == []
+    purgatory.check("x")
+    assert told == ["listener of x", "operation"]
+    assert [str(error) for error in errors] == ["no"]
+    purgatory.remove_listener("x", fail)
+    purgatory.remove_listener("x", listen)
+    purgatory.remove_listener("x", listen)
+    purgatory.check("x")
+    assert told == ["listener of x", "operation"]
+
+
 def test_giving_up_finishes_what_waits_under_the_key(purgatory: Purgatory, scheduler: ManualScheduler) -> None:
     finished: list[str] = []
     purgatory.watch(Countdown(9, lambda: finished.append("a")), ["x", 17], 1e9)

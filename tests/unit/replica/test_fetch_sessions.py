@@ -10,7 +10,8 @@ from support.replica_cluster import KEY, TOPIC_ID, Member, ReplicaCluster
 from support.replica_house import ME, OTHER, ReplicaHouse
 
 from barnabas.core.replica.follower.fetcher import ReplicaFetcherManager
-from barnabas.core.replica.leader.fetch_sessions import EPOCH_MAX, FetchSessionResult, next_epoch
+from barnabas.core.replica.leader.fetch_params import FollowerFetchParams
+from barnabas.core.replica.leader.fetch_sessions import EPOCH_MAX, FetchSessionResult, _CachedPartition, next_epoch
 from barnabas.core.replica.settings import ReplicationSettings
 from barnabas.ports.broker_api.fetch import Fetch, FetchPartition, FetchResult, FetchResultPartition
 from barnabas.ports.error_codes import ErrorCode
@@ -165,6 +166,61 @@ def test_a_session_that_waits_is_answered_when_there_is_news(cluster: ReplicaClu
     (result,) = told.results
     expected = {"leadership": ErrorCode.FENCED_LEADER_EPOCH, "dropped": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert result.error is expected.get(cause, ErrorCode.NONE)
+
+
+def test_append_wakes_a_fetch_whose_topic_was_unknown_at_first(cluster: ReplicaCluster) -> None:
+    cluster[1].produce(b"a", acks=1)
+    nameless = FetchPartition("", 0, 1, 1 << 20, 0, 0, -1, TOPIC_ID)
+    (told,) = ask(cluster[1], 0, 0, [nameless])
+    assert told.results[0].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    (first,) = ask(cluster[1], 1, told.session_id, [entry(1)])
+    assert len(first.results) == 1
+    waiting = ask(cluster[1], 2, told.session_id, max_wait_ms=500)
+    assert waiting == []
+    cluster[1].produce(b"b", acks=1)
+    assert [size_of(each.records) > 0 for each in waiting[0].results] == [True]
+
+
+def test_a_quiet_partition_is_looked_at_ten_times_a_second(
+    cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = begun(cluster)
+    looks = Counter[bool]()
+    is_quiet = _CachedPartition.is_quiet
+
+    def is_quiet_and_counted(self: _CachedPartition, reading: FollowerFetchParams) -> bool:
+        found = is_quiet(self, reading)
+        looks[found] += 1
+        return found
+
+    monkeypatch.setattr(_CachedPartition, "is_quiet", is_quiet_and_counted)
+    for number in range(1, 101):
+        assert ask(cluster[1], number, session) == [FetchSessionResult([], session)]
+        cluster.run(10)
+    assert looks == {True: 10, False: 1}, "the first look finds out"
+
+
+def test_what_no_event_reports_is_found_soon(cluster: ReplicaCluster) -> None:
+    cluster[1].produce(b"a", acks=1)
+    (told,) = ask(cluster[1], 0, 0, [entry(1)])
+    answers = ask(cluster[1], 1, told.session_id) + ask(cluster[1], 2, told.session_id)
+    assert [each for answer in answers for each in answer.results] == []
+    cluster[1].log.advance_log_start(Offset(1))
+    assert [each.results for each in ask(cluster[1], 3, told.session_id)] == [[]]
+    cluster.run(100)
+    (told,) = ask(cluster[1], 4, told.session_id)
+    assert [each.log_start_offset for each in told.results] == [1]
+
+
+def test_ended_sessions_leave_no_listeners(cluster: ReplicaCluster) -> None:
+    for _ in range(3):
+        begun(cluster)
+    assert len(cluster[1].replicas.purgatory._listeners[KEY]) == 1
+    ask(cluster[1], 1, begun(cluster), forgotten=[(TOPIC_ID, 0)])
+    assert not cluster[1].replicas.purgatory._listeners
+    begun(cluster)
+    cluster[1].replicas.fetch_sessions.remove_all()
+    assert not cluster[1].replicas.purgatory._listeners
 
 
 def test_a_session_that_waits_ends_with_its_time(cluster: ReplicaCluster) -> None:

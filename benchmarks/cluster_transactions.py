@@ -18,8 +18,9 @@ from confluent_kafka import Producer
 from harness import MESSAGE_BYTES, Result
 
 from barnabas import Admin
+from barnabas.core.coordinator.table import partition_of
 
-TOPIC = "bench"
+TOPIC, TRANSACTIONAL_ID = "bench", "bench"
 SMALL, LARGE, MESSAGES, ROUNDS = 300, 40, 1_000, 6
 GOAL_MS, GOAL_LARGE = 5.0, 0.6
 
@@ -37,6 +38,7 @@ class Measured:
     running: RunningCluster
     plain: Producer
     transactional: Producer
+    partition: int
     small_cpu_ms: list[float] = field(factory=list)
     small_ms: list[float] = field(factory=list)
     large: dict[str, list[float]] = field(factory=dict)
@@ -44,12 +46,13 @@ class Measured:
     @classmethod
     def start(cls, running: RunningCluster) -> "Measured":
         with Admin(running.bootstrap) as admin:
-            admin.create_topic(TOPIC, partitions=1, replication_factor=3)
+            admin.create_topic(TOPIC, partitions=3, replication_factor=3)
             wait_until(lambda: all_in_sync(admin, TOPIC), 30, "replicas in sync")
         servers = {"bootstrap.servers": running.bootstrap}
-        transactional = Producer({**_CONFIG, **servers, "transactional.id": "bench"})
+        transactional = Producer({**_CONFIG, **servers, "transactional.id": TRANSACTIONAL_ID})
         transactional.init_transactions(60)
-        measured = cls(running, Producer({**_CONFIG, **servers, "enable.idempotence": True}), transactional)
+        plain = Producer({**_CONFIG, **servers, "enable.idempotence": True})
+        measured = cls(running, plain, transactional, _partition_elsewhere(running.bootstrap))
         measured.transactions(20, 1)
         measured.portions(2)
         return measured
@@ -60,7 +63,7 @@ class Measured:
         for _ in range(count):
             began = time.perf_counter()
             self.transactional.begin_transaction()
-            _send(self.transactional, messages)
+            self._send(self.transactional, messages)
             self.transactional.commit_transaction(60)
             times.append((time.perf_counter() - began) * 1e3)
         return times
@@ -68,9 +71,14 @@ class Measured:
     def portions(self, count: int) -> None:
         """Send as many messages, without transactions, and wait for each portion."""
         for _ in range(count):
-            _send(self.plain, MESSAGES)
+            self._send(self.plain, MESSAGES)
             if self.plain.flush(60):
                 raise RuntimeError("not all messages were sent")
+
+    def _send(self, producer: Producer, messages: int) -> None:
+        payload = bytes(MESSAGE_BYTES)
+        for _ in range(messages):
+            producer.produce(TOPIC, payload, partition=self.partition)
 
     def round_of_small(self) -> None:
         cpu = _cpu_ms(self.running)
@@ -90,10 +98,12 @@ class Measured:
             self.large.setdefault(f"{name}, CPU", []).append(_cpu_ms(self.running) - cpu)
 
 
-def _send(producer: Producer, messages: int) -> None:
-    payload = bytes(MESSAGE_BYTES)
-    for _ in range(messages):
-        producer.produce(TOPIC, payload, partition=0)
+def _partition_elsewhere(bootstrap: str) -> int:
+    """Return a partition whose leader is not the coordinator, as of two in three: it costs two requests more."""
+    with Admin(bootstrap) as admin:
+        topic, log = admin.describe_topics([TOPIC, "__transaction_state"])
+        coordinator = log.partitions[partition_of(TRANSACTIONAL_ID, len(log.partitions))].leader
+        return next(each.partition for each in topic.partitions if each.leader != coordinator)
 
 
 def measure(what: str = "all", other: str | None = None) -> list[Result]:

@@ -7,6 +7,7 @@ their ids alone: the broker's end puts in the names that it finds, the client's 
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from struct import Struct
+from typing import cast
 
 from ...ports.broker_api.fetch import (
     AbortedTransaction,
@@ -348,7 +349,10 @@ def _least(request: Fetch) -> int:
 
 def _most(request: Fetch) -> int:
     """Return the highest version for a request: without the ids of all topics, one with names."""
-    return WITH_IDS - 1 if any(part.topic_id == NO_TOPIC_ID for part in request.partitions) else WITH_NODES
+    for part in request.partitions:  # a loop: see `_named`
+        if part.topic_id == NO_TOPIC_ID:
+            return WITH_IDS - 1
+    return WITH_NODES
 
 
 def _named(request: Fetch, topic_name: Callable[[bytes], str]) -> Fetch:
@@ -359,10 +363,11 @@ def _named(request: Fetch, topic_name: Callable[[bytes], str]) -> Fetch:
 
 
 def _with_names(request: Fetch, topic_name: Callable[[bytes], str]) -> Fetch:
-    names = {entry.topic_id: topic_name(entry.topic_id) for entry in request.partitions}
-    partitions = [
-        FetchPartition(
-            names[entry.topic_id],
+    """Fill in the names, in the list that `FetchRequest.read` has made for this request."""
+    partitions = cast(list[FetchPartition], request.partitions)
+    for number, entry in enumerate(partitions):
+        partitions[number] = FetchPartition(
+            topic_name(entry.topic_id),
             entry.partition,
             entry.offset,
             entry.max_bytes,
@@ -371,23 +376,7 @@ def _with_names(request: Fetch, topic_name: Callable[[bytes], str]) -> Fetch:
             entry.last_fetched_epoch,
             entry.topic_id,
         )
-        for entry in request.partitions
-    ]
-    return Fetch(
-        partitions=partitions,
-        max_wait_ms=request.max_wait_ms,
-        min_bytes=request.min_bytes,
-        max_bytes=request.max_bytes,
-        isolation_level=request.isolation_level,
-        replica_id=request.replica_id,
-        replica_epoch=request.replica_epoch,
-        session_id=request.session_id,
-        session_epoch=request.session_epoch,
-        forgotten=request.forgotten,
-        rack_id=request.rack_id,
-        allows_zstd=request.allows_zstd,
-        allows_follower=request.allows_follower,
-    )
+    return request
 
 
 def _completed(request: Fetch, result: FetchResult) -> FetchResult:

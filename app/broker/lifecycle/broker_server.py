@@ -138,9 +138,16 @@ def links_to_others(
     if outside.connect is None:
         raise ConfigError("brokers that share a tree need a way to reach each other")
 
+    known: dict[int, tuple[BrokerRegistration, Address | None]] = {}
+
     def address(broker_id: int) -> Address | None:
+        """Return the address, which is looked up for each request: only another registration has another one."""
         broker = registry.image.brokers.get(broker_id)
-        return None if broker is None else endpoints.inter_broker_address(broker)
+        if broker is None:
+            return None
+        if broker_id not in known or known[broker_id][0] is not broker:
+            known[broker_id] = broker, endpoints.inter_broker_address(broker)
+        return known[broker_id][1]
 
     from ....core.client.network.links import LinkDependencies, Links
 

@@ -2,7 +2,6 @@
 
 import ipaddress
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 
 from ....core.cluster.topics import BrokerRegistration
 from ....ports.broker_api.cluster import BrokerNode
@@ -137,14 +136,8 @@ def _name_at(broker: BrokerRegistration, index: int) -> str | None:
 def _address_at(broker: BrokerRegistration, index: int | None) -> Address | None:
     if index is None or not 0 <= index < len(broker.endpoints):
         return None
-    return _address_of_endpoint(broker.endpoints[index])
-
-
-@lru_cache(1000)
-def _address_of_endpoint(endpoint: str) -> Address | None:
-    """Return the address; it is looked up for each request to another broker, so it is remembered."""
     try:
-        listener = parse_listener(endpoint, "a registered broker")
+        listener = parse_listener(broker.endpoints[index], f"broker {broker.broker_id}")
     except ConfigError:
         return None  # a registration of a newer broker, whose protocol we do not know
     return (listener.host, listener.port)

@@ -116,9 +116,14 @@ class PartitionDataProcessor:
         self._throttle = ReplicationQuotaManager(own, clock, settings.follower_rate, follower_throttled_replicas)
 
     @property
+    def is_idle(self) -> bool:
+        """True if no partition waits for a checkpoint or a flush."""
+        return not self._noting and self._flushes.is_idle
+
+    @property
     def is_unhindered(self) -> bool:
         """True if no partition waits for a checkpoint, a flush or the replication quota."""
-        return not self._noting and self._flushes.is_idle and not self._throttle.is_limited
+        return self.is_idle and not self._throttle.is_limited
 
     def may_ask(self, followed: PartitionFetchState) -> bool:
         """Return False while the partition waits for a newer state, a checkpoint or a flush."""
@@ -188,7 +193,7 @@ class PartitionDataProcessor:
         followed.reset_back_off()
         self._flushes.begin_if_due(partition.log, now_ms, lambda: self._wake(partition.topic_partition))
         size = size_of(result.records)
-        if size and not self._is_in_sync(partition):
+        if size and self._throttle.covers(partition) and not self._is_in_sync(partition):
             self._throttle.spend(partition, size)
         if risen:
             self._purgatory.check(partition.topic_partition)
@@ -371,15 +376,14 @@ class ReplicaFetcher:
         self._urgent = False
         self._cancel_timer()
         now_ms = self._copying.clock.monotonic_ms()
-        is_unhindered = self._copying.is_unhindered
-        if is_unhindered and now_ms - self._looked_ms < _LOOK_AT_ALL_MS and self._session.is_open:
+        if now_ms - self._looked_ms < _LOOK_AT_ALL_MS and self._session.is_open and self._copying.is_idle:
             answered = self._answered_since.values()
             if all(not each.waiting and each.not_before_ms <= now_ms for each in answered):
                 self._ask(answered, float("inf"), are_all=False)
                 return
         self._looked_ms = _LONG_AGO
         ready: list[PartitionFetchState] = []
-        if is_unhindered:
+        if self._copying.is_unhindered:
             ready = [each for each in self._followed.values() if not each.waiting and each.not_before_ms <= now_ms]
             if ready and len(ready) == len(self._followed):  # as almost always
                 self._looked_ms = now_ms

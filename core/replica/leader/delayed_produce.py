@@ -24,11 +24,9 @@ class ProducePartitionStatus:
     def reached(self) -> bool:
         """Return True if the offsets are reached, or if the leadership or the disk is lost: then the wait is over."""
         partition = self.partition
-        return (
-            self.lost()
-            or self.failed()
-            or (partition.high_watermark >= self.high_watermark and partition.log.recovery_point >= self.recovery_point)
-        )
+        if partition.high_watermark >= self.high_watermark and partition.log.recovery_point >= self.recovery_point:
+            return True
+        return self.lost() or self.failed()
 
     def failed(self) -> bool:
         """Return True if it was to become durable, and cannot."""

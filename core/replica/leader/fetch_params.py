@@ -152,12 +152,17 @@ class FollowerFetchParams(FetchParams):
         follower = self._follower(partition) if self._replica.broker_epoch >= 0 else None
         result = super().without_records(partition, entry)
         if result is None and not self._noted and follower is not None:
-            self._note(partition, follower, entry)
+            self.note(partition, follower, entry)
         if result is None and self.held_back(partition):
             return empty(partition, entry)
         return result
 
-    def _note(self, partition: Partition, follower: FollowerProgress, entry: FetchPartition) -> None:
+    def is_of(self, follower: FollowerProgress) -> bool:
+        """Return True if this is the progress of the follower that fetches, in its present broker epoch."""
+        return follower.broker_epoch == self._replica.broker_epoch
+
+    def note(self, partition: Partition, follower: FollowerProgress, entry: FetchPartition) -> None:
+        """Count the progress that the follower shows with this fetch."""
         before = follower.log_start
         if entry.offset == follower.given_at:
             self.refused_records.append((partition, entry.offset))
@@ -197,8 +202,10 @@ class FollowerFetchParams(FetchParams):
                 self._throttle.spend(partition, size_of(result.records))
 
     def held_back(self, partition: Partition) -> bool:
+        if not self._throttle.holds(partition):
+            return False
         follower = self._known(partition)
-        return follower is not None and self._throttle.holds(partition) and not partition.is_in_sync(follower)
+        return follower is not None and not partition.is_in_sync(follower)
 
     def needs_news(self, partition: Partition) -> bool:
         """Return True if the follower lacks a log start, or a high watermark that it must have at once, or if it

@@ -91,6 +91,28 @@ class _CachedPartition:
         progress.caught_up_ms = progress.fetched_ms = reading.now_ms
         return True
 
+    def note_caught_up(self, reading: FollowerFetchParams) -> bool:
+        """Count the progress of an in-sync follower that has just got the last records, and return True; False where
+        more has to be looked at.
+
+        A response would have a high watermark alone, or nothing. This is what most fetches of a busy partition say.
+        """
+        partition, progress, entry = self.partition, self.progress, self.entry
+        if partition is None or progress is None or partition.followers is not self.followers or not self.is_answered:
+            return False
+        log = partition.log
+        if (
+            log.log_end_offset != entry.offset
+            or log.epochs.latest != entry.last_fetched_epoch  # else the logs may differ
+            or partition.leader_epoch != entry.current_leader_epoch
+            or progress.sent_log_start != log.log_start_offset
+            or not partition.is_in_sync(progress)
+            or not reading.is_of(progress)
+        ):
+            return False
+        reading.note(partition, progress, entry)
+        return True
+
     def has_news(self, reading: FollowerFetchParams) -> bool:
         """Return True if a response would contain something new, or may contain it."""
         if self.has_urgent_news(reading):
@@ -142,10 +164,13 @@ class _FetchSession:
         self.restless: dict[TopicIdPartition, _CachedPartition] = {}
         """The partitions that were not quiet when they were looked at last, or where something has happened since."""
         self._looked_ms = float("-inf")
+        self._is_due = True
+        """True if the next response brings also high watermarks of partitions without records."""
         self._by_key: dict[Hashable, _CachedPartition] = {}
         self._purgatory = purgatory
         self._waiting: DelayedOperation | None = None
         self._reading: FollowerFetchParams | None = None
+        self._woken_by: _CachedPartition | None = None
         self.update(entries, (), are_answered=True)
 
     def update(
@@ -176,12 +201,25 @@ class _FetchSession:
         if now_ms - self._looked_ms < _LOOK_AT_ALL_MS:
             return tuple(self.restless.values())
         self._looked_ms = now_ms
+        self._is_due = True
         return tuple(self.partitions.values())
+
+    def to_answer(self) -> Sequence[_CachedPartition]:
+        """Return the partitions to look at for the response to a request that has waited.
+
+        High watermarks of others than the one with records come ten times a second, and where the wait ends without
+        records.
+        """
+        woken_by, self._woken_by = self._woken_by, None
+        if woken_by is not None and not self._is_due:
+            return (woken_by,)
+        self._is_due = False
+        return tuple(self.restless.values())
 
     def wait(self, operation: DelayedOperation, reading: FollowerFetchParams, reader: Hashable, wait_ms: float) -> None:
         """Let a request wait until a partition has something that the follower must have at once."""
-        self._waiting, self._reading = operation, reading
-        self._purgatory.watch(operation, (self, reader) if reader else (self,), wait_ms)
+        self._waiting, self._reading, self._woken_by = operation, reading, None
+        self._purgatory.watch(operation, (reader or self,), wait_ms)
 
     def end_wait(self) -> None:
         """Answer the request that waits, if one does."""
@@ -212,6 +250,7 @@ class _FetchSession:
             return  # forgotten by what another listener has done
         self.restless[part.place] = part
         if self._reading is not None and part.has_urgent_news(self._reading):
+            self._woken_by = part
             self.end_wait()
 
 
@@ -236,11 +275,12 @@ class FetchSessionManager:
         A request that does not fit its session is answered with FETCH_SESSION_ID_NOT_FOUND or
         INVALID_FETCH_SESSION_EPOCH; the follower then begins another session.
         """
-        replica = ReplicaId(request.replica_id, request.replica_epoch)
         begins = request.session_epoch == NEW_SESSION_EPOCH
         if request.session_epoch == FULL_EPOCH or (begins and request.min_bytes > 1):
+            replica = ReplicaId(request.replica_id, request.replica_epoch)
             self._read_all(request, replica, NO_SESSION, done, max_bytes, reader)
         elif begins:
+            replica = ReplicaId(request.replica_id, request.replica_epoch)
             self._last_id = next_epoch(self._last_id)
             if replica.broker_id in self._by_follower:
                 self._by_follower[replica.broker_id].close()
@@ -248,10 +288,13 @@ class FetchSessionManager:
             self._by_follower[replica.broker_id] = session
             self._read_all(request, replica, session.id, done, max_bytes, reader)
         else:
-            session_or_none = self._by_follower.get(replica.broker_id)
+            session_or_none = self._by_follower.get(request.replica_id)
             if session_or_none is None or session_or_none.id != request.session_id:
                 done(FetchSessionResult((), error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
-            elif session_or_none.epoch != request.session_epoch or session_or_none.replica != replica:
+            elif (
+                session_or_none.epoch != request.session_epoch
+                or session_or_none.replica.broker_epoch != request.replica_epoch
+            ):
                 done(FetchSessionResult((), error=ErrorCode.INVALID_FETCH_SESSION_EPOCH))
             else:
                 self._read_incremental(session_or_none, request, done, max_bytes, reader)
@@ -285,7 +328,8 @@ class FetchSessionManager:
         session.epoch = next_epoch(session.epoch)
         session.update(request.partitions, request.forgotten)
         reading = self._reads.follower_reading(session.replica)
-        news = self._news(session, session.to_look_at(reading.now_ms), reading, max_bytes)
+        may_wait = request.max_wait_ms > 0 and not reading.hastens_high_watermark
+        news = self._news(session, session.to_look_at(reading.now_ms), reading, max_bytes, may_wait=may_wait)
 
         def answer(news: Sequence[tuple[_CachedPartition, FetchResultPartition]]) -> None:
             results = [result for _, result in news]
@@ -297,7 +341,7 @@ class FetchSessionManager:
 
         def finish() -> None:
             reading.again()
-            answer(self._news(session, tuple(session.restless.values()), reading, max_bytes))
+            answer(self._news(session, session.to_answer(), reading, max_bytes, may_wait=False))
 
         if request.max_wait_ms <= 0 or any(self._is_urgent(part, result, reading) for part, result in news):
             answer(news)
@@ -312,8 +356,12 @@ class FetchSessionManager:
         parts: Sequence[_CachedPartition],
         reading: FollowerFetchParams,
         max_bytes: int,
+        *,
+        may_wait: bool,
     ) -> list[tuple[_CachedPartition, FetchResultPartition]]:
-        """Return those of these partitions that have something new, with their results."""
+        """Return those of these partitions that have something new, with their results; with `may_wait` a high
+        watermark alone may be left out.
+        """
         news: list[tuple[_CachedPartition, FetchResultPartition]] = []
         left, read, restless = max_bytes, self._reads.read_one, session.restless
         for part in parts:
@@ -322,6 +370,8 @@ class FetchSessionManager:
                 continue
             place = part.place
             restless[place] = part
+            if may_wait and part.note_caught_up(reading):
+                continue
             if not part.has_news(reading) and part.is_unchanged():
                 assert part.progress is not None
                 part.progress.seen(reading.now_ms)

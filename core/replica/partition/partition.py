@@ -159,7 +159,8 @@ class Partition:
 
     @property
     def under_min_isr(self) -> bool:
-        return len(self.isr) < self.min_isr
+        in_sync = len(self.isr)
+        return in_sync < len(self.replicas) and in_sync < self.min_isr  # it is never more than the replicas
 
     def isr_fetched_since(self, since_ms: float) -> bool:
         """Return True if every follower in the ISR has fetched in this leader epoch since then.

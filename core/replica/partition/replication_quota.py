@@ -60,7 +60,8 @@ class ReplicationQuotaManager:
 
     def holds(self, partition: Partition) -> bool:
         """Return True if nothing may be copied for this partition now."""
-        return self.covers(partition) and self._refilled() <= 0
+        named = self._named(partition.log.config)  # almost always empty, and asked for in every fetch
+        return bool(named) and self.covers(partition) and self._refilled() <= 0
 
     def spend(self, partition: Partition, size: int) -> None:
         """Count bytes that were copied."""

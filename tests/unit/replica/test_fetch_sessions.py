@@ -9,9 +9,12 @@ from attrs import evolve
 from support.replica_cluster import KEY, TOPIC_ID, Member, ReplicaCluster
 from support.replica_house import ME, OTHER, ReplicaHouse
 
+from barnabas.core.cluster.topics import ReplicaId
 from barnabas.core.replica.follower.fetcher import ReplicaFetcherManager
 from barnabas.core.replica.leader.fetch_params import FollowerFetchParams
 from barnabas.core.replica.leader.fetch_sessions import EPOCH_MAX, FetchSessionResult, _CachedPartition, next_epoch
+from barnabas.core.replica.leader.reader import ReplicaReader
+from barnabas.core.replica.partition.followers import UNKNOWN
 from barnabas.core.replica.settings import ReplicationSettings
 from barnabas.ports.broker_api.fetch import Fetch, FetchPartition, FetchResult, FetchResultPartition
 from barnabas.ports.error_codes import ErrorCode
@@ -210,6 +213,51 @@ def test_what_no_event_reports_is_found_soon(cluster: ReplicaCluster) -> None:
     cluster.run(100)
     (told,) = ask(cluster[1], 4, told.session_id)
     assert [each.log_start_offset for each in told.results] == [1]
+
+
+def test_fetch_of_an_earlier_life_shows_no_progress_of_the_next(patient: ReplicaCluster) -> None:
+    leader, old = patient[1], patient[2].epoch
+    leader.produce(b"a", acks=1)
+    (told,) = ask(leader, 0, 0, [entry(1)])
+    ask(leader, 1, told.session_id, max_wait_ms=1)
+    leader.produce(b"b", acks=1)
+    (answer,) = ask(leader, 2, told.session_id)
+    assert len(answer.results) == 1
+    assert leader.partition.followers is not None
+    follower = leader.partition.followers.of(ReplicaId(2, old + 1))
+    follower.sent_log_start = Offset(0)
+    leader.partition._epochs_in_sync[2] = old + 1
+    ask(leader, 3, told.session_id, [entry(2, last_fetched_epoch=0)], max_wait_ms=500)
+    assert follower.log_end == UNKNOWN
+
+
+def test_fetch_after_the_last_records_counts_without_a_response(
+    patient: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader = patient[1]
+    leader.produce(b"a", acks=1)
+    (told,) = ask(leader, 0, 0, [entry(1)])
+    ask(leader, 1, told.session_id, max_wait_ms=1)
+    answers = leader.produce(b"b")
+    (answer,) = ask(leader, 2, told.session_id, max_wait_ms=500)
+    assert size_of(answer.results[0].records) > 0
+    assert answers == []
+    monkeypatch.setattr(ReplicaReader, "read_one", lambda *_, **__: pytest.fail("nothing is to be read"))
+    waiting = ask(leader, 3, told.session_id, [entry(2, last_fetched_epoch=0)], max_wait_ms=500)
+    assert [each.error for each in answers] == [ErrorCode.NONE]
+    assert waiting == []
+
+
+def test_diverging_follower_is_never_taken_for_caught_up(patient: ReplicaCluster) -> None:
+    leader = patient[1]
+    leader.produce(b"a", acks=1)
+    (told,) = ask(leader, 0, 0, [entry(1)])
+    ask(leader, 1, told.session_id, max_wait_ms=1)
+    leader.produce(b"b", acks=1)
+    ask(leader, 2, told.session_id)
+    (answer,) = ask(leader, 3, told.session_id, [entry(2, last_fetched_epoch=7)], max_wait_ms=500)
+    assert answer.results[0].diverging is not None
+    assert leader.partition.high_watermark == 1
 
 
 def test_ended_sessions_leave_no_listeners(cluster: ReplicaCluster) -> None:

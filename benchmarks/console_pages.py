@@ -14,7 +14,7 @@ import time
 import urllib.request
 from pathlib import Path
 
-from barnabas import Admin
+from barnabas import Admin, Producer
 
 COMMAND = Path(sys.executable).with_name("barnabas")
 PAGES = ("/", "/topics", "/topics?q=77&sort=-size", "/topics/topic-00007/messages", "/groups", "/groups?sort=-late&q=9",
@@ -33,6 +33,12 @@ def _fill(address: str, topics: int, groups: int) -> None:
             admin.create_topics([f"topic-{number:05d}" for number in range(first, min(topics, first + 500))])
         for number in range(groups):
             admin.alter_group_offsets(f"group-{number:05d}", {(f"topic-{number % topics:05d}", 0): 0})
+
+
+def _produce(address: str, messages: int) -> None:
+    with Producer(address) as producer:
+        for number in range(messages):
+            producer.send("many", b'{"id": %d, "title": "Emma", "price": 12}' % number, b"key-%d" % number)
 
 
 def _page(url: str) -> float:
@@ -56,6 +62,7 @@ def main() -> None:
     parser.add_argument("--topics", type=int, default=1000)
     parser.add_argument("--groups", type=int, default=50)
     parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--messages", type=int, default=100_000, help="of the downloads")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         broker, address = _started("serve", "--data", folder, "--listen", "kafka://127.0.0.1:0")
@@ -69,6 +76,10 @@ def main() -> None:
                         print(f"round {number} {page}: {_page(url + page):.0f} ms", flush=True)
                     print(f"round {number}: {_memory_mb(console)} MB", flush=True)
                     time.sleep(10)
+                _produce(address, given.messages)
+                for form in ("ndjson", "csv", "parquet"):
+                    page = f"/topics/many/messages/download?from=oldest&limit={given.messages}&format={form}"
+                    print(f"download of {form}: {_page(url + page):.0f} ms, then {_memory_mb(console)} MB", flush=True)
             finally:
                 console.terminate()
                 console.wait()

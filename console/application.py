@@ -54,6 +54,7 @@ _CREDENTIALS = (
     "sasl.kerberos.service.name",
 )
 REGISTRY_S = 4.0
+_AGAIN_S = 5
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 _SAFE_METHODS = ("GET", "HEAD")
 _STATIC = Path(__file__).parent / "static"
@@ -556,9 +557,14 @@ def _cluster_error_page(call: PageCall, error: BarnabasError) -> Response:
     elif isinstance(error, RegistryUnreachable):
         status = 503
     elif isinstance(error, TransportError | ClientTimeout):
-        status, advice = 503, "The cluster does not answer. The console tries again when you load the page again."
-    return call.page("error.html.j2", status, title=_TITLES.get(status, "Failed"), text=str(error),
-                     advice=advice)  # fmt: skip
+        status, advice = 503, "The cluster does not answer. Try again when it does."
+        if call.request.method in _SAFE_METHODS:
+            advice = f"The cluster does not answer. This page tries again every {_AGAIN_S} seconds."
+    response = call.page("error.html.j2", status, title=_TITLES.get(status, "Failed"), text=str(error),
+                         advice=advice)  # fmt: skip
+    if status == 503 and call.request.method in _SAFE_METHODS:
+        response.headers["refresh"] = str(_AGAIN_S)
+    return response
 
 
 _TITLES = {

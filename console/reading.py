@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from heapq import heapify, heappop, heapreplace
 from typing import Any
 
 from attrs import field
@@ -96,9 +95,8 @@ def read_forward(
                 now[partition] = position
             found += chosen
             held += sum(len(each.message.value or b"") for each in chosen)
-    found.sort(key=_by_time)
     done = all(now[each] >= ends[each] for each in now)
-    return Found(messages=found, positions=now, scanned=budget.scanned, is_complete=done)
+    return Found(messages=in_order_of_append(found), positions=now, scanned=budget.scanned, is_complete=done)
 
 
 def read_backward(
@@ -137,19 +135,30 @@ def read_backward(
 
 
 def _newest(found: Mapping[int, Sequence[FoundMessage]], limit: int) -> list[FoundMessage]:
-    """Merge the partitions' messages, each from its newest offset on, by time."""
-    heads = [(-(each[0].message.timestamp_ms or 0), partition, 0) for partition, each in found.items() if each]
-    heapify(heads)
-    shown: list[FoundMessage] = []
-    while heads and len(shown) < limit:
-        _, partition, place = heads[0]
-        shown.append(found[partition][place])
-        if place + 1 < len(found[partition]):
-            following = found[partition][place + 1].message.timestamp_ms or 0
-            heapreplace(heads, (-following, partition, place + 1))
-        else:
-            heappop(heads)
-    return shown
+    """Return the `limit` newest messages of the partitions, the newest first; each partition begins with its newest."""
+    return in_order_of_append([each for part in found.values() for each in reversed(part)])[: -limit - 1 : -1]
+
+
+def in_order_of_append(found: Sequence[FoundMessage]) -> list[FoundMessage]:
+    """Return messages in the order in which they were appended, as far as it can be known: within a partition by
+    offset, and between partitions by time.
+
+    A message was appended after those before it in its partition, so it counts as at least as late as they. Else one
+    with an old timestamp would hide all that came before it. A timestamp of the future says nothing.
+    """
+    now_ms = time.time_ns() // 1_000_000
+    latest: dict[int, int] = {}
+    for each in reversed(found):
+        given = each.message.timestamp_ms or 0
+        if given <= now_ms:
+            latest[each.message.partition] = given  # of the first that says a time
+    times: list[tuple[int, int, int]] = []
+    for place, each in enumerate(found):
+        given, partition = each.message.timestamp_ms or 0, each.message.partition
+        before = latest.get(partition, now_ms)
+        latest[partition] = max(before, given) if given <= now_ms else before
+        times.append((latest[partition], -partition, place))
+    return [found[place] for _, _, place in sorted(times)]
 
 
 def read_one(consumer: SimpleConsumer, topic: str, partition: int, offset: int) -> FoundMessage | None:
@@ -193,11 +202,6 @@ def records_of(fetched: Any) -> Iterator[FoundMessage]:
         while message is not None and message.offset < header.next_offset:
             yield FoundMessage(message=message, batch=header, outcome=outcome)
             message = next(messages, None)
-
-
-def _by_time(found: FoundMessage) -> tuple[int, int, int]:
-    message = found.message
-    return message.timestamp_ms or 0, -message.partition, message.offset
 
 
 def _chosen(read: Sequence[FoundMessage], matches: Matches | None, control: bool) -> list[FoundMessage]:

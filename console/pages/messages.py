@@ -9,21 +9,20 @@ import re
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
-from tempfile import TemporaryFile
-from typing import Any
+from typing import IO, Any
 
 from anyio import CapacityLimiter, to_thread
 from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 
 from ... import ApiError, BarnabasError, ConfigError, ErrorCode, Message, SimpleConsumer, TopicPartition
-from ...app.extras import require
 from ...ports.broker_api.metadata import TopicMetadata
 from ...ports.values import frozen
 from ..application import PageCall, PageRoute, render
 from ..decoding import FORMS, Decoders, plain_json
 from ..filtering import FIELDS, MessageFilter
-from ..reading import FoundMessage, read_backward, read_forward, read_one, records_of
+from ..parquet import write_parquet
+from ..reading import FoundMessage, in_order_of_append, read_backward, read_forward, read_one, records_of
 from ..rendering import zone_of
 from .topics import describe
 
@@ -36,6 +35,7 @@ SHOWN_CHARS = 200_000
 LIVE_WAIT_MS = 100
 LIVE_ROWS = 25
 """The messages of a round of the live tail that are shown; of more, the newest."""
+_READY = "event: ready\ndata: {}\n\n"
 LIVE_MAX = 32
 """The live tails of a console at one time."""
 LIVE_S = 3600.0
@@ -275,57 +275,87 @@ def raw(call: PageCall) -> Response:
 # Live tail.
 
 
-def follow(call: PageCall) -> Response:
-    """Send messages as they arrive, as server-sent events; each has rows of the list, and the positions after it."""
-    topic = describe(call)
-    query = query_of(call)
-    matches = query.filter.compiled(call.console.decoders, query.form)
-    span = range_of(call, topic, query.partition, _LIVE_PARTITIONS_MAX)
-    last = _positions(call.request.headers.get("last-event-id", ""))
-    positions = _within(last or span.ends, span, span.ends)
-    consumer, name = call.connection.consumer, topic.name or ""
-    if not _limiter:
-        _limiter.append(CapacityLimiter(LIVE_MAX))
-    limiter = _limiter[0]
-    if limiter.statistics().borrowed_tokens >= LIVE_MAX:
-        raise HTTPException(503, f"There are {LIVE_MAX} live tails already.")
+class LiveTail:
+    """Reads what arrives in a topic, from the end of its partitions on, or from the positions of an earlier tail."""
 
-    def look() -> tuple[list[FoundMessage], int]:
-        sets = consumer.multifetch(
+    def __init__(self, call: PageCall) -> None:
+        """Raises `BarnabasError`."""
+        self._topic = describe(call)
+        self._call = call
+        self._query = query_of(call)
+        self._matches = self._query.filter.compiled(call.console.decoders, self._query.form)
+        span = self._span()
+        last = _positions(call.request.headers.get("last-event-id", ""))
+        self._positions = _within(last or span.ends, span, span.ends)
+        self._consumer = call.connection.consumer
+
+    @property
+    def at(self) -> str:
+        """The positions, for a tail that continues here."""
+        return "_".join(f"{partition}-{offset}" for partition, offset in self._positions.items())
+
+    def look(self) -> tuple[list[FoundMessage], int]:
+        """Wait for messages for a short time; return the newest, and the number of others. Raises `BarnabasError`."""
+        try:
+            return self._read()
+        except ApiError as error:
+            if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:  # deleted meanwhile: the tail continues at the end
+                self._positions.update(self._span().ends)
+            raise
+
+    def _span(self) -> TopicRange:
+        return range_of(self._call, self._topic, self._query.partition, _LIVE_PARTITIONS_MAX)
+
+    def _read(self) -> tuple[list[FoundMessage], int]:
+        positions, name = self._positions, self._topic.name or ""
+        sets = self._consumer.multifetch(
             [(name, partition, offset) for partition, offset in positions.items()], max_wait_ms=LIVE_WAIT_MS
         )
         read: list[FoundMessage] = []
         for partition, fetched in zip(list(positions), sets, strict=True):
             read += [each for each in records_of(fetched) if each.message.offset >= positions[partition]]
             positions[partition] = max(positions[partition], fetched.next_offset)
-        if not query.control:
+        if not self._query.control:
             read = [each for each in read if not each.marker]
-        if matches is not None and read:
-            read = [each for each, is_match in zip(read, matches(read), strict=True) if is_match]
-        read.sort(key=lambda each: (each.message.timestamp_ms or 0, each.message.offset))
+        if self._matches is not None and read:
+            read = [each for each, is_match in zip(read, self._matches(read), strict=True) if is_match]
+        read = in_order_of_append(read)
         return read[-LIVE_ROWS:], max(0, len(read) - LIVE_ROWS)
 
-    def rows(read: Sequence[FoundMessage]) -> str:
-        shown = [row_of(each, call.console.decoders, query.form) for each in reversed(read)]
-        return render(call.request, None, call.console, "message_rows.html.j2", topic=topic, rows=shown)
+    def rows(self, read: Sequence[FoundMessage]) -> str:
+        """Return the HTML of messages, the newest first."""
+        call = self._call
+        shown = [row_of(each, call.console.decoders, self._query.form) for each in reversed(read)]
+        return render(call.request, None, call.console, "message_rows.html.j2", topic=self._topic, rows=shown)
+
+
+def follow(call: PageCall) -> Response:
+    """Send messages as they arrive, as server-sent events; each has rows of the list, and the positions after it."""
+    tail = LiveTail(call)
+    if not _limiter:
+        _limiter.append(CapacityLimiter(LIVE_MAX))
+    limiter = _limiter[0]
+    if limiter.statistics().borrowed_tokens >= LIVE_MAX:
+        raise HTTPException(503, f"There are {LIVE_MAX} live tails already.")
 
     async def events() -> AsyncIterator[str]:
-        yield "retry: 1000\nevent: ready\ndata: {}\n\n"
-        until, quiet = time.monotonic() + LIVE_S, 0
+        yield f"retry: 1000\n{_READY}"
+        until, quiet, is_troubled = time.monotonic() + LIVE_S, 0, False
         while time.monotonic() < until and not call.console.is_closing:
             try:
-                read, skipped = await to_thread.run_sync(look, limiter=limiter)
+                read, skipped = await to_thread.run_sync(tail.look, limiter=limiter)
             except BarnabasError as error:
-                if isinstance(error, ApiError) and error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                    positions.update(await to_thread.run_sync(lambda: range_of(call, topic, query.partition).ends))
                 yield f"event: trouble\ndata: {json.dumps(str(error))}\n\n"
                 await _pause()
+                is_troubled = True
                 continue
             quiet += 1
+            if is_troubled:
+                yield _READY
+                is_troubled = False
             if read:
-                html = await to_thread.run_sync(rows, read, limiter=limiter)
-                at = "_".join(f"{partition}-{offset}" for partition, offset in positions.items())
-                yield f"id: {at}\nevent: rows\ndata: {json.dumps({'html': html, 'skipped': skipped})}\n\n"
+                html = await to_thread.run_sync(tail.rows, read, limiter=limiter)
+                yield f"id: {tail.at}\nevent: rows\ndata: {json.dumps({'html': html, 'skipped': skipped})}\n\n"
                 quiet = 0
             elif quiet * LIVE_WAIT_MS > 10_000:
                 yield ": still connected\n\n"
@@ -361,7 +391,7 @@ def download(call: PageCall) -> Response:
         positions = _within(query.at or _begin(call, topic, query, span), span, span.starts)
         parts = _pages(consumer, name, positions, span, limit, matches)
     if form == "parquet":
-        return _file(_parquet(parts), "application/vnd.apache.parquet", f"{name}.parquet")
+        return _file(_pieces(write_parquet(parts)), "application/vnd.apache.parquet", f"{name}.parquet")
     if form == "csv":
         return _file(_csv(parts, decoders, query.form), "text/csv; charset=utf-8", f"{name}.csv")
     return _file(_ndjson(parts, decoders, query.form), "application/x-ndjson", f"{name}.ndjson")
@@ -427,40 +457,10 @@ def _csv(parts: Iterator[Sequence[FoundMessage]], decoders: Decoders, form: str)
     yield out.getvalue().encode("utf-8", "replace")
 
 
-def _parquet(parts: Iterator[Sequence[FoundMessage]]) -> Iterator[bytes]:
-    require("Parquet files", ("pyarrow",), "query")
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    header = pa.struct([("key", pa.string()), ("value", pa.binary())])
-    schema = pa.schema(
-        [("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()),
-         ("timestamp", pa.timestamp("ms", "UTC")), ("key", pa.binary()), ("value", pa.binary()),
-         ("headers", pa.list_(header))]
-    )  # fmt: skip
-    with TemporaryFile() as out:
-        with parquet.ParquetWriter(out, schema, compression="zstd") as writer:
-            for part in parts:
-                writer.write_table(_table(part, schema))
-        out.seek(0)
-        while piece := out.read(_PIECE_BYTES):
+def _pieces(file: IO[bytes]) -> Iterator[bytes]:
+    with file:
+        while piece := file.read(_PIECE_BYTES):
             yield piece
-
-
-def _table(part: Sequence[FoundMessage], schema: Any) -> Any:
-    import pyarrow as pa
-
-    messages = [each.message for each in part]
-    rows = {
-        "topic": [each.topic for each in messages],
-        "partition": [each.partition for each in messages],
-        "offset": [each.offset for each in messages],
-        "timestamp": [each.timestamp_ms for each in messages],
-        "key": [each.key for each in messages],
-        "value": [each.value for each in messages],
-        "headers": [[{"key": name, "value": value} for name, value in each.headers] for each in messages],
-    }
-    return pa.table(rows, schema)
 
 
 PAGES = (

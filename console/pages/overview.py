@@ -42,7 +42,14 @@ def broker(call: PageCall) -> Response:
     own = [entry for entry in entries if entry.source is not ConfigSource.DEFAULT]
     others = [entry for entry in entries if entry.source is ConfigSource.DEFAULT]
     shown = [entry for entry in (*own, *others) if wanted in entry.name]
-    return call.page("broker.html.j2", snapshot=snapshot, row=found, entries=shown, refused=refused)
+    return call.page(
+        "broker.html.j2",
+        snapshot=snapshot,
+        trouble=call.connection.snapshots.trouble,
+        row=found,
+        entries=shown,
+        refused=refused,
+    )
 
 
 PAGES = (PageRoute("/", overview), PageRoute("/brokers/{id}", broker))

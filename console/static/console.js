@@ -51,7 +51,11 @@
     if (nothing) nothing.remove();
     button.setAttribute('aria-pressed', 'true');
     button.textContent = 'Pause';
-    state.textContent = 'Waiting for messages…';
+    const started = new Date().toLocaleTimeString('en-GB');
+    const say = () => {
+      state.textContent = !seen ? 'Waiting for messages…' : seen.toLocaleString('en') + ' since ' + started + (skipped ? ', ' + skipped.toLocaleString('en') + ' more came too fast to show' : '');
+    };
+    say();
     tail = new EventSource(button.dataset.live);
     tail.addEventListener('rows', event => {
       const sent = JSON.parse(event.data), part = document.createElement('template');
@@ -62,11 +66,11 @@
       while (rows.rows.length > ROWS_MAX) rows.deleteRow(-1);
       seen += added.length;
       skipped += sent.skipped;
-      state.textContent = seen.toLocaleString('en') + ' since ' + started + (skipped ? ', ' + skipped.toLocaleString('en') + ' more came too fast to show' : '');
+      say();
     });
-    tail.addEventListener('trouble', event => { state.textContent = JSON.parse(event.data); });
+    tail.addEventListener('ready', say);
+    tail.addEventListener('trouble', event => { state.textContent = 'No messages come now, the tail continues when they do: ' + JSON.parse(event.data); });
     tail.addEventListener('error', () => { if (tail && tail.readyState === EventSource.CLOSED) state.textContent = 'The live tail has ended: the console refused it, or stopped.'; });
-    const started = new Date().toLocaleTimeString();
   };
   document.addEventListener('click', event => {
     const button = event.target.closest('[data-live]');

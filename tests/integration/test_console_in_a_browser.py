@@ -9,16 +9,22 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.process import BrokerProcess, broker_process
 from support.schema_registry import serving
+from support.tables import Rows, commit_rows
 from support.waiting import PATIENCE_S, wait_for
 
-from barnabas import Admin, Consumer, Message, Producer
+from barnabas import Admin, Consumer, Message, Producer, TopicPartition
 from barnabas.console.application import ConsoleSettings
 from barnabas.console.server import ConsoleServer
+from barnabas.pipeline.report import page as report
+from barnabas.pipeline.tables.formats import open_store
+from barnabas.ports.broker_api.offsets import EARLIEST_LOCAL
 from barnabas.schemas import AvroEncoder
 from barnabas.testing import TestBroker
 
@@ -45,17 +51,35 @@ FAULTS = """async () => (await axe.run(document, { resultTypes: ['violations'] }
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[TestBroker]:
-    with TestBroker() as running:
+def remote(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"file://{tmp_path_factory.mktemp('remote')}"
+
+
+@pytest.fixture(scope="module")
+def broker(remote: str) -> Iterator[TestBroker]:
+    tiered = {
+        "remote.log.storage.system.enable": "true",
+        "remote.log.storage.manager.class.name": remote,
+        "remote.log.manager.task.interval.ms": "50",
+        "log.retention.check.interval.ms": "50",
+    }
+    with TestBroker(tiered) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def url(broker: TestBroker) -> Iterator[str]:
+def url(broker: TestBroker, remote: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    lake = tmp_path_factory.mktemp("lake")
     with serving(broker.bootstrap) as registry:
         _fill(broker, registry)
-        cluster = {"bootstrap.servers": broker.bootstrap}
-        server = ConsoleServer(ConsoleSettings(cluster=cluster, registry=registry), ("127.0.0.1", 0))
+        _fill_warehouse(lake)
+        settings = ConsoleSettings(
+            cluster={"bootstrap.servers": broker.bootstrap},
+            registry=registry,
+            warehouse=str(lake),
+            remote_storage=remote,
+        )
+        server = ConsoleServer(settings, ("127.0.0.1", 0))
         try:
             yield server.start()
         finally:
@@ -99,6 +123,58 @@ def _fill(broker: TestBroker, registry: str) -> None:
         with Admin(broker.bootstrap) as admin:
             ends = admin.list_offsets({("orders", number): "latest" for number in range(3)})
             admin.alter_group_offsets(group, {place: max(0, end - rest) for place, end in ends.items()})
+
+    _fill_tiers(broker)
+    with Producer(broker.bootstrap, callback_handler="audit") as audited:
+        for number in range(5):
+            audited.send("payments", b'{"counted": %d}' % number)
+
+
+def _fill_tiers(broker: TestBroker) -> None:
+    tiered = {"remote.storage.enable": "true", "segment.bytes": "20000", "local.retention.bytes": "60000"}
+    with Admin(broker.bootstrap) as admin:
+        for name, partitions in (("old-orders", 3), ("old-clicks", 1)):
+            admin.create_topic(name, partitions=partitions, configs={**tiered, "file.delete.delay.ms": "0"})
+    with Producer(broker.bootstrap, linger_ms=0) as producer:
+        for number in range(600):
+            producer.send("old-orders", b'{"id": %06d}' % number * 20, partition=number % 10 // 6)
+            if number % 10 == 9:
+                producer.flush()
+    place = TopicPartition("old-orders", 0)
+    with Admin(broker.bootstrap) as admin:
+        wait_for(lambda: admin.list_offsets({place: EARLIEST_LOCAL})[place] > 0, pause_s=0.1)
+
+
+def _fill_warehouse(lake: Path) -> None:
+    for name, days in (("sales", 3), ("views", 1)):
+        store = open_store(lake / name, "delta")
+        for day in range(days):
+            rows = range(day * 40, day * 40 + 40)
+            commit_rows(
+                store, Rows("orders", f"2026-01-0{day + 1}", rows), Rows("payments", f"2026-01-0{day + 1}", rows)
+            )
+    hours = range(1_767_225_600, 1_767_225_600 + 30 * 3600, 3600)
+    figures = report.RecordFigures(
+        lines=120,
+        size_bytes=24_000,
+        median_bytes=200,
+        largest_bytes=260,
+        tombstones=0,
+        bucket_s=3600,
+        rows_per_bucket={hour: hour // 3600 % 7 for hour in hours},
+        bytes_per_bucket={hour: hour // 3600 % 7 * 200 for hour in hours},
+        partitions={"0": 70, "1": 50},
+        keyed=120,
+        distinct_keys=9,
+        key_counts={"user-1": 30, "user-2": 20},
+        newest=[
+            report.SampleRecord(partition="0", offset=119, time_ms=1_767_225_600_000, key="user-1", value='{"id": 1}')
+        ],
+        fields=[report.FieldFigures(path="id", rows=120, types=["number"], example="1")],
+        field_rows=120,
+    )
+    section = {**report.lines_section("orders", figures), "records": report.record_part(figures)}
+    (lake / "sales.html").write_text(report.render(lake / "sales", [section], datetime.now(UTC)), "utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -175,6 +251,11 @@ PAGES = {
     "subject": "/subject?id=typed-value",
     "tables": "/tables",
     "audits": "/audits",
+    "tiers": "/tiers",
+    "topic-tiers": "/topics/old-orders/tiers",
+    "not-tiered": "/topics/orders/tiers",
+    "table": "/table?id=sales",
+    "absent": "/topics/absent",
     "broker": "/brokers/1",
     "changes": "/changes",
 }
@@ -196,9 +277,23 @@ def test_every_page_is_readable_quiet_and_accessible(
             faults.append(f"{name}: {over} pixels too wide")
         if shift > 0.1:
             faults.append(f"{name}: its layout shifts by {shift:.2f}")
-        if folder and (look != "phone" or name in ("overview", "messages", "groups")):
+        if folder:
             page.screenshot(path=Path(folder) / f"console-{name}-{look}.png")
+    visitor.wrong = [each for each in visitor.wrong if "404 (Not Found)" not in each]  # of the page that is absent
     assert faults == []
+    assert visitor.wrong == []
+
+
+def test_report_of_the_warehouse_is_shown_in_the_same_language(
+    visitor: Visitor, url: str, request: pytest.FixtureRequest
+) -> None:
+    look = request.node.callspec.params["visitor"]
+    page, folder = visitor.page, os.environ.get("BARNABAS_PICTURES")
+    page.goto(url + "/tables")
+    page.click("main a[href^='/report']")
+    page.wait_for_selector("h1:has-text('orders')")
+    if folder:
+        page.screenshot(path=Path(folder) / f"console-report-{look}.png")
     assert visitor.wrong == []
 
 
@@ -246,6 +341,40 @@ def test_topic_is_created_filled_followed_and_deleted_by_hand(desk: Visitor, url
     page.fill("form[action$='/delete'] [name=name]", "by-hand")
     page.click("form[action$='/delete'] button")
     page.wait_for_selector("text=Topic by-hand was deleted.")
+    assert desk.wrong == []
+
+
+def test_live_tail_says_that_the_broker_was_killed_and_continues(desk: Visitor, tmp_path: Path) -> None:
+    page = desk.page
+    with broker_process(tmp_path / "data") as broker:
+        quick = {"default.api.timeout.ms": "1500", "request.timeout.ms": "1000"}
+        settings = ConsoleSettings(cluster={"bootstrap.servers": broker.bootstrap, **quick})
+        with Admin(broker.bootstrap) as admin:
+            admin.create_topic("orders", partitions=1)
+        server = ConsoleServer(settings, ("127.0.0.1", 0))
+        try:
+            page.goto(server.start() + "/topics/orders/messages")
+            page.click("[data-live]")
+            page.wait_for_selector("#live-state:has-text('Waiting for messages')")
+            page.wait_for_timeout(500)
+            with Producer(broker.bootstrap, linger_ms=0) as producer:
+                producer.send("orders", b"before").result()
+            page.wait_for_selector("#rows >> text=before")
+            broker.kill()
+            page.wait_for_selector("#live-state:has-text('No messages come now')")
+            if "BARNABAS_PICTURES" in os.environ:
+                page.screenshot(path=Path(os.environ["BARNABAS_PICTURES"]) / "console-tail-light.png")
+            again = BrokerProcess(tmp_path / "data", listen=(f"kafka://{broker.bootstrap}",))
+            try:
+                page.wait_for_selector("#live-state:has-text('1 since')")
+                with Producer(broker.bootstrap, linger_ms=0) as producer:
+                    producer.send("orders", b"after").result()
+                page.wait_for_selector("#rows >> text=after")
+                page.wait_for_selector("#live-state:has-text('2 since')")
+            finally:
+                again.stop()
+        finally:
+            server.stop()
     assert desk.wrong == []
 
 

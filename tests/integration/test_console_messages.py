@@ -77,6 +77,30 @@ def test_pages_have_each_message_once_whatever_its_time(browser: Browser, broker
     assert sorted(number for page in pages for number in page) == list(range(91))
 
 
+def test_message_with_an_old_time_is_among_the_newest_and_hides_none(browser: Browser, broker: TestBroker) -> None:
+    with Admin(broker.bootstrap) as admin:
+        admin.create_topic("late", partitions=2, configs={"message.timestamp.after.max.ms": str(10**12)})
+    now_ms = time.time_ns() // 1_000_000
+    sent = [
+        *((number, 0, FIRST_MS + number) for number in range(30)),
+        *((number, 1, FIRST_MS + 1000 + number) for number in range(30, 60)),
+        (60, 0, FIRST_MS + 5000),
+        (61, 0, 1),  # appended last, with a time of 1970
+        (62, 1, now_ms + 10**11),  # and one of the far future
+        (63, 1, FIRST_MS + 4000),
+    ]
+    with Producer(broker.bootstrap) as producer:
+        for number, partition, time_ms in sent:
+            value = json.dumps({"id": number}).encode()
+            producer.send("late", value, partition=partition, timestamp_ms=time_ms)
+    newest = _ids(browser.text("/topics/late/messages?limit=25"))
+    assert newest[:4] == [61, 60, 63, 62]
+    assert newest[4:] == list(range(59, 38, -1))
+    oldest = _ids(browser.text("/topics/late/messages?from=oldest&limit=100"))
+    assert oldest[-4:] == [62, 63, 60, 61]
+    assert oldest[:-4] == list(range(60))
+
+
 def test_messages_from_the_beginning_continue_to_the_end(browser: Browser) -> None:
     address, seen = "/topics/orders/messages?from=oldest&limit=100", list[int]()
     for _ in range(4):
@@ -229,6 +253,12 @@ def test_internal_topics_are_readable(browser: Browser, broker: TestBroker) -> N
     with Producer(broker.bootstrap, transactional_id="t-2") as producer, producer.transaction():
         producer.send("invoices", b"{}")
     assert "&#34;transactional_id&#34;: &#34;t-2&#34;" in browser.text("/topics/__transaction_state/messages")
+
+
+def test_parquet_file_that_cannot_be_written_has_a_page(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    failed = browser.get("/topics/orders/messages/download?format=parquet")
+    assert (failed.status_code, "was not written" in failed.text) == (502, True)
 
 
 def test_messages_are_downloaded_as_ndjson_csv_and_parquet(browser: Browser) -> None:

@@ -111,6 +111,7 @@ def audits(call: PageCall) -> Response:
         taken_ms=taken_ms,
         trouble=call.connection.audits.trouble,
         headline=headline(found),
+        compared=any(tier.completeness is not None for each in found.windows for tier in each.tiers),
         page=PageOfRows(windows, call.number("page", 1, least=1)),
         topics=sorted({each.topic for each in found.windows}),
         wanted=wanted,

@@ -25,6 +25,12 @@
     }
   });
 
+  // On a phone the menu and the tabs are wider than the screen: the current entry is in sight.
+  document.querySelectorAll('nav [aria-current=page]').forEach(element => {
+    const bar = element.parentElement, over = element.offsetLeft + element.offsetWidth - bar.offsetLeft - bar.clientWidth;
+    if (over > 0) bar.scrollLeft = over + 24;
+  });
+
   // What a form shows depends on its choice: an offset, or a time.
   document.addEventListener('change', event => {
     if (!event.target.matches('[data-from]')) return;
@@ -41,6 +47,7 @@
       tail = null;
       button.setAttribute('aria-pressed', 'false');
       button.textContent = 'Live tail';
+      state.classList.remove('bad');
       state.textContent = 'The live tail is paused.';
       return;
     }
@@ -53,6 +60,7 @@
     button.textContent = 'Pause';
     const started = new Date().toLocaleTimeString('en-GB');
     const say = () => {
+      state.classList.remove('bad');
       state.textContent = !seen ? 'Waiting for messages…' : seen.toLocaleString('en') + ' since ' + started + (skipped ? ', ' + skipped.toLocaleString('en') + ' more came too fast to show' : '');
     };
     say();
@@ -69,7 +77,7 @@
       say();
     });
     tail.addEventListener('ready', say);
-    tail.addEventListener('trouble', event => { state.textContent = 'No messages come now, the tail continues when they do: ' + JSON.parse(event.data); });
+    tail.addEventListener('trouble', event => { state.classList.add('bad'); state.textContent = 'No messages come now, the tail continues when they do: ' + JSON.parse(event.data); });
     tail.addEventListener('error', () => { if (tail && tail.readyState === EventSource.CLOSED) state.textContent = 'The live tail has ended: the console refused it, or stopped.'; });
   };
   document.addEventListener('click', event => {
@@ -110,7 +118,7 @@
         width: element.clientWidth, height: element.clientHeight, legend: { show: false }, cursor: { y: false },
         padding: [8, 12, 0, 0],
         scales: { y: { range: (_, low, high) => [0, Math.max(1, high * 1.1)] } },
-        axes: [{ ...axis, space: 80, size: 28, values: (_, marks) => marks.map(mark => new Date(mark * 1000).toLocaleTimeString('en-GB')) }, { ...axis, size: 60, values: (_, marks) => marks.map(mark => mark.toLocaleString('en')) }],
+        axes: [{ ...axis, space: 80, size: 28, incrs: [1, 5, 10, 15, 30, 60, 300, 600, 900, 1800, 3600, 7200, 14400, 86400], values: (_, marks) => marks.map(mark => new Date(mark * 1000).toLocaleTimeString('en-GB')) }, { ...axis, size: 60, values: (_, marks) => marks.map(mark => mark.toLocaleString('en')) }],
         series: [{}, { label: element.dataset.label, stroke: colour('--s0'), width: 2, fill: colour('--s0') + '22', points: { show: false } }],
       }, data, element);
       element.plot = plot;

@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -60,15 +61,24 @@ def _fill(bootstrap: str) -> None:
         wait_for(lambda: consumer.poll(0.2) is not None)
 
 
+def _is_shown(browser: Browser, address: str) -> bool:
+    page = browser.get(address)
+    return page.status_code == 200 and "does not answer now" not in page.text
+
+
+def _is_stale(browser: Browser, address: str) -> bool:
+    return "does not answer now" in browser.get(address).text
+
+
 def test_pages_say_that_the_broker_was_killed_and_recover(tmp_path: Path) -> None:
     with broker_process(tmp_path / "data") as broker:
         _fill(broker.bootstrap)
         with _console(broker.bootstrap) as browser:
             for address in (*SNAPSHOTS, *ASKING):
-                wait_for(lambda address=address: browser.get(address).status_code == 200)
+                wait_for(partial(_is_shown, browser, address))
             broker.kill()
             for address in SNAPSHOTS:
-                wait_for(lambda address=address: "does not answer now" in browser.get(address).text, pause_s=0.2)
+                wait_for(partial(_is_stale, browser, address), pause_s=0.2)
             for address in ASKING:
                 started = time.monotonic()
                 page = browser.get(address)
@@ -84,13 +94,7 @@ def test_pages_say_that_the_broker_was_killed_and_recover(tmp_path: Path) -> Non
             again = BrokerProcess(tmp_path / "data", listen=(f"kafka://{broker.bootstrap}",))
             try:
                 for address in (*ASKING, *SNAPSHOTS):
-                    wait_for(
-                        lambda address=address: (
-                            browser.get(address).status_code == 200
-                            and "does not answer now" not in browser.get(address).text
-                        ),
-                        pause_s=0.2,
-                    )
+                    wait_for(partial(_is_shown, browser, address), pause_s=0.2)
                 assert "Topic kept was created." in browser.send("/create-topic", form, page="/create-topic").text
             finally:
                 again.stop()

@@ -511,11 +511,11 @@ class IdenticalMirror:
         return [f"{counted(len(missing), 'ACL is', 'ACLs are')} missing in the target"] if missing else []
 
     def _quota_differences(self) -> list[str]:
-        return [
+        return sorted(
             f"quota {key} of {entity_text(dict(entity))} is not {value} in the target"
             for entity, limits in self._quota_changes(_limits_of(self._source)).items()
             for key, value in limits.items()
-        ]
+        )
 
     def _user_differences(self) -> list[str]:
         """Return the SCRAM users to create in the target: no request reads passwords out of a cluster."""

@@ -132,14 +132,15 @@ class BareClient:
 
     def receive(self) -> memoryview:
         """Wait for an answer (without its length); valid until the next one."""
-        self._fill(4)
+        self.fill(4)
         size = int.from_bytes(self.buffer[:4], "big")
         if size > len(self.buffer):
             self.buffer = bytearray(size)
-        self._fill(size)
+        self.fill(size)
         return memoryview(self.buffer)[:size]
 
-    def _fill(self, size: int) -> None:
+    def fill(self, size: int) -> None:
+        """Receive this number of bytes into the buffer."""
         view = memoryview(self.buffer)
         done = 0
         while done < size:

@@ -3,28 +3,46 @@
 Plain and tiered topics take turns; CPU is that of the broker.
 """
 
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Callable
 from contextlib import ExitStack
+from multiprocessing import get_context
+from multiprocessing.synchronize import Event
 from pathlib import Path
+from statistics import median, quantiles
 
 from confluent_kafka import Producer
-from harness import MESSAGE_BYTES, BareClient, Result, broker, fetch_frame, next_offset, records_of
+from harness import (
+    MESSAGE_BYTES,
+    BareClient,
+    Result,
+    broker,
+    fetch_frame,
+    next_offset,
+    produce_frame,
+    records_of,
+)
 
 from barnabas import Admin
 from barnabas.adapters.remote_folder import FolderRemoteStorage
 from barnabas.adapters.remote_s3 import S3RemoteStorage
 from barnabas.app.reserve_port import reserve_port
-from barnabas.ports.remote_storage import RemoteStorage
+from barnabas.ports.remote_storage import ObjectInfo, RemoteStorage
+from barnabas.testing.logs import batch
 
 MB = 1 << 20
-ROUND_BYTES, ROUNDS = 48 * MB, 4
+ROUND_BYTES, ROUNDS = 48 * MB, 9
 SEGMENT_BYTES = 16 * MB
 CHUNK = MB
 COPY_COST_MAX, COLD_GOAL = 0.05, 0.5
+READ_ROUNDS = 9
+HOT_ROUNDS, HOT_FETCHES, READERS, READER_RATE = 6, 300, 4, 20 * MB
 
 
 def _produce(bootstrap: str, topic: str) -> float:
@@ -52,15 +70,55 @@ def _read(client: BareClient, topic: str, end: int) -> tuple[int, float]:
     return size, time.perf_counter() - began
 
 
+def _segments(storage: RemoteStorage) -> list[ObjectInfo]:
+    return [each for each in storage.list_objects("") if each.key.endswith(".log")]
+
+
 def _read_store(storage: RemoteStorage) -> tuple[int, float]:
     """Read all segments in the store by ranges of a fetch."""
     size = 0
     began = time.perf_counter()
-    for each in storage.list_objects(""):
-        if each.key.endswith(".log"):
-            for start in range(0, each.size, CHUNK):
-                size += len(storage.get_range(each.key, start, CHUNK))
+    for each in _segments(storage):
+        for start in range(0, each.size, CHUNK):
+            size += len(storage.get_range(each.key, start, CHUNK))
     return size, time.perf_counter() - began
+
+
+def _forward(listening: socket.socket, storage: RemoteStorage) -> None:
+    """Send the ranges that a client asks for: what a broker would be without anything of a broker."""
+    connection, _ = listening.accept()
+    keys = [each.key for each in _segments(storage)]
+    while asked := connection.recv(8, socket.MSG_WAITALL):
+        number, start = struct.unpack(">ii", asked)
+        connection.sendall(storage.get_range(keys[number], start, CHUNK))
+
+
+class Forwarder:
+    """A process that reads ranges of a store, and sends them to a client as bare as that of the broker."""
+
+    def __init__(self, storage: RemoteStorage) -> None:
+        self._storage = storage
+        listening = socket.create_server(("127.0.0.1", 0))
+        self._process = get_context("fork").Process(target=_forward, args=(listening, storage), daemon=True)
+        self._process.start()
+        self._client = BareClient(*listening.getsockname())
+        listening.close()
+
+    def read(self) -> tuple[int, float]:
+        """Read all segments; return bytes and seconds."""
+        total = 0
+        began = time.perf_counter()
+        for number, each in enumerate(_segments(self._storage)):
+            for start in range(0, each.size, CHUNK):
+                size = min(CHUNK, each.size - start)
+                self._client.socket.sendall(struct.pack(">ii", number, start))
+                self._client.fill(size)
+                total += size
+        return total, time.perf_counter() - began
+
+    def close(self) -> None:
+        self._client.close()
+        self._process.join(10)
 
 
 TIERED = {"remote.storage.enable": "true", "local.retention.bytes": "0", "file.delete.delay.ms": "0"}
@@ -76,34 +134,41 @@ def _settings(url: str) -> list[str]:
     ]
 
 
-def copying() -> list[Result]:
-    """The store is in the broker's memory, so that its disk does not count."""
-    seconds = {"plain": 0.0, "tiered": 0.0}
+def copying(name: str, url: str) -> list[Result]:
+    """Plain and tiered topics take turns; local segments stay, as the deletion of files is no part of copying."""
+    seconds: dict[str, list[float]] = {"plain": [], "tiered": []}
     cpu = {"plain": 0.0, "tiered": 0.0}
-    with broker(None, *_settings("memory://benchmark")) as running:
+    with broker(None, *_settings(url)) as running:
         with Admin(running.bootstrap) as admin:
             admin.create_topic("plain", partitions=1)
-            admin.create_topic("tiered", partitions=1, configs=TIERED)
+            admin.create_topic("tiered", partitions=1, configs={"remote.storage.enable": "true"})
         for number in range(ROUNDS):
             for topic in ("plain", "tiered") if number % 2 else ("tiered", "plain"):
                 before = running.cpu_seconds()
-                seconds[topic] += _produce(running.bootstrap, topic)
-                time.sleep(2)  # what is left is copied
+                seconds[topic].append(_produce(running.bootstrap, topic))
+                time.sleep(1)  # what is left is copied
                 cpu[topic] += running.cpu_seconds() - before
-    total = ROUND_BYTES * ROUNDS / MB
-    rates = {f"{name} MB/s": total / each for name, each in seconds.items()}
-    more = 1000 * (cpu["tiered"] - cpu["plain"]) / total
+    size = ROUND_BYTES / MB
+    rates = {f"{name} MB/s": size / median(each) for name, each in seconds.items()}
+    more = 1000 * (cpu["tiered"] - cpu["plain"]) / (size * ROUNDS)
     return [
         Result(
-            "seconds of a producer with copying / without, less 1",
-            seconds["tiered"] / seconds["plain"] - 1,
+            f"seconds of a producer with copying / without, less 1, {name}",
+            median(seconds["tiered"]) / median(seconds["plain"]) - 1,
             "",
             COPY_COST_MAX,
             at_least=False,
             details=rates,
         ),
-        Result("more CPU of the broker, ms per MB", more, details=cpu),
+        Result(f"more CPU of the broker, ms per MB, {name}", more, details=cpu),
     ]
+
+
+def _wait_until_copied(logs: Path) -> int:
+    """Wait until remote storage alone has what is closed; return the offset behind it."""
+    while len(list(logs.glob("*.log"))) > 1:
+        time.sleep(0.1)
+    return int(next(logs.glob("*.log")).stem)
 
 
 def cold_reads(name: str, url: str, storage: RemoteStorage, *settings: str) -> Result:
@@ -114,23 +179,97 @@ def cold_reads(name: str, url: str, storage: RemoteStorage, *settings: str) -> R
             admin.create_topic("tiered", partitions=1, configs=TIERED)
         for topic in ("plain", "tiered", "plain", "tiered"):
             _produce(running.bootstrap, topic)
-        logs = Path(folder) / "tiered-0"
-        while len(list(logs.glob("*.log"))) > 1:
-            time.sleep(0.1)
-        end = int(next(logs.glob("*.log")).stem)
+        end = _wait_until_copied(Path(folder) / "tiered-0")
         client = BareClient(running.host, running.port)
-        cold = store = local = 0.0
-        for _ in range(5):
-            size, took = _read(client, "tiered", end)
-            cold += size / took / 5 / MB
-            size, took = _read(client, "plain", end)
-            local += size / took / 5 / MB
-            size, took = _read_store(storage)
-            store += size / took / 5 / MB
+        forwarder = Forwarder(storage)
+        ways: dict[str, Callable[[], tuple[int, float]]] = {
+            "cold": lambda: _read(client, "tiered", end),
+            "local": lambda: _read(client, "plain", end),
+            "store": lambda: _read_store(storage),
+            "forwarded": forwarder.read,
+        }
+        rates: dict[str, list[float]] = {way: [] for way in ways}
+        for _ in range(READ_ROUNDS):
+            for way, read in ways.items():
+                size, took = read()
+                rates[way].append(size / took / MB)
+        forwarder.close()
         client.close()
-    details = {"cold MB/s": cold, "local MB/s": local, "store MB/s": store, "cold / local": cold / local}
-    title = f"cold sequential read / range reads of the store, {name}"
-    return Result(title, cold / store, "", COLD_GOAL, details=details)
+    found = {way: median(each) for way, each in rates.items()}
+    details = {f"{way} MB/s": each for way, each in found.items()}
+    details |= {f"cold / {way}": found["cold"] / found[way] for way in ("local", "store")}
+    title = f"cold sequential read / range reads of the store sent over a socket, {name}"
+    return Result(title, found["cold"] / found["forwarded"], "", COLD_GOAL, details=details)
+
+
+def _read_at_pace(host: str, port: int, topic: str, end: int, began: Event, stop: Event) -> None:
+    """Read a topic again and again, at a rate that leaves the machine room."""
+    client = BareClient(host, port)
+    began.set()
+    offset = 0
+    while not stop.is_set():
+        due = time.perf_counter() + CHUNK / READER_RATE
+        records = records_of(client.exchange(fetch_frame(topic, 0, offset, CHUNK)), topic)
+        offset = next_offset(records) if len(records) else 0
+        if offset >= end:
+            offset = 0
+        time.sleep(max(0.0, due - time.perf_counter()))
+    client.close()
+
+
+def _hot_fetches(client: BareClient, count: int) -> list[float]:
+    """Return the seconds of fetches of one record each, which was produced just before."""
+    found = []
+    for _ in range(count):
+        answer = client.exchange(produce_frame("hot", 0, bytes(batch(bytes(MESSAGE_BYTES)))))
+
+        offset = int.from_bytes(answer[4 + 4 + 2 + 3 + 4 + 4 + 2 :][:8], "big")
+        began = time.perf_counter()
+        records = records_of(client.exchange(fetch_frame("hot", 0, offset, CHUNK)), "hot")
+        found.append(time.perf_counter() - began)
+        assert len(records)
+        time.sleep(0.002)
+    return found
+
+
+def hot_fetches() -> Result:
+    """Hot fetches beside readers of old records, which come from the store or, for comparison, from local segments."""
+    processes = get_context("fork")
+    found: dict[str, list[float]] = {"alone": [], "plain": [], "tiered": []}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        tempfile.TemporaryDirectory() as data,
+        broker(Path(data), *_settings(f"file://{folder}")) as running,
+    ):
+        with Admin(running.bootstrap) as admin:
+            admin.create_topic("hot", partitions=1, configs={"retention.ms": "-1"})
+            admin.create_topic("plain", partitions=1)
+            admin.create_topic("tiered", partitions=1, configs=TIERED)
+        for topic in ("plain", "tiered", "plain", "tiered"):
+            _produce(running.bootstrap, topic)
+        end = _wait_until_copied(Path(data) / "tiered-0")
+        client = BareClient(running.host, running.port)
+        _hot_fetches(client, 200)
+        for _ in range(HOT_ROUNDS):
+            for topic, times in found.items():
+                stop = processes.Event()
+                begun = [processes.Event() for _ in range(READERS if topic != "alone" else 0)]
+                readers = [
+                    processes.Process(target=_read_at_pace, args=(running.host, running.port, topic, end, each, stop))
+                    for each in begun
+                ]
+                for each in readers:
+                    each.start()
+                for event in begun:
+                    event.wait(30)
+                times.extend(_hot_fetches(client, HOT_FETCHES))
+                stop.set()
+                for each in readers:
+                    each.join(30)
+        client.close()
+    p99 = {name: quantiles(times, n=100)[98] * 1000 for name, times in found.items()}
+    title = f"p99 of hot fetches, {READERS} readers of remote storage / {READERS} readers of local segments"
+    return Result(title, p99["tiered"] / p99["plain"], details={f"{name} ms": each for name, each in p99.items()})
 
 
 def in_folder() -> Result:
@@ -166,8 +305,13 @@ def _wait_and_put(url: str) -> None:
     raise TimeoutError(url)
 
 
+def copying_to_folder() -> list[Result]:
+    with tempfile.TemporaryDirectory() as folder:
+        return copying("folder", f"file://{folder}")
+
+
 def measure() -> list[Result]:
-    return [*copying(), in_folder(), in_s3()]
+    return [*copying("memory", "memory://benchmark"), *copying_to_folder(), in_folder(), in_s3(), hot_fetches()]
 
 
 if __name__ == "__main__":

@@ -65,10 +65,10 @@ class RemoteStorage(Protocol):
         """Return a whole small object: the newest content that was stored. Raises `ObjectMissing`."""
         ...
 
-    def get_range(self, key: str, start: int, size: int) -> bytes:
+    def get_range(self, key: str, start: int, size: int) -> Buffer:
         """Return `size` bytes from `start` on; fewer at the end of the object, none beyond it. Raises `ObjectMissing`.
 
-        A deleted object may be readable for a while.
+        They do not change later. A deleted object may be readable for a while.
         """
         ...
 
@@ -115,13 +115,13 @@ CHUNK_BYTES = 8_388_608
 """Bytes of a region that an adapter holds in memory at a time while it stores them."""
 
 
-def chunks_of(content: Buffer | Region, size: int = CHUNK_BYTES) -> Iterator[Buffer]:
-    """Yield the content in pieces of this size, which need not be copied."""
+def chunks_of(content: Buffer | Region, size: int = CHUNK_BYTES, *, start: int = 0) -> Iterator[Buffer]:
+    """Yield the content from `start` on in pieces of this size, which need not be copied."""
     if isinstance(content, bytes | bytearray | memoryview):
         view = memoryview(content)
-        for start in range(0, len(view), size):
-            yield view[start : start + size]
+        for position in range(start, len(view), size):
+            yield view[position : position + size]
         return
     read: Callable[[int, int], bytes] = content.read
-    for start in range(0, content.size, size):
-        yield read(start, size)
+    for position in range(start, content.size, size):
+        yield read(position, size)

@@ -92,7 +92,7 @@ class FaultyRemoteStorage:
             raise ObjectMissing(f"there is no object {key}")
         return self._inner.read(key)
 
-    def get_range(self, key: str, start: int, size: int) -> bytes:
+    def get_range(self, key: str, start: int, size: int) -> Buffer:
         self._begin()
         if self._fails():
             raise RemoteStorageError("the simulated store does not answer")

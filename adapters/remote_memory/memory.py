@@ -11,7 +11,6 @@ from ...ports.remote_storage import (
     StoredObject,
     check_key,
     check_prefix,
-    chunks_of,
 )
 from ...ports.storage import Region
 from ...ports.types import Buffer
@@ -30,7 +29,7 @@ class MemoryRemoteStorage:
 
     def put(self, key: str, content: Buffer | Region) -> None:
         """Store the content under the key; it lives as long as this object."""
-        stored = b"".join(chunks_of(content))
+        stored = bytes(content) if isinstance(content, bytes | bytearray | memoryview) else content.read()
         with self._lock:
             self._set(check_key(key), stored)
 

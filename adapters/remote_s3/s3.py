@@ -112,7 +112,7 @@ class S3RemoteStorage:
             version, content = found.meta["e_tag"], bytes(found.bytes())
         return StoredObject(content=content, version=version or "")
 
-    def get_range(self, key: str, start: int, size: int) -> bytes:
+    def get_range(self, key: str, start: int, size: int) -> Buffer:
         if start < 0 or size < 0:
             raise ValueError(f"not a range: {start}, {size}")
         check_key(key)
@@ -121,7 +121,7 @@ class S3RemoteStorage:
                 obstore.head(self._store, key)
                 return b""
             try:
-                return bytes(obstore.get_range(self._store, key, start=start, length=size))
+                return memoryview(obstore.get_range(self._store, key, start=start, length=size))
             except BaseError as error:
                 if any(sign in str(error) for sign in _BEYOND_END):
                     return b""

@@ -17,7 +17,7 @@ from ...ports.broker_api.mirroring import MirrorRecords, MirrorRecordsResult
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ConfigError
 from ...ports.remote_storage import RemoteStorage
-from ...ports.types import TopicPartition
+from ...ports.types import Buffer, TopicPartition
 from ...ports.values import frozen
 from ..clients.admin.admin import Admin
 from ..clients.shared.connect import open_shell
@@ -143,7 +143,7 @@ class TierRestore:
                 offset = next_offset
             offset = segment.next_offset
 
-    def _batches(self, part: RemotePartition, segment: RemoteSegment, offset: int) -> Iterator[tuple[bytes, int, int]]:
+    def _batches(self, part: RemotePartition, segment: RemoteSegment, offset: int) -> Iterator[tuple[Buffer, int, int]]:
         """Yield (whole batches from `offset` on, the offset behind them, their last leader epoch)."""
         position, size = 0, _READ_BYTES
         key = log_key(part.folder, segment)

@@ -24,7 +24,8 @@ from ..log.checkpoints import format_epochs
 from ..log.names import SNAPSHOT_SUFFIX, segment_file
 from ..log.partition_log.unified_log import UnifiedLog
 from ..log.segment.segment import Segment
-from ..message.batch_header import HEADER_SIZE, is_crc_valid, parse_header
+from ..message.batch_header import CRC_COVERS_FROM, HEADER_SIZE, LENGTH_OVERHEAD, parse_header
+from ..message.crc32c import crc32c
 from .manifest import (
     Change,
     Manifest,
@@ -549,32 +550,37 @@ def check_batches(batches: Region, remote: RemoteSegment) -> None:
 
     CRC, offsets and leader epoch of each batch must be right; the CRC does not cover the last two.
     """
-    first = remote.epochs[0][1] if remote.epochs else remote.base_offset
+    if not remote.epochs:
+        raise DamagedSegment(remote.base_offset)
+    # (leader epoch, end of its offsets); below the first one are offsets of before the log start was raised.
+    bounds = [*(start for _, start in remote.epochs), remote.next_offset]
+    spans = iter([(-1, bounds[0]), *zip((epoch for epoch, _ in remote.epochs), bounds[1:], strict=True)])
+    expected, until = next(spans)
     position, offset, size = 0, remote.base_offset, CHUNK_BYTES
     while position < remote.size:
         content = batches.read(position, size)
+        view, length = memoryview(content), len(content)
         at = 0
-        while at + HEADER_SIZE <= len(content):
+        while at + HEADER_SIZE <= length:
             try:
                 header = parse_header(content, at)
             except ApiError:
                 raise DamagedSegment(offset) from None
-            if at + header.size > len(content):
+            end = at + LENGTH_OVERHEAD + header.batch_length
+            if end > length:
                 break
-            epoch = epochs_between(remote.epochs, header.base_offset, header.base_offset + 1)
-            is_below_start = not epoch and header.base_offset < first  # the log start was raised
-            is_right = (
-                offset <= header.base_offset < header.next_offset <= remote.next_offset
-                and (is_below_start or bool(epoch and epoch[0][0] == header.leader_epoch))
-                and is_crc_valid(content, header, at)
-            )
-            if not is_right:
+            begins, behind = header.base_offset, header.next_offset
+            if not offset <= begins < behind <= remote.next_offset:
                 raise DamagedSegment(offset)
-            offset = header.next_offset
-            at += header.size
+            while begins >= until:
+                expected, until = next(spans)
+            if header.leader_epoch != expected != -1 or crc32c(view[at + CRC_COVERS_FROM : end]) != header.crc:
+                raise DamagedSegment(offset)
+            offset = behind
+            at = end
         if at:
             position, size = position + at, CHUNK_BYTES
-        elif len(content) < remote.size - position:
+        elif length < remote.size - position:
             size *= 2  # a batch is larger
         else:
             raise DamagedSegment(offset)

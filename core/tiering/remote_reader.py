@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from ...ports.errors import ApiError, BarnabasError
 from ...ports.remote_storage import ObjectMissing, RemoteStorage, RemoteStorageError
 from ...ports.scheduler import Outcome
+from ...ports.types import Buffer
 from ...ports.values import frozen
 from ..log.partition_log.results import TimestampOffset
 from ..log.segment.segment_list import find_first_record
@@ -26,9 +27,18 @@ Offload = Callable[[Callable[[], Any], Callable[[Outcome[Any]], None]], None]
 """Runs work on another thread, as `Scheduler.offload` does."""
 
 CHUNK_BYTES = 4_194_304
-"""Bytes that are loaded at once."""
-_CHUNKS_MAX_BYTES = 16 * CHUNK_BYTES
-"""Bytes of loaded batches in memory; indexes have a bound of their own."""
+"""Bytes that are read at once."""
+_SMALLER = 8
+"""The smallest pieces, where there are many readers, are smaller by this factor."""
+_PIECES = 16
+"""The large pieces that are in memory; indexes have a bound of their own."""
+_AHEAD, _AHEAD_OF_SEQUENCE = 1, 3
+"""Pieces that are loaded before they are wanted: after the first read of a reader, and after later ones."""
+_AHEAD_SHARE = 4
+"""Pieces that are loaded early take at most such a part of the memory."""
+_PRESSURE, _CALM, _UNREAD = 32, -256, 8
+"""Pieces become smaller at `_PRESSURE`, larger at `_CALM`. One that leaves the cache counts `_UNREAD` if it is unread,
+else -1."""
 
 
 class TooManyReads(BarnabasError):
@@ -55,7 +65,7 @@ class RemoteView:
 class RemoteRecords(NamedTuple):
     """Batches from the one with the wanted offset on; the last may be cut."""
 
-    records: bytes
+    records: Buffer
     next_offset: int
     """An upper bound of the offsets in the records."""
     aborted: Sequence[AbortedTxn] = ()
@@ -63,7 +73,8 @@ class RemoteRecords(NamedTuple):
     """False: local segments may have further aborted transactions."""
 
 
-Reading = Generator[_Piece, Any, T]
+Reading = Generator[_Piece | Callable[[], Any], Any, T]
+"""Yields pieces to be loaded, and work for another thread."""
 
 
 class RemoteLogReader:
@@ -77,11 +88,14 @@ class RemoteLogReader:
         *,
         pending_max: int,
         index_bytes_max: int,
+        piece_bytes: int = CHUNK_BYTES,
         on_loaded: Callable[[int], None] = lambda _: None,
         on_failed: Callable[[], None] = lambda: None,
         delayed: Callable[[Callable[[], None]], None] | None = None,
     ) -> None:
-        """`on_loaded` is called with the bytes of each load, `on_failed` after a failed one. `delayed` starts a load
+        """piece_bytes: of what is loaded at once, while there are not too many readers.
+
+        `on_loaded` is called with the bytes of each load, `on_failed` after a failed one. `delayed` starts a load
         later, when the rate of loads allows it; None: at once."""
         self._storage = storage
         self._offload = offload
@@ -91,7 +105,18 @@ class RemoteLogReader:
         self._on_loaded = on_loaded
         self._on_failed = on_failed
         self._delayed = delayed if delayed is not None else lambda start: start()
-        self._chunks: OrderedDict[_Piece, bytes] = OrderedDict()
+        self._chunks: OrderedDict[_Piece, Buffer] = OrderedDict()
+        """The loaded pieces in the order in which they leave: first those that were read to their end."""
+        self._read: set[_Piece] = set()
+        """Pieces of `_chunks` that were read to their end."""
+        self._begun: set[_Piece] = set()
+        """Pieces of `_chunks` that were read in part."""
+        self._ahead: set[_Piece] = set()
+        """Pieces, here or on their way, that nothing has asked for yet."""
+        self._piece_bytes = self._piece_max = piece_bytes
+        self._piece_min = piece_bytes // _SMALLER
+        self._chunks_max = piece_bytes * _PIECES
+        self._pressure = 0
         self._indexes: OrderedDict[_Piece, SegmentIndexes] = OrderedDict()
         self._chunk_bytes = self._index_bytes = 0
         self._pending: dict[_Piece, list[Callable[[Outcome[Any]], None]]] = {}
@@ -117,7 +142,7 @@ class RemoteLogReader:
         `committed`: with the aborted transactions. `done` may be called at once. Its error is a `RemoteStorageError`,
         `TooManyReads`, or `ValueError` for objects that are damaged.
         """
-        self._drive(self._read(view, offset, max_bytes, committed), done)
+        self._drive(self._reading(view, offset, max_bytes, committed), done)
 
     def find_first_at(
         self, view: RemoteView, timestamp: int, start: int, done: Callable[[Outcome[TimestampOffset | None]], None]
@@ -127,7 +152,7 @@ class RemoteLogReader:
 
     # --- reads in pieces
 
-    def _read(self, view: RemoteView, offset: int, max_bytes: int, committed: bool) -> Reading[RemoteRecords | None]:
+    def _reading(self, view: RemoteView, offset: int, max_bytes: int, committed: bool) -> Reading[RemoteRecords | None]:
         segment = view.manifest.find(offset)
         if segment is None:
             return None
@@ -144,8 +169,10 @@ class RemoteLogReader:
             raise ValueError(f"{log_key(view.folder, segment)} lacks offset {offset}")
         position, first = found
         size = min(max(max_bytes, first.size), segment.size - position)
+        is_sequence = self._piece_at(view, segment, position) in self._begun
         records = yield from self._bytes(view, segment, position, size)
-        self._read_ahead(view, segment, position + size)
+        self._note_read(view, segment, position, size, first.size)
+        self._read_ahead(view, segment, position + size, _AHEAD_OF_SEQUENCE if is_sequence else _AHEAD)
         upto = segment.next_offset
         if not committed:
             return RemoteRecords(records, upto)
@@ -163,16 +190,19 @@ class RemoteLogReader:
             position += header.size
         return None
 
-    def _bytes(self, view: RemoteView, segment: RemoteSegment, position: int, size: int) -> Reading[bytes]:
+    def _bytes(self, view: RemoteView, segment: RemoteSegment, position: int, size: int) -> Reading[Buffer]:
+        """Return a range of a segment, which is not copied if one piece has it."""
         end = min(position + size, segment.size)
-        parts: list[bytes | memoryview] = []
-        for number in range(position // CHUNK_BYTES, (end - 1) // CHUNK_BYTES + 1 if end > position else 0):
-            start = number * CHUNK_BYTES
-            chunk: bytes = yield _chunk_of(view, segment, number)
-            if start + len(chunk) < min(end, start + CHUNK_BYTES):
+        parts: list[Buffer] = []
+        while position < end:
+            piece = self._piece_at(view, segment, position)
+            self._load_early(view, segment, piece.start + piece.size, end, _AHEAD_OF_SEQUENCE, ahead=False)
+            chunk: Buffer = yield piece
+            if len(chunk) < piece.size:
                 raise ValueError(f"{log_key(view.folder, segment)} has fewer than {segment.size} bytes")
-            parts.append(memoryview(chunk)[max(0, position - start) : end - start])
-        return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
+            parts.append(memoryview(chunk)[position - piece.start : end - piece.start])
+            position = piece.start + piece.size
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _aborted(
         self, view: RemoteView, segment: RemoteSegment, from_offset: int, upto: int
@@ -200,25 +230,91 @@ class RemoteLogReader:
                 header = parse_header((yield from self._bytes(view, segment, position, HEADER_SIZE)))
                 if header.max_timestamp >= timestamp and header.last_offset >= start:
                     batch = yield from self._bytes(view, segment, position, header.size)
-                    found = find_first_record(batch, timestamp, self._codecs, from_offset=start)
+                    search = partial(find_first_record, bytes(batch), timestamp, self._codecs, from_offset=start)
+                    found: tuple[int, int] | None = yield search
                     if found is not None:
                         at = epochs_between(segment.epochs, found[1], found[1] + 1)
                         return TimestampOffset(found[0], _offset(found[1]), at[0][0] if at else -1)
                 position += header.size
         return None
 
-    def _read_ahead(self, view: RemoteView, segment: RemoteSegment, position: int) -> None:
+    def _read_ahead(self, view: RemoteView, segment: RemoteSegment, position: int, pieces: int) -> None:
         """Load what a sequential reader needs next, unless it is here; nothing waits for it."""
-        ahead = position + CHUNK_BYTES // 2
-        following = segment if ahead < segment.size else view.manifest.find(segment.next_offset)
-        pieces = [] if following is None else [_chunk_of(view, following, ahead // CHUNK_BYTES)]
-        if following is not None and following is not segment:
-            pieces = [_indexes_of(view, following), _chunk_of(view, following, 0)]
-        for piece in pieces:
-            if piece not in self._chunks and piece not in self._indexes and piece not in self._pending:
-                self._load(piece, lambda _: None)
+        pieces = min(pieces, self._chunks_max // _AHEAD_SHARE // self._piece_bytes - len(self._ahead))
+        left = pieces - self._load_early(view, segment, position, segment.size, pieces)
+        following = view.manifest.find(segment.next_offset) if left > 0 else None
+        if following is not None:
+            self._load_unless_here(_indexes_of(view, following), ahead=False)
+            self._load_early(view, following, 0, following.size, left)
+
+    def _load_early(
+        self, view: RemoteView, segment: RemoteSegment, position: int, end: int, pieces: int, *, ahead: bool = True
+    ) -> int:
+        """Load pieces of a range, at most this number; return how many there were."""
+        number = 0
+        while position < end and number < pieces:
+            piece = self._piece_at(view, segment, position)
+            self._load_unless_here(piece, ahead=ahead)
+            position = piece.start + piece.size
+            number += 1
+        return number
+
+    def _load_unless_here(self, piece: _Piece, *, ahead: bool) -> None:
+        is_here = piece in self._chunks or piece in self._indexes or piece in self._pending
+        if not is_here and len(self._pending) < self._pending_max // 2:  # the rest is for those who wait
+            if ahead:
+                self._ahead.add(piece)
+            self._load(piece, lambda _: None)
 
     # --- pieces
+
+    def _piece_at(self, view: RemoteView, segment: RemoteSegment, position: int) -> _Piece:
+        """Return the piece with a position: one that is here or on its way, or else one of the present size."""
+        key = log_key(view.folder, segment)
+        size = self._piece_max
+        while size >= self._piece_min:
+            start = position - position % size
+            piece = _Piece(key, start, min(size, segment.size - start))
+            if size == self._piece_bytes:
+                present = piece
+            if piece in self._chunks or piece in self._pending:
+                return piece
+            size //= 2
+        return present
+
+    def _note_read(self, view: RemoteView, segment: RemoteSegment, position: int, size: int, batch_bytes: int) -> None:
+        """Let pieces that were read to their end leave first: a sequential reader does not come back.
+
+        batch_bytes: of a batch; the next read begins with the last one of this read if that is cut.
+        """
+        end = position + size
+        while position < end:
+            piece = self._piece_at(view, segment, position)
+            position = piece.start + piece.size
+            self._ahead.discard(piece)
+            if piece in self._chunks:
+                self._begun.add(piece)
+                if end == segment.size or end - batch_bytes >= position:
+                    self._read.add(piece)
+                    self._chunks.move_to_end(piece, last=False)
+
+    def _evict(self) -> None:
+        """Free memory. Pieces that leave before they were read to their end show that there are more readers than
+        pieces of this size have room."""
+        while self._chunk_bytes > self._chunks_max and len(self._chunks) > 1:
+            piece, chunk = self._chunks.popitem(last=False)
+            self._chunk_bytes -= len(chunk)
+            if piece in self._read:
+                self._pressure -= 1
+            elif self._piece_bytes // 2 < piece.size <= self._piece_bytes:
+                self._pressure += _UNREAD
+            self._read.discard(piece)
+            self._begun.discard(piece)
+            self._ahead.discard(piece)
+            if self._pressure >= _PRESSURE:
+                self._piece_bytes, self._pressure = max(self._piece_bytes // 2, self._piece_min), 0
+            elif self._pressure <= _CALM:
+                self._piece_bytes, self._pressure = min(self._piece_bytes * 2, self._piece_max), 0
 
     def _drive(
         self, reading: Reading[T], done: Callable[[Outcome[T]], None], outcome: Outcome[Any] | None = None
@@ -236,6 +332,9 @@ class RemoteLogReader:
                 return
             except Exception as error:  # noqa: BLE001  handed on
                 done(Outcome(error=error))
+                return
+            if not isinstance(piece, _Piece):
+                self._offload(piece, partial(self._drive, reading, done))
                 return
             cached = self._cached(piece)
             if cached is None:
@@ -264,6 +363,7 @@ class RemoteLogReader:
     def _came(self, piece: _Piece, outcome: Outcome[Any]) -> None:
         waiting = self._pending.pop(piece, [])
         if outcome.error is not None:
+            self._ahead.discard(piece)
             if not isinstance(outcome.error, ObjectMissing):
                 self._on_failed()
         elif isinstance(outcome.value, SegmentIndexes):
@@ -273,12 +373,11 @@ class RemoteLogReader:
             while self._index_bytes > self._index_bytes_max and len(self._indexes) > 1:
                 self._index_bytes -= self._indexes.popitem(last=False)[1].size
         else:
-            chunk = bytes(outcome.value or b"")
+            chunk: Buffer = outcome.get()
             self._on_loaded(len(chunk))
             self._chunks[piece] = chunk
             self._chunk_bytes += len(chunk)
-            while self._chunk_bytes > _CHUNKS_MAX_BYTES and len(self._chunks) > 1:
-                self._chunk_bytes -= len(self._chunks.popitem(last=False)[1])
+            self._evict()
         for resume in waiting:
             resume(outcome)
 
@@ -291,12 +390,7 @@ def _indexes_of(view: RemoteView, segment: RemoteSegment) -> _Piece:
     return _Piece(indexes_key(view.folder, segment), 0, -1, segment.base_offset)
 
 
-def _chunk_of(view: RemoteView, segment: RemoteSegment, number: int) -> _Piece:
-    start = number * CHUNK_BYTES
-    return _Piece(log_key(view.folder, segment), start, min(CHUNK_BYTES, segment.size - start))
-
-
-def _loaded(storage: RemoteStorage, piece: _Piece) -> bytes | SegmentIndexes:
+def _loaded(storage: RemoteStorage, piece: _Piece) -> Buffer | SegmentIndexes:
     """Load a piece. Any thread. Raises `RemoteStorageError`."""
     if piece.size >= 0:
         return storage.get_range(piece.key, piece.start, piece.size)

@@ -225,7 +225,7 @@ class World:
         self.scheduler.advance(200)
         found = came[0].get()
         assert found is not None, f"remote storage lacks {offset}"
-        return found.records
+        return bytes(found.records)
 
 
 def play(seed: int, steps: int = 60) -> World:

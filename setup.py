@@ -27,8 +27,14 @@ COMPILED = (
     "core.message.classic.entry",
     "core.message.classic.reader",
     "core.message.classic.validation",
+    "core.classic.producer.run",
+    "core.client.producer.hashing",
+    "core.client.producer.producer_batch",
+    "core.client.producer.record_accumulator",
+    "app.clients.shared.delivery",
+    "app.clients.producer.record_appender",
 )
-"""The modules whose loops run once for each record. They import each other as compiled code, all others as Python."""
+"""The modules whose code runs once for each record. They import each other as compiled code, all others as Python."""
 
 
 class CompileByMypyc(build_ext):

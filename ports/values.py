@@ -61,10 +61,15 @@ def _as_bytes(secret: Secret[Any]) -> bytes:
 if TYPE_CHECKING:
     from attrs import define, frozen
     from attrs import frozen as quick_frozen
+    from mypy_extensions import mypyc_attr as mypyc_attr  # noqa: PLC0414  # exported
 else:
     import linecache
 
     import attrs
+
+    def mypyc_attr(**_: bool) -> Any:
+        """Return a decorator that only the compiler reads; pure Python needs no package for it."""
+        return lambda kind: kind
 
     def frozen(maybe_class: type[Any] | None = None, /, **options: Any) -> Any:
         """Work like `attrs.frozen`, without replacing methods of the class. `eq`: compare and hash by the fields."""

@@ -27,6 +27,7 @@ ROOMS = (
 # What the core may take from outside: pure functions and types, nothing that reads a clock, a file or a socket.
 CORE_MAY_IMPORT = {
     *(
+        "__future__",
         "abc",
         "array",
         "base64",
@@ -46,6 +47,7 @@ CORE_MAY_IMPORT = {
         "itertools",
         "json",
         "math",
+        "mypy_extensions",  # for the compiler only
         "operator",
         "re",
         "struct",
@@ -60,7 +62,10 @@ CORE_MAY_IMPORT = {
         "isal",
     ),
 }
-PORTS_MAY_IMPORT = {"abc", "attrs", "collections", "enum", "functools", "hmac", "linecache", "operator", "typing"}
+PORTS_MAY_IMPORT = {
+    *("abc", "attrs", "collections", "enum", "functools", "hmac", "linecache", "operator", "typing"),
+    "mypy_extensions",  # for the compiler only
+}
 
 
 @pytest.fixture(scope="module")

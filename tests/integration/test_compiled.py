@@ -1,4 +1,4 @@
-"""The compiled wheel: bytes, messages and errors are those of pure Python, and the codecs pass their unit tests."""
+"""The compiled wheel: bytes, messages and errors are those of pure Python, and the unit tests of its modules pass."""
 
 import shutil
 import subprocess
@@ -13,7 +13,7 @@ from support.wheels import Installed, build_wheel, copy_tree
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-TESTED = ("tests/unit/message",)
+TESTED = ("tests/unit/message", "tests/unit/client", "tests/integration/test_clients_producer.py")
 """The tests that also run on the compiled modules."""
 
 
@@ -30,7 +30,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     return Installed(folder / "environment", wheel)
 
 
-def test_compiled_codecs_return_what_pure_python_returns(compiled: Installed) -> None:
+def test_compiled_modules_return_what_pure_python_returns(compiled: Installed) -> None:
     script = CHECKOUT / "tests" / "support" / "compiled_sample.py"
     printed = compiled.run(script, timeout_s=20 * PATIENCE_S)
     assert printed.pop("compiled") is True
@@ -39,7 +39,7 @@ def test_compiled_codecs_return_what_pure_python_returns(compiled: Installed) ->
     assert printed == expected
 
 
-def test_unit_tests_of_the_codecs_pass_on_the_compiled_modules(compiled: Installed) -> None:
+def test_tests_of_codecs_and_clients_pass_on_the_compiled_modules(compiled: Installed) -> None:
     command = [str(compiled.python), "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", *TESTED]
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=60 * PATIENCE_S, check=False)
     assert done.returncode == 0, done.stdout[-5000:]

@@ -1,4 +1,5 @@
-"""What the codecs make of random messages and of damaged bytes, as digests: a program, for two installations.
+"""What the codecs and the accumulator make of random messages and of damaged bytes, as digests: a program, for two
+installations.
 
 The program prints one JSON object. Both generations, all kinds of messages, and batches with flipped bytes.
 """
@@ -10,6 +11,8 @@ from hashlib import sha256
 from itertools import chain
 
 from barnabas import Message
+from barnabas.core.client.producer.hashing import murmur2_partition
+from barnabas.core.client.producer.record_accumulator import AccumulatorSettings, RecordAccumulator, message_bytes
 from barnabas.core.message.batch_header import check_batch, parse_header
 from barnabas.core.message.batch_reader import decode_batch, decode_columns
 from barnabas.core.message.batch_writer import append_records, encode_batch, encode_columns
@@ -20,6 +23,7 @@ from barnabas.core.message.numbered_header import NumberedHeader
 from barnabas.core.message.record_parser import parse_records
 from barnabas.core.message.varint import COMPILED, encode_varint, read_raw, undo_zigzag
 from barnabas.ports.errors import BarnabasError
+from barnabas.ports.types import TopicPartition
 
 SEEDS = 300
 NOW_MS = 1_700_000_000_000
@@ -108,12 +112,56 @@ def _varints(chance: random.Random) -> list[object]:
     return [fields, read, [undo_zigzag(abs(number)) for number in numbers]]
 
 
+class _Clock:
+    """A clock that moves by a millisecond with each look."""
+
+    def __init__(self) -> None:
+        self.now = NOW_MS
+
+    def now_ms(self) -> int:
+        self.now += 1
+        return self.now
+
+    def monotonic_ms(self) -> float:
+        return float(self.now_ms())
+
+
+def _accumulated(chance: random.Random, kind: int) -> list[object]:
+    """Return batches that an accumulator fills with random messages, encoded, and the partitions of their keys."""
+    ended: list[TopicPartition] = []
+    settings = AccumulatorSettings(
+        batch_size=chance.choice((200, 5_000, 262_144)), batch_messages=chance.choice((3, 1000))
+    )
+    accumulator = RecordAccumulator(settings, _Clock(), ended.append)
+    made: list[object] = []
+    for _ in range(chance.choice(COUNTS)):
+        message = _message(chance, kind)
+        key, size = message.key, message_bytes(message.value, message.key, message.headers)
+        place = TopicPartition("t", murmur2_partition(key, 3) if key is not None else chance.randrange(3))
+        batch = accumulator.append(place, (message.value, key, message.headers, message.timestamp_ms), size)
+        if kind == 0:
+            accumulator.begin_run(batch, settings.batch_size)
+            made.append([accumulator.append_plain(batch, chance.randbytes(90)) for _ in range(3)])
+        made.append((batch.count, batch.bytes, accumulator.bytes, accumulator.messages))
+    accumulator.hurry = 1
+    while batches := accumulator.take_ready(NOW_MS, lambda _: True)[0]:
+        for batch in batches:
+            made.append((batch.tp, bytes(batch.encode(None)), [batch.find(index)[1] for index in range(batch.count)]))
+            if batch.count > 1 and chance.random() < 0.2:
+                accumulator.split(batch)
+                continue
+            batch.base_offset = chance.randrange(1000)
+            made.append([batch.delivery(index) for index in range(batch.count)])
+            accumulator.complete_batch(batch)
+    return [*made, ended, accumulator.bytes, accumulator.messages]
+
+
 def sample_digests() -> dict[str, object]:
     """Return a digest of all results for each seed, and whether the modules are compiled."""
     found: dict[str, object] = {"compiled": COMPILED}
     for seed in range(SEEDS):
         chance = random.Random(seed)
-        results = chain(_batches(chance, seed % 3), _classic(chance), _varints(chance))
+        results = chain(_batches(chance, seed % 3), _classic(chance), _varints(chance), _accumulated(chance, seed % 3))
         found[str(seed)] = sha256("\n".join(map(repr, results)).encode()).hexdigest()
     return found
 

@@ -42,7 +42,6 @@ from ..shared.connect import Plugins, open_shell, plugin_host, with_security
 from ..shared.delivery import DeliveryHandle, ManyHandle, all_done
 from ..shared.encoding import (
     by_name,
-    check_callback,
     checked_headers,
     checked_partition,
     checked_timestamp,
@@ -56,7 +55,7 @@ from ..shared.protocols import AnyProducer
 from ..shared.settings import ProducerSettings, copy_settings, read_settings
 from ..shared.signature import SettingsSignature, defaults_of
 from ..shared.typed_settings import AnyProducerKeywords
-from .record_appender import RecordAppender
+from .record_appender import RecordAppender, SendsRecords
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -286,8 +285,8 @@ def producer_defaults() -> dict[str, object]:
 
 
 @explain_foreign_names(PRODUCER)
-@check_process_in_methods("_shell", but=("send",))
-class Producer(AnyProducer):
+@check_process_in_methods("_shell")
+class Producer(SendsRecords, AnyProducer):
     """Sends messages to topics. All methods may be called from any thread.
 
         with Producer("localhost:9092", compression_type="zstd") as producer:
@@ -332,7 +331,7 @@ class Producer(AnyProducer):
 
             made: Any = ClassicProducer(*args, **kwargs)
             return cast("Self", made)
-        return object.__new__(cls)
+        return super().__new__(cls)
 
     @classmethod
     def __subclasshook__(cls, other: type) -> bool:
@@ -481,53 +480,27 @@ class Producer(AnyProducer):
             ),
         )
 
-    def send(
-        self,
-        topic: str,
-        value: Any = None,
-        key: Any = None,
-        *,
-        partition: int | None = None,
-        headers: Iterable[tuple[str, bytes | None]] = (),
-        timestamp_ms: int | None = None,
-        on_delivery: DeliveryCallback | None = None,
-    ) -> DeliveryHandle:
-        """Take a message for delivery; `value` may also be a whole `Message`.
+    if TYPE_CHECKING:  # else it is that of `SendsRecords`
 
-        Waits only while the buffer is full, up to `max.block.ms`; with `producer.type=sync`, until the delivery. Calls
-        `on_delivery(error, delivery)` on the producer's thread. Raises `TypeError` and `ValueError` for an invalid
-        topic name, `EncodeError` (which is also a `TypeError` for a wrong type), `QueueFull`, `ClosedError`, `ApiError`
-        (MESSAGE_TOO_LARGE, or a partition that the topic does not have); with sync, also the error of the delivery.
-        """
-        if self._shell.is_foreign:
-            self._shell.check_process()
-        appender = self._appender
-        if key is None and partition is None and timestamp_ms is None and on_delivery is None and not headers:
-            batch = appender.runs.get(topic)
-            if batch is not None and type(value) is bytes:
-                with self._lock:
-                    index = appender.append_plain(batch, value)
-                if index >= 0:
-                    return DeliveryHandle(batch, index, self._shell)
-        if type(topic) is not str:
-            check_topic(topic)
-        if on_delivery is not None:
-            check_callback(on_delivery)
-        if partition is not None and type(partition) is not int:
-            partition = checked_partition(partition)
-        if type(value) is Message:
-            value, key, headers, timestamp_ms = value[0], value[1] if key is None else key, value[2], value[3]
-        own_headers = checked_headers(headers) if headers else ()
-        if timestamp_ms is not None:
-            checked_timestamp(timestamp_ms)
-        if self._hooks is not None:
-            handle = self._hooks.send(topic, value, key, partition, own_headers, timestamp_ms, on_delivery)
-        else:
-            data, key_data = appender.encoding.encode(topic, value, key)
-            handle = appender.append(topic, (data, key_data, own_headers, timestamp_ms), partition, None, on_delivery)
-        if self._sync:
-            handle.result()
-        return handle
+        def send(
+            self,
+            topic: str,
+            value: Any = None,
+            key: Any = None,
+            *,
+            partition: int | None = None,
+            headers: Iterable[tuple[str, bytes | None]] = (),
+            timestamp_ms: int | None = None,
+            on_delivery: DeliveryCallback | None = None,
+        ) -> DeliveryHandle:
+            """Take a message for delivery; `value` may also be a whole `Message`.
+
+            Waits only while the buffer is full, up to `max.block.ms`; with `producer.type=sync`, until the delivery.
+            Calls `on_delivery(error, delivery)` on the producer's thread. Raises `TypeError` and `ValueError` for an
+            invalid topic name, `EncodeError` (which is also a `TypeError` for a wrong type), `QueueFull`,
+            `ClosedError`, `ApiError` (MESSAGE_TOO_LARGE, or a partition that the topic does not have); with sync, also
+            the error of the delivery.
+            """
 
     def send_many(
         self, topic: str, values: Sequence[Any], *, partition: int | None = None, key: Any = None

@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
+from ....core.client.arguments import check_topic
 from ....core.client.errors import QueueFull, no_partition
+from ....core.client.producer.hashing import murmur2_partition
 from ....core.client.producer.pending_messages import PendingMessage, PendingTopicMessages
 from ....core.client.producer.producer_batch import BatchFuture, DeliveryCallback, EncodedMessage, ProducerBatch
 from ....core.client.producer.record_accumulator import AccumulatorSettings, RecordAccumulator, message_bytes
+from ....core.message.message import Message
+from ....plugins.builtin.partitioners import KeyedPartitioner
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError, ClosedError
 from ....ports.report import counted
 from ....ports.types import TopicPartition
+from ....ports.values import mypyc_attr
 from ..shared.delivery import DeliveryHandle
-from ..shared.encoding import Encoding, checked_partition, choose_index, choose_partition
+from ..shared.encoding import (
+    Encoding,
+    check_callback,
+    checked_headers,
+    checked_partition,
+    checked_timestamp,
+    choose_index,
+    choose_partition,
+)
+from ..shared.hooks import HookPath
 from ..shared.settings import copy_settings
 
 if TYPE_CHECKING:
@@ -60,6 +74,8 @@ class RecordAppender:
         self.view = shell.view
         self.settings = settings
         self.encoding = encoding
+        self.plain: bool = encoding.plain and encoding.plain_keys
+        """True if bytes need no call of an encoder."""
         self.partitioner = partitioner
         self.accumulator = RecordAccumulator(
             copy_settings(
@@ -84,12 +100,14 @@ class RecordAppender:
         self.transaction = transaction
         self.runs: dict[str, ProducerBatch] = {}
         """Topic → the batch of the next message that has only a value; `append_plain` takes it, or refuses."""
-        self.append_plain = self.accumulator.append_plain
         self._turns: dict[str, ProducerBatch] = {}
         """Topic → the batch of the partition whose turn it is to get messages without a key."""
         self._turn_bytes: dict[str, int] = {}
         """Topic → the bytes of its turns that have ended."""
         self.takes_turns = partitioner.sticky
+        self._hashes_keys = type(partitioner) is KeyedPartitioner and partitioner.hashed is murmur2_partition
+        """Whether keys have the default partitioner, which needs no call of Python then."""
+        self._max_request_size: int = settings.max_request_size
         self._may_run = runs
         self._on_not_placed = not_placed
 
@@ -117,8 +135,8 @@ class RecordAppender:
             partition = checked_partition(partition)
         value, key, headers, _ = message
         size = message_bytes(value, key, headers)
-        if size > self.settings.max_request_size:
-            limit = self.settings.max_request_size
+        if size > self._max_request_size:
+            limit = self._max_request_size
             raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, f"about {size} bytes; max.request.size is {limit}")
         with self.lock:
             if handle is not None:
@@ -180,7 +198,10 @@ class RecordAppender:
     ) -> ProducerBatch:
         if partition is None and message[1] is not None:
             value, key, _, _ = message
-            chosen = choose_index(self.partitioner, topic, key, value, len(view.leaders), view.available)
+            if key and self._hashes_keys:
+                chosen = murmur2_partition(key, len(view.leaders))
+            else:
+                chosen = choose_index(self.partitioner, topic, key, value, len(view.leaders), view.available)
             return self.accumulator.append(view.partitions[chosen], message, size, since_ms)
         takes_turns = self.takes_turns and partition is None
         if takes_turns:
@@ -267,3 +288,61 @@ class RecordAppender:
             self.partitioner.next_batch(*tp)
         except Exception as error:  # noqa: BLE001  # no message is to blame; its next choice may fail one
             self.shell.report(f"the partitioner {type(self.partitioner).__name__} failed in next_batch", error)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class SendsRecords:
+    """The method `send` of a producer, compiled with the appender (docs/design/architecture.md, 'Compiled modules')."""
+
+    _appender: RecordAppender
+    _hooks: HookPath | None
+    _sync: bool
+
+    def send(
+        self,
+        topic: Any,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: Any = None,
+        headers: Any = (),
+        timestamp_ms: Any = None,
+        on_delivery: Any = None,
+    ) -> DeliveryHandle:
+        """Take a message for delivery; `value` may also be a whole `Message`.
+
+        Waits only while the buffer is full, up to `max.block.ms`; with `producer.type=sync`, until the delivery. Calls
+        `on_delivery(error, delivery)` on the producer's thread. The class has no types of arguments, which a compiled
+        method would check before our own checks.
+        """
+        appender = self._appender
+        if appender.shell.is_foreign:
+            appender.shell.check_process()
+        if key is None and partition is None and timestamp_ms is None and on_delivery is None and not headers:
+            batch = appender.runs.get(topic)
+            if batch is not None and type(value) is bytes:
+                with appender.lock:
+                    index = appender.accumulator.append_plain(batch, value)
+                if index >= 0:
+                    return DeliveryHandle(batch, index, appender.shell)
+        if type(topic) is not str:
+            check_topic(topic)
+        if on_delivery is not None:
+            check_callback(on_delivery)
+        if partition is not None and type(partition) is not int:
+            partition = checked_partition(partition)
+        if type(value) is Message:
+            value, key, headers, timestamp_ms = value[0], value[1] if key is None else key, value[2], value[3]
+        own_headers = checked_headers(headers) if headers else ()
+        if timestamp_ms is not None:
+            checked_timestamp(timestamp_ms)
+        if self._hooks is not None:
+            handle = self._hooks.send(topic, value, key, partition, own_headers, timestamp_ms, on_delivery)
+        else:
+            data, key_data = value, key
+            if not (appender.plain and type(value) is bytes and (key is None or type(key) is bytes)):
+                data, key_data = appender.encoding.encode(topic, value, key)
+            handle = appender.append(topic, (data, key_data, own_headers, timestamp_ms), partition, None, on_delivery)
+        if self._sync:
+            handle.result()
+        return handle

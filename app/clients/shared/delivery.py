@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from asyncio import Future
 
 
-@explain_foreign_names(HANDLE)
 class DeliveryHandle:
     """The handle of one sent message. It knows its batch and its index there; the batch has the outcome."""
 
@@ -99,6 +98,9 @@ class DeliveryHandle:
 
     def __repr__(self) -> str:
         return f"<DeliveryHandle {'done' if self.done else 'on its way'}>"
+
+
+explain_foreign_names(HANDLE)(DeliveryHandle)  # a decorator would leave it uncompiled
 
 
 def _set(future: Future[None]) -> None:

@@ -22,20 +22,20 @@ _TIMESTAMP_MAX = 2**63 - 1
 class Encoding:
     """The encoders of values and keys; bytes with the default encoder need no call."""
 
-    __slots__ = ("_encoder", "_key_encoder", "_plain_keys", "plain")
+    __slots__ = ("_encoder", "_key_encoder", "plain", "plain_keys")
 
     def __init__(self, encoder: Encoder, key_encoder: Encoder) -> None:
         self._encoder = encoder
         self._key_encoder = key_encoder
         self.plain = type(encoder) is BytesSerde
-        """True if values that are bytes already need no encoding."""
-        self._plain_keys = type(key_encoder) is BytesSerde
+        """True if values that are bytes already need no encoding; `plain_keys`: keys."""
+        self.plain_keys = type(key_encoder) is BytesSerde
 
     def encode(self, topic: str, value: Any, key: Any) -> tuple[bytes | None, bytes | None]:
         """Return value and key as bytes. Raises `EncodeError`."""
         if not self.plain or type(value) is not bytes:
             value = _encoded(self._encoder, topic, value, "value")
-        if key is not None and not (self._plain_keys and type(key) is bytes):
+        if key is not None and not (self.plain_keys and type(key) is bytes):
             key = _encoded(self._key_encoder, topic, key, "key")
         return value, key
 

@@ -1,9 +1,17 @@
 """Hashes that clients in other languages use too, so that equal keys meet in the same partition."""
 
+from __future__ import annotations
+
 import zlib
 from collections.abc import Callable
 from functools import lru_cache, wraps
 from struct import iter_unpack
+from typing import TYPE_CHECKING
+
+from ...message.varint import COMPILED
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 _M = 0x5BD1E995
 _SEED = 0x9747B28C
@@ -23,8 +31,8 @@ def _remembered(hash_of: Callable[[bytes], int]) -> Callable[[bytes], int]:
 
 
 @_remembered
-def murmur2(key: bytes) -> int:
-    """32-bit MurmurHash2 with the seed of Kafka's Java client, as an unsigned number (facts C6)."""
+def _murmur2_by_words(key: bytes) -> int:
+    """Return `murmur2` of a key: the faster way in Python."""
     size = len(key)
     whole = size & ~3
     h = _SEED ^ size
@@ -36,6 +44,38 @@ def murmur2(key: bytes) -> int:
         h = ((h ^ int.from_bytes(key[whole:], "little")) * _M) & _MASK
     h = ((h ^ (h >> 13)) * _M) & _MASK
     return h ^ (h >> 15)
+
+
+def murmur2_by_bytes(key: bytes) -> int:
+    """Return `murmur2` of a key: the faster way when compiled, where it takes less time than a look into a cache."""
+    size, at = len(key), 0
+    left: i64 = size
+    m: i64 = 0x5BD1E995
+    mask: i64 = 0xFFFFFFFF
+    h: i64 = 0x9747B28C ^ left
+    k: i64 = 0
+    while left >= 4:
+        k = key[at]
+        k |= (key[at + 1] << 8) | (key[at + 2] << 16) | (key[at + 3] << 24)
+        k = (k * m) & mask
+        k = ((k ^ (k >> 24)) * m) & mask
+        h = ((h * m) & mask) ^ k
+        at += 4
+        left -= 4
+    if left:
+        k = key[at]
+        if left > 1:
+            k |= key[at + 1] << 8
+        if left > 2:
+            k |= key[at + 2] << 16
+        h = ((h ^ k) * m) & mask
+    h = ((h ^ (h >> 13)) * m) & mask
+    return h ^ (h >> 15)
+
+
+def murmur2(key: bytes) -> int:
+    """32-bit MurmurHash2 with the seed of Kafka's Java client, as an unsigned number (facts C6)."""
+    return murmur2_by_bytes(key) if COMPILED else _murmur2_by_words(key)
 
 
 def murmur2_partition(key: bytes, partitions: int) -> int:

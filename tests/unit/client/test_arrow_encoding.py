@@ -12,7 +12,6 @@ from barnabas.adapters.system import SeededEntropy
 from barnabas.app.clients.arrow.record_columns import HEADERS_TYPE
 from barnabas.app.clients.arrow.varints import undo_zigzags, varint_sizes, write_varints, zigzags
 from barnabas.app.clients.producer.send_arrow import (
-    PrebuiltBatch,
     Rows,
     batch_firsts,
     headers_laid_out,
@@ -22,6 +21,7 @@ from barnabas.app.clients.producer.send_arrow import (
 )
 from barnabas.core.client.cluster_view import TopicView
 from barnabas.core.client.producer.hashing import murmur2
+from barnabas.core.client.producer.producer_batch import PrebuiltBatch
 from barnabas.core.message.batch_reader import decode_batch
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.message.varint import encode_varint

@@ -1,12 +1,15 @@
 """Hashes that other clients know."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from barnabas.core.client.producer.hashing import (
     classic_partition,
     crc32_partition,
     java_string_hash,
     murmur2,
+    murmur2_by_bytes,
     murmur2_partition,
 )
 
@@ -24,6 +27,11 @@ from barnabas.core.client.producer.hashing import (
 )
 def test_murmur2_is_that_of_the_java_client(key: bytes, signed: int) -> None:
     assert murmur2(key) == signed & 0xFFFFFFFF
+
+
+@given(st.binary(max_size=300))
+def test_murmur2_byte_by_byte_is_murmur2(key: bytes) -> None:
+    assert murmur2_by_bytes(key) == murmur2(key)
 
 
 def test_partitions_of_known_keys() -> None:

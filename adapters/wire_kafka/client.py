@@ -156,6 +156,8 @@ class KafkaLink:
         self._has_versions = self._has_answered = False
         self._scheduler = scheduler
         self._client_id = client_id
+        self._client_field: tuple[str | None, bytes] = (None, wire.I16.pack(-1))
+        """The client id of the last request, and its field in the header."""
         self._opened: Opened | None = opened
         self._ranges: versions.Ranges = {}
         self._negotiating = FIRST_API_VERSIONS
@@ -276,12 +278,16 @@ class KafkaLink:
         if api is None:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{type(request).__name__} is not part of the protocol")
         broker_low, broker_high = self._ranges.get(api.key, (0, -1))
-        most = api.most_version(request) if api.most_version else api.versions[1]
-        version = min(most, broker_high)
-        least = max(api.versions[0], broker_low, api.least_version(request) if api.least_version else 0)
+        least, most = api.versions
+        if api.most_version is not None:
+            most = api.most_version(request)
+        if api.least_version is not None and (wanted := api.least_version(request)) > least:
+            least = wanted
+        least = least if least >= broker_low else broker_low
         if most < least:
             text = f"{api.name} says what only version {least} can, and what only versions up to {most} can"
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, text)
+        version = most if most < broker_high else broker_high
         if version < least:
             offers = f"offers {broker_low} to {broker_high}" if broker_high >= 0 else "does not offer it"
             raise ApiError(
@@ -300,11 +306,10 @@ class KafkaLink:
         return writer.pieces()
 
     def _header(self, key: int, version: int, correlation_id: int, client_id: str | None) -> bytes:
-        header = _HEADER.pack(key, version, correlation_id)
-        if client_id is None:
-            return header + wire.I16.pack(-1)
-        client = client_id.encode()
-        return header + wire.I16.pack(len(client)) + client
+        if client_id != self._client_field[0]:
+            client = b"" if client_id is None else client_id.encode()
+            self._client_field = client_id, wire.I16.pack(-1 if client_id is None else len(client)) + client
+        return _HEADER.pack(key, version, correlation_id) + self._client_field[1]
 
     def _ask_versions(self) -> None:
         version = self._negotiating
@@ -460,7 +465,7 @@ class KafkaLink:
             own_wait_ms = request.max_wait_ms
         elif isinstance(request, JoinGroup):
             own_wait_ms = max(request.rebalance_timeout_ms, request.session_timeout_ms)
-        return TICKS + 1 + ceil(max(0, own_wait_ms) / self._tick_ms)
+        return TICKS + 1 + (ceil(own_wait_ms / self._tick_ms) if own_wait_ms > 0 else 0)
 
     def _next_tick(self) -> None:
         self._timer = None

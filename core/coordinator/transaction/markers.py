@@ -296,7 +296,10 @@ class MarkerSender:
         return batch
 
     def _request(self, node: int, batch: dict[_Sending, list[TopicPartition]]) -> None:
-        markers = [evolve(sending.marker, partitions=partitions) for sending, partitions in batch.items()]
+        markers = [
+            sending.marker if partitions == sending.marker.partitions else evolve(sending.marker, partitions=partitions)
+            for sending, partitions in batch.items()
+        ]
 
         def answered(result: Any) -> None:
             self._under_way[node] -= 1

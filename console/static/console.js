@@ -116,7 +116,7 @@
       const axis = { stroke: colour('--soft'), grid: { stroke: colour('--rule'), width: 1 }, ticks: { show: false } };
       const plot = new uPlot({
         width: element.clientWidth, height: element.clientHeight, legend: { show: false }, cursor: { y: false },
-        padding: [8, 12, 0, 0],
+        padding: [8, 30, 0, 0],
         scales: { y: { range: (_, low, high) => [0, Math.max(1, high * 1.1)] } },
         axes: [{ ...axis, space: 80, size: 28, incrs: [1, 5, 10, 15, 30, 60, 300, 600, 900, 1800, 3600, 7200, 14400, 86400], values: (_, marks) => marks.map(mark => new Date(mark * 1000).toLocaleTimeString('en-GB')) }, { ...axis, size: 60, values: (_, marks) => marks.map(mark => mark.toLocaleString('en')) }],
         series: [{}, { label: element.dataset.label, stroke: colour('--s0'), width: 2, fill: colour('--s0') + '22', points: { show: false } }],

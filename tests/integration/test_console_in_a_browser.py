@@ -223,7 +223,6 @@ def visitor(chromium: Any, request: pytest.FixtureRequest) -> Iterator[Visitor]:
 
 
 PAGES = {
-    "overview": "/",
     "topics": "/topics",
     "create-topic": "/create-topic",
     "messages": "/topics/orders/messages?path=$.title+%3D+Emma",
@@ -258,17 +257,19 @@ PAGES = {
     "absent": "/topics/absent",
     "broker": "/brokers/1",
     "changes": "/changes",
+    "overview": "/",
 }
 
 
 def test_every_page_is_readable_quiet_and_accessible(
-    visitor: Visitor, url: str, request: pytest.FixtureRequest
+    visitor: Visitor, url: str, broker: TestBroker, request: pytest.FixtureRequest
 ) -> None:
     look = request.node.callspec.params["visitor"]
     page, folder = visitor.page, os.environ.get("BARNABAS_PICTURES")
     page.goto(url + "/")
     faults: list[str] = []
-    for name, address in PAGES.items():
+    for number, (name, address) in enumerate(PAGES.items()):
+        broker.produce("page-views", [b'{"page": "/"}'] * (10 + number * 7 % 40))
         page.goto(url + address)
         shift = page.evaluate(SHIFTS)
         over = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
@@ -281,6 +282,26 @@ def test_every_page_is_readable_quiet_and_accessible(
             page.screenshot(path=Path(folder) / f"console-{name}-{look}.png")
     visitor.wrong = [each for each in visitor.wrong if "404 (Not Found)" not in each]  # of the page that is absent
     assert faults == []
+    assert visitor.wrong == []
+
+
+def test_form_to_sign_in_is_readable_and_accessible(visitor: Visitor, request: pytest.FixtureRequest) -> None:
+    look = request.node.callspec.params["visitor"]
+    security = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI"}
+    settings = ConsoleSettings(cluster={"bootstrap.servers": "127.0.0.1:1", **security})
+    server = ConsoleServer(settings, ("127.0.0.1", 0))
+    page, folder = visitor.page, os.environ.get("BARNABAS_PICTURES")
+    try:
+        page.goto(server.start() + "/topics")
+        for kind, label in (("Password", "User"), ("Token", "Access token")):
+            page.click(f"nav.chips >> text={kind}")
+            page.wait_for_selector(f"label:has-text('{label}')")
+            assert page.evaluate(FAULTS) == []
+            page.evaluate("document.activeElement.blur()")
+            if folder:
+                page.screenshot(path=Path(folder) / f"console-sign-in-{kind.lower()}-{look}.png")
+    finally:
+        server.stop()
     assert visitor.wrong == []
 
 

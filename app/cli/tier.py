@@ -68,7 +68,8 @@ def restore(
 ) -> None:
     """Bring topics back from remote storage alone, all of them without names: same offsets, batches and settings.
 
-    The cluster must not have them. What was not copied yet, and the offsets of groups, are not there.
+    The cluster must not have them. Groups get the offsets that they had in these topics at the last copy. What was not
+    copied yet is not there.
     """
     from ..compose.remote_storage import opened_for_command
     from ..mirror.restoring import RemotePartition, TierRestore, read_partitions
@@ -86,11 +87,15 @@ def restore(
             if len(by_id) > 1:
                 raise ConfigError(f"{name} was there more than once, as {', '.join(by_id)}: give --topic-id")
         restoring = TierRestore(storage, {"bootstrap.servers": bootstrap, **connection_settings()})
+        done = []
         try:
             for name, by_id in sorted(found.items()):
                 (parts,) = by_id.values()
                 made = restoring.restore(name, parts, lambda _: None)
+                done.append(made)
                 what = f"{counted(made.partitions, 'partition')}, {counted(made.offsets, 'offset')}"
                 typer.echo(f"restored {re.sub(r'[^ -~]', '?', name)}: {what}, {size_text(made.bytes)}")
+            for line in restoring.restore_groups(done):
+                typer.echo(re.sub(r"[^ -~]", "?", line))
         finally:
             restoring.close()

@@ -1,25 +1,28 @@
 """Topics brought back from remote storage alone, with the same offsets, batches and leader epochs.
 
 The manifests say what is there. A new topic gets it as a mirror does (`MirrorRecords`), and is promoted at the end.
-What was not copied before the loss is not there: the newest segment of each partition, and offsets of groups.
+What was not copied before the loss is not there: the newest segment of each partition, and later offsets of groups.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from attrs import define
+from attrs import Factory, define
 
 from ...core.message.batch_reader import whole_batches
+from ...core.tiering.group_offsets import FOLDER, GroupOffset, decode_group_offsets, newest_offsets
 from ...core.tiering.manifest import MANIFEST, Manifest, RemoteSegment, decode_manifest, log_key
 from ...ports.broker_api.configs import ResourceKind
 from ...ports.broker_api.mirroring import MirrorRecords, MirrorRecordsResult
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ConfigError
 from ...ports.remote_storage import RemoteStorage
+from ...ports.report import counted
 from ...ports.types import Buffer, TopicPartition
 from ...ports.values import frozen
 from ..clients.admin.admin import Admin
+from ..clients.admin.asker import Place
 from ..clients.shared.connect import open_shell
 from ..clients.shared.settings import CommonSettings, read_settings
 from .identical import SOURCE_KEY
@@ -57,14 +60,28 @@ def read_partitions(storage: RemoteStorage) -> list[RemotePartition]:
     return found
 
 
+def read_group_offsets(storage: RemoteStorage) -> list[GroupOffset]:
+    """Return the offsets of groups as of the last copy. Raises `RemoteStorageError`, `ConfigError`."""
+    found = []
+    for each in storage.list_objects(FOLDER):
+        try:
+            found.append(decode_group_offsets(storage.read(each.key).content))
+        except ValueError as error:
+            raise ConfigError(f"{each.key}: {error}") from error
+    return newest_offsets(found)
+
+
 @define
 class RestoredTopic:
     """The outcome for a topic."""
 
     topic: str
+    topic_id: str
     partitions: int
     bytes: int = 0
     offsets: int = 0
+    ranges: dict[int, tuple[int, int]] = Factory(dict)
+    """The first offset and the end of each partition that has records."""
 
 
 class TierRestore:
@@ -94,19 +111,49 @@ class TierRestore:
             key: value for key, value in newest.configs.items() if key not in _REMOTE_KEYS and key != SOURCE_KEY
         }
         self._admin.create_topic(topic, partitions=count, configs={**configs, SOURCE_KEY: "remote storage"})
-        outcome = RestoredTopic(topic, count)
+        outcome = RestoredTopic(topic, newest.topic_id.hex(), count)
         for part in parts:
             place = TopicPartition(topic, part.manifest.partition)
             for size, offsets in self._bring_back(place, part):
                 moved(size)
                 outcome.bytes += size
                 outcome.offsets += offsets
+            start = part.manifest.first_readable(part.manifest.log_start)
+            if start is not None:
+                outcome.ranges[place.partition] = start, part.manifest.covered_to(start)
         for number in range(count):
             self._promote(TopicPartition(topic, number))
         self._admin.alter_configs(ResourceKind.TOPIC, topic, {SOURCE_KEY: None})
         remote = {key: newest.configs[key] for key in _REMOTE_KEYS if key in newest.configs}
         if remote:
             self._take_into_remote_storage(topic, remote)
+        return outcome
+
+    def restore_groups(self, restored: Iterable[RestoredTopic]) -> list[str]:
+        """Commit the offsets that groups had in restored topics; one behind their end becomes their end.
+
+        Returns what each group got, in words, or why it has none.
+        """
+        ranges = {
+            (topic.topic_id, number): (topic.topic, *found)
+            for topic in restored
+            for number, found in topic.ranges.items()
+        }
+        by_group: dict[str, dict[Place, int]] = {}
+        for each in read_group_offsets(self._storage):
+            if (found := ranges.get((each.topic_id, each.partition))) is not None:
+                topic, start, end = found
+                by_group.setdefault(each.group, {})[TopicPartition(topic, each.partition)] = min(
+                    max(each.offset, start), end
+                )
+        outcome = []
+        for group, offsets in sorted(by_group.items()):
+            try:
+                self._admin.alter_group_offsets(group, offsets)
+            except ApiError as error:
+                outcome.append(f"not restored: the offsets of group {group}: {error.message}")
+            else:
+                outcome.append(f"restored group {group}: {counted(len(offsets), 'offset')}")
         return outcome
 
     def _take_into_remote_storage(self, topic: str, configs: Mapping[str, str]) -> None:

@@ -148,7 +148,11 @@ def test_topic_is_restored_from_remote_storage_alone(tmp_path: Path, command: Pa
         with Admin(broker.bootstrap) as admin:
             admin.create_topic("t", partitions=2, configs=TIERED)
         write(broker.bootstrap, "t", range(600))
+        with Admin(broker.bootstrap) as admin:
+            admin.alter_group_offsets("readers", {("t", 0): 300})
+            admin.alter_group_offsets("ahead", {("t", 0): 600})
         wait_for(lambda: len(list((tmp_path / "lost" / "t-0").glob("*.log"))) == 1)
+        wait_for(lambda: len(list((tmp_path / "remote" / "groups").rglob("*.gz"))) == 2)
     shown = run(command, "log", "tier", "status", "--from", f"file://{tmp_path}/remote", "--json")
     (zero,) = [row for row in json.loads(shown) if row["partition"] == 0]
     assert (zero["topic"], zero["start"], zero["unfinished"]) == ("t", 0, 0)
@@ -156,6 +160,10 @@ def test_topic_is_restored_from_remote_storage_alone(tmp_path: Path, command: Pa
     with Broker(tmp_path / "new", config={**QUICK, **remote}) as broker:
         said = run(command, "topics", "restore", "--bootstrap", broker.bootstrap, "--from", f"file://{tmp_path}/remote")
         assert f"restored t: 2 partitions, {zero['end']} offsets" in said
+        assert "restored group readers: 1 offset" in said
+        with Admin(broker.bootstrap) as admin:
+            found = {group: next(iter(admin.group_offsets(group).values())).offset for group in ("readers", "ahead")}
+        assert found == {"readers": 300, "ahead": zero["end"]}
         assert read_all(broker.bootstrap, "t", 0, zero["end"]) == list(range(zero["end"]))
         write(broker.bootstrap, "t", range(zero["end"], zero["end"] + 10))
         assert read_all(broker.bootstrap, "t", 0, zero["end"] + 10) == list(range(zero["end"] + 10))

@@ -450,6 +450,8 @@ class BrokerServer:
         fronts.callback(self._api.close)
         open_topics(state, deleted)
         self._read_by_groups.start(state, self._api.groups.coordinator)
+        if state.tiering is not None:
+            state.tiering.coordinator = self._api.groups.coordinator
         self._api.start()
         self._serve(state, self._api)
         if outside.expose_metrics is not None:
@@ -477,6 +479,7 @@ class BrokerServer:
             self._config,
             state.replicas,
             state.logs.codecs,
+            cluster_id=state.cluster_id,
             image=lambda: state.image,
             ask=state.ask,
             scheduler=state.scheduler,

@@ -6,6 +6,7 @@ from functools import partial
 from ....core.client.driver import Submit
 from ....core.cluster.image import ClusterImage
 from ....core.cluster.topics import Topic
+from ....core.coordinator.group.coordinator import GroupCoordinator
 from ....core.log.partition_log.results import TimestampOffset
 from ....core.log.producers.producer_state import ProducerStates
 from ....core.log.producers.snapshot import encode_snapshot
@@ -13,6 +14,7 @@ from ....core.message.codec import Codecs
 from ....core.replica.partition.partition import Partition
 from ....core.replica.replica_manager import ReplicaManager
 from ....core.security.quotas.rate import QuotaWindows, SampledStat
+from ....core.tiering.group_offsets import CopiedOffsets, GroupOffset, group_offsets_key, store_group_offsets
 from ....core.tiering.manifest import (
     Manifest,
     TieredTopic,
@@ -46,6 +48,7 @@ from ....ports.types import Offset, TopicPartition
 from ....ports.values import frozen
 from ...config import BrokerConfig
 
+_OFFSETS_TOPIC = "__consumer_offsets"
 _FOLLOWER_VIEW_MS = 10_000.0
 """The time for which a follower serves consumers by one reading of a manifest."""
 
@@ -128,6 +131,7 @@ class Tiering:
         replicas: ReplicaManager,
         codecs: Codecs,
         *,
+        cluster_id: str,
         image: Callable[[], ClusterImage],
         ask: Submit | None,
         scheduler: Scheduler,
@@ -138,6 +142,7 @@ class Tiering:
     ) -> None:
         self._outside = outside
         self._replicas = replicas
+        self._cluster_id = cluster_id
         self._image = image
         self._ask = ask
         self._scheduler = scheduler
@@ -150,6 +155,11 @@ class Tiering:
         self._timer: Timer | None = None
         self._closed = False
         self._views: dict[TopicPartition, tuple[RemoteView | None, float]] = {}
+        self.coordinator: GroupCoordinator | None = None
+        """The groups whose offsets in tiered topics are copied (settable)."""
+        self._copied_groups: dict[int, tuple[int, tuple[GroupOffset, ...]]] = {}
+        """By partition of `__consumer_offsets`, what was stored last, and in which leader epoch."""
+        self._copies_groups = False
         self.max_wait_ms = float(config.remote_fetch_max_wait_ms)
         self.manager = RemoteLogManager(
             outside.storage,
@@ -383,11 +393,80 @@ class Tiering:
 
         self._outside.offload_read(partial(read_manifest, self._outside.storage, key, partition.topic_id), came)
 
+    # --- offsets of groups, for a restore
+
+    def _copy_group_offsets(self) -> None:
+        """Store the committed offsets in tiered topics that have changed, of the groups that are coordinated here."""
+        coordinator = self.coordinator
+        if coordinator is None or self._copies_groups:
+            return
+        ids = {
+            topic.name: topic.topic_id.hex()
+            for topic in self._image().topics.values()
+            if topic.configs.get("remote.storage.enable") == "true"
+        }
+        epochs = self._coordinated(coordinator)
+        if not (ids or self._copied_groups) or not epochs:
+            return
+
+        def failed(error: BaseException) -> None:
+            self._copies_groups = False
+            self._report(f"offsets of groups cannot be stored in remote storage, which is tried again: {error}")
+
+        def collected(outcome: Outcome[dict[int, tuple[GroupOffset, ...]]]) -> None:
+            if outcome.error is not None:
+                failed(outcome.error)
+                return
+            present = self._coordinated(coordinator)
+            changed = {
+                number: offsets
+                for number, offsets in outcome.get().items()
+                if present.get(number) == epochs[number]  # else some of its groups may have gone meanwhile
+                and self._copied_groups.get(number, (epochs[number], ())) != (epochs[number], offsets)
+            }
+            if not changed or self._closed:
+                self._copies_groups = False
+                return
+            content = [
+                CopiedOffsets(
+                    partition=number,
+                    leader_epoch=epochs[number],
+                    copied_ms=self._clock.now_ms(),
+                    offsets=offsets,
+                )
+                for number, offsets in changed.items()
+            ]
+            self._outside.offload_copy(partial(store, content), partial(stored, content))
+
+        def store(content: Iterable[CopiedOffsets]) -> None:
+            for each in content:
+                store_group_offsets(self._outside.storage, group_offsets_key(self._cluster_id, each.partition), each)
+
+        def stored(content: Iterable[CopiedOffsets], outcome: Outcome[None]) -> None:
+            if outcome.error is not None:
+                failed(outcome.error)
+                return
+            self._copies_groups = False
+            self._copied_groups |= {each.partition: (each.leader_epoch, each.offsets) for each in content}
+
+        self._copies_groups = True
+        self._outside.offload_copy(partial(_collected, coordinator, ids, list(epochs)), collected)
+
+    def _coordinated(self, coordinator: GroupCoordinator) -> dict[int, int]:
+        """Return the leader epochs of the partitions of `__consumer_offsets` that are loaded here."""
+        found = {}
+        for number in coordinator.loaded_partitions:
+            partition = self._replicas.partitions.get((_OFFSETS_TOPIC, number))
+            if partition is not None and partition.is_leader:
+                found[number] = partition.leader_epoch
+        return found
+
     # --- following
 
     def _tick(self) -> None:
         """Ask each leader what remote storage has of the partitions that this broker follows (ListOffsets -5)."""
         self._timer = self._scheduler.call_later(self._interval_ms, self._tick)
+        self._copy_group_offsets()
         by_leader: dict[int, list[Partition]] = {}
         for partition in self._replicas.partitions.values():
             if partition.log.config.tiered and not partition.is_leader and partition.leader >= 0:
@@ -499,6 +578,29 @@ class Tiering:
                 done(True)
 
         self._ask_offsets(partition.leader, [partition], EARLIEST_LOCAL, local_known)
+
+
+def _collected(
+    coordinator: GroupCoordinator, ids: Mapping[str, str], partitions: Iterable[int]
+) -> dict[int, tuple[GroupOffset, ...]]:
+    """Return the committed offsets in the topics with these ids, by partition of `__consumer_offsets`. Any thread."""
+    found: dict[int, list[GroupOffset]] = {number: [] for number in partitions}
+    for group, place, offset in coordinator.committed():
+        number = coordinator.partition_of(group)
+        if place.topic in ids and number in found:
+            found[number].append(
+                GroupOffset(
+                    group=group,
+                    topic=place.topic,
+                    topic_id=ids[place.topic],
+                    partition=place.partition,
+                    offset=offset,
+                )
+            )
+    return {
+        number: tuple(sorted(offsets, key=lambda each: (each.group, each.topic, each.partition)))
+        for number, offsets in found.items()
+    }
 
 
 @frozen(kw_only=True)

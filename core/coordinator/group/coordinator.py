@@ -494,6 +494,11 @@ class GroupCoordinator:
         """The partitions of `__consumer_offsets` that are here, including those being loaded."""
         return self._table.partitions
 
+    @property
+    def loaded_partitions(self) -> Sequence[int]:
+        """The partitions of `__consumer_offsets` whose groups are all here."""
+        return self._table.loaded
+
     def partition_of(self, group_id: str) -> int:
         """Return the partition of `__consumer_offsets` whose leader coordinates the group (for FindCoordinator)."""
         return self._table.partition_of(group_id)

@@ -51,9 +51,11 @@ class TransactionalId:
     waiting:    the request that waits for it.
     last_id, last_epoch: the identity of the producer before its last epoch bump, whose answer may have been lost
                 (KIP-360).
+    ends_alone: the last write has failed, perhaps because what begins next is too large for the log or the memory: the
+                end is written without it.
     """
 
-    __slots__ = ("config", "last_epoch", "last_id", "pending", "stored", "transactional_id", "waiting")
+    __slots__ = ("config", "ends_alone", "last_epoch", "last_id", "pending", "stored", "transactional_id", "waiting")
 
     def __init__(self, transactional_id: str, stored: StoredTransaction, config: TransactionConfig) -> None:
         self.transactional_id = transactional_id
@@ -62,6 +64,7 @@ class TransactionalId:
         self.pending: Pending | None = None
         self.waiting: TransactionAsked | None = None
         self.last_id = self.last_epoch = -1
+        self.ends_alone = False
 
     @property
     def state(self) -> TransactionState:
@@ -282,7 +285,7 @@ class TransactionalId:
     def _begin_next(self, completed: StoredTransaction, now_ms: int) -> Effects:
         """Write the end of a transaction and the beginning of the next one together, if that is what waits."""
         asked = self.waiting
-        if asked is None or not isinstance(request := asked.request, AddPartitionsToTxn):
+        if self.ends_alone or asked is None or not isinstance(request := asked.request, AddPartitionsToTxn):
             return []
         if _identity_error(completed, request.producer_id, request.producer_epoch) is not NONE:
             return []
@@ -310,6 +313,7 @@ class TransactionalId:
         if pending is None:
             return []
         asked = pending.asked
+        self.ends_alone = error is not NONE
         if error is not NONE:
             answer_error = write_error(error, ErrorCode.UNKNOWN_SERVER_ERROR)
             answers: Effects = [] if asked is None else [TransactionAnswer(asked, asked.request.answer(answer_error))]

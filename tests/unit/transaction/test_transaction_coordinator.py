@@ -462,6 +462,22 @@ def test_open_transactions_can_end_when_memory_limit_is_reached() -> None:
     assert house.markers
 
 
+def test_a_transaction_ends_though_its_producer_asks_again_and_again_for_more_than_memory_allows() -> None:
+    house = TransactionHouse(size_max_bytes=1200)
+    who = house.identity()
+    assert house.added(who, T0) == [E.NONE]
+    house.hold_markers = True
+    house.end(who)
+    adding = house.add(who, T0, T1)
+    house.mark()
+    for _ in range(3):
+        assert adding.result.partitions[0].error is E.COORDINATOR_NOT_AVAILABLE
+        adding = house.add(who, T0, T1)
+        house.pass_time(110)
+    assert house.state() == "CompleteCommit"
+    assert house.describe().topics == {}
+
+
 # --- who asks
 
 

@@ -5,14 +5,14 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from support.long_tests import MOST_QUICK_EXAMPLES
-from support.sharing_out import InParts, sort
+from support.sharing_out import InParts, rotate, sort
 
 if TYPE_CHECKING:
     from support.etcd_server import EtcdServer
@@ -61,6 +61,20 @@ def pytest_collection() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, pytest.CollectReport]:
+    """Workers begin with other files: in a fresh checkout each file is compiled by one of them, not by all at once."""
+    report: pytest.CollectReport = yield
+    if isinstance(collector, pytest.Directory):
+        report.result = rotate(report.result, getattr(collector.config, "workerinput", {}))
+    return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: str(item.path))  # the order in which each worker has collected is another one
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,6 +1,7 @@
 """Which worker of pytest-xdist runs what, and when."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 from xdist.remote import Producer
@@ -51,6 +52,14 @@ class InParts(LoadGroupScheduling):  # type: ignore[misc]  # it has no types
         """A worker has to know of the test after the present one, and of no more: others may be free before it."""
         if not self.workqueue or self._pending_of(self.assigned_work[node]) < 2:
             super()._reschedule(node)
+
+
+def rotate(entries: Sequence[Any], worker: Mapping[str, Any]) -> list[Any]:
+    """Return the entries, begun at another one by each worker; `worker` is its `workerinput`, empty without xdist."""
+    if not worker:
+        return list(entries)
+    first = len(entries) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
+    return [*entries[first:], *entries[:first]]
 
 
 def sort(items: list[pytest.Item]) -> None:

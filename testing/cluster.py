@@ -458,7 +458,12 @@ class ClusterBroker:
         servers = {
             protocol: faulty_servers(make, self.faults, scheduler, _ignore) for protocol, make in made.servers.items()
         }
-        return evolve(made, servers=servers, expose_metrics=self._exposing(made.expose_metrics))
+        return evolve(
+            made,
+            servers=servers,
+            expose_metrics=self._exposing(made.expose_metrics),
+            lease_clock=self._tree.clock,
+        )
 
     def _open_coordination(self) -> Coordination:
         scheduler = self._scheduler

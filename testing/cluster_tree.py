@@ -49,10 +49,11 @@ class ClusterTree:
     """The tree, the thread that ends sessions, and what the test itself reads there. Thread-safe."""
 
     def __init__(self, session_timeout_ms: float, report: Callable[[str], None]) -> None:
-        self._clock = SteadyClock()
+        self.clock = SteadyClock()
+        """The clock of the sessions, and of the leases that brokers have on them."""
         self._session_timeout_ms = session_timeout_ms
         self._report = report
-        self.nodes = memory_tree(self._clock, report)
+        self.nodes = memory_tree(self.clock, report)
         """The tree itself, with the faults that its sessions can have."""
         self._own: Coordination = self.nodes.session()
         self._over = threading.Event()
@@ -99,7 +100,7 @@ class ClusterTree:
 
     def _run(self) -> None:
         while not self._over.wait(_TICK_S):
-            self._clock.tick()
+            self.clock.tick()
             self.nodes.expire_overdue()
 
 

@@ -1,11 +1,14 @@
 """`TestCluster`: its brokers die, stop, stand still and are cut off, and the cluster goes on."""
 
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import confluent_kafka
 import pytest
 from support.waiting import PATIENCE_S, wait_for
 
+from barnabas.ports.broker_api.epochs import OffsetForLeaderEpoch, OffsetForLeaderPartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, ClosedError, ConfigError
 from barnabas.testing import COORDINATION, TestCluster, assert_produced
@@ -139,6 +142,23 @@ def test_the_whole_cluster_dies(cluster: TestCluster) -> None:
 
 
 # --- faults
+
+
+def test_leader_keeps_its_lease_while_the_machine_stands_still(cluster: TestCluster) -> None:
+    topic = cluster.create_topic()
+    cluster.wait_in_sync(topic)
+    leader = cluster.leader(topic)
+    assert leader is not None
+    cluster._tree.close()  # no thread of this process gets a turn, as on a machine with too much to do
+    cluster.pause(leader)
+    question = OffsetForLeaderPartition(topic=topic, partition=0, current_leader_epoch=0, leader_epoch=0)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(cluster.broker(leader).ask, OffsetForLeaderEpoch(partitions=[question]))
+        time.sleep(2 * cluster.broker(leader).config.zookeeper_session_timeout_ms / 1000)
+        cluster.resume(leader)
+        assert asked.result().partitions[0].error is ErrorCode.NONE
+    cluster._tree.start()
+    assert cluster.leader(topic) == leader
 
 
 def test_a_paused_leader_is_replaced_and_comes_back_as_a_follower(cluster: TestCluster) -> None:

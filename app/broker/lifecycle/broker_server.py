@@ -399,7 +399,7 @@ class BrokerServer:
         )
         lease = None
         if self._is_member:
-            lease = Lease(outside.scheduler, outside.clock, coordination, self._report)
+            lease = Lease(outside.scheduler, outside.lease_clock or outside.clock, coordination, self._report)
             complete(registry.reread_brokers())
         deleted = deleted_of(coordination, config.broker_id) if lease is not None else {}
         owns_topics = shows_current(config.listener_list) or not outside.shared

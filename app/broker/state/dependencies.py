@@ -136,6 +136,8 @@ class Outside:
     """Exposes the metrics to the outside."""
     shared: bool = False
     """True if other brokers can reach the same coordination tree."""
+    lease_clock: Clock | None = None
+    """The clock of the lease on the session with the coordination service; None: `clock`."""
     connect: Connect | None = None
     """Opens links to other brokers; needed where the tree is shared."""
     kerberos: Callable[[BrokerConfig, str], Callable[[], ServerExchange]] | None = None

@@ -17,7 +17,7 @@ from barnabas.core.coordinator.group.assignors.range_assignor import ServerRange
 from barnabas.core.coordinator.group.assignors.simple_assignor import SimpleAssignor
 from barnabas.core.coordinator.group.assignors.uniform_assignor import UniformAssignor
 
-CASES = 3_000
+CASES = 1_000
 ALL_CASES = 100_000
 LIMIT_S = 600
 _SOURCE = Path(__file__).parents[1] / "support" / "compat" / "java" / "AssignOracle.java"

@@ -6,14 +6,12 @@ import time
 from array import array
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from threading import Condition, Lock, Thread
 from typing import TYPE_CHECKING, Any
 
-from .. import Admin, BarnabasError, ConfigError, Producer, SimpleConsumer
+from .. import Admin, BarnabasError, Producer, SimpleConsumer
 from ..app.clients.admin.admin import TransactionListing
 from ..app.clients.admin.consumer_lag import GroupSummary
-from ..app.extras import require
 from ..ports.broker_api.cluster import BrokerNode
 from ..ports.broker_api.metadata import TopicMetadata
 from ..ports.types import TopicPartition
@@ -38,8 +36,6 @@ IDLE_S = 120.0
 """Without a look at a page for this long, no further snapshots are taken."""
 AUDIT_AGE_MS = 24 * 3_600_000
 """The age of the windows that an audit compares."""
-TABLES_MAX = 200
-"""The tables of a warehouse that are described."""
 LAGS_MAX = 60
 """The number of lags of each group that are remembered."""
 TREND_MS = 300_000
@@ -361,42 +357,6 @@ class SnapshotThread:
                 )
                 if self._closed:
                     return
-
-
-@frozen(kw_only=True)
-class TableRow:
-    """A table of the warehouse; `description` is None where it cannot be read, then `problem` says why."""
-
-    name: str
-    description: Any
-    problem: str
-
-
-def describe_tables(warehouse: Path) -> Sequence[TableRow]:
-    """Describe the tables in the folder, or the table that the folder is. Raises `ConfigError`."""
-    require("tables", ("pyarrow",), "tables")
-    if not warehouse.is_dir():
-        raise ConfigError(f"--warehouse {warehouse}: no such folder")
-    own = _row(warehouse)
-    if own.description is not None:
-        return [own]
-    folders = sorted(each for each in warehouse.iterdir() if each.is_dir() and not each.name.startswith((".", "_")))
-    return [_row(each) for each in folders[:TABLES_MAX]]
-
-
-def _row(folder: Path) -> TableRow:
-    from ..pipeline.tables.formats import open_store
-    from ..pipeline.tables.upkeep.describe import describe_table
-
-    try:
-        return TableRow(name=folder.name, description=describe_table(open_store(folder)), problem="")
-    except (BarnabasError, OSError) as error:
-        return TableRow(name=folder.name, description=None, problem=str(error))
-
-
-def table_snapshot(warehouse: str) -> tuple[int, Sequence[TableRow]]:
-    """Return the time and the tables. Raises `BarnabasError`."""
-    return time.time_ns() // 1_000_000, describe_tables(Path(warehouse))
 
 
 class UserConnection:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from pathlib import Path
 
 from starlette.exceptions import HTTPException
@@ -13,7 +12,6 @@ from ...ports.values import frozen
 from ..application import PageCall, PageRoute
 from ..paging import PageOfRows
 
-_COMMITS = 50
 _WINDOWS_MAX = 2_000
 _REPORTS_MAX = 200
 _TITLE_BYTES = 2_000
@@ -73,11 +71,8 @@ def table(call: PageCall) -> Response:
     found = next((each for each in rows if each.name == call.query("id")), None)
     if found is None or found.description is None:
         raise HTTPException(404, "There is no such table in the warehouse.")
-    from ...pipeline.tables.formats import open_store
-
-    commits = list(islice(open_store(Path(found.description.folder)).history(), _COMMITS))
     report_page = _reports(call).get(found.name)
-    return call.page("table.html.j2", row=found, table=found.description, commits=commits, report=report_page)
+    return call.page("table.html.j2", row=found, table=found.description, commits=found.commits, report=report_page)
 
 
 def report(call: PageCall) -> Response:

@@ -24,6 +24,7 @@ REASONS = {
     "app/shared_session.py": "imported only where brokers of a process share a session",
     "audit/envelope.py": "imported only where messages are counted",
     "console/listening.py": "an entry point, which a broker loads",
+    "console/tables.py": "the program of a process of its own",
     "core/log/partition_log/loading.py": "recovery of a log, apart from the log in service, which is long",
     "pipeline/queries/spark_sql.py": "needs Spark; the module that uses it does not",
     "pipeline/queries/typed.py": "needs the extra registry; the module that uses it does not",

@@ -1,6 +1,7 @@
 """A web console in this process, and a browser without a screen for it."""
 
 import re
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -34,6 +35,9 @@ class Browser:
 
     def text(self, address: str) -> str:
         found = self.get(address)
+        while found.status_code == 202:  # it is being read, and asks to be loaded again
+            time.sleep(0.1)
+            found = self.get(address)
         assert found.status_code == 200, (address, found.status_code, found.text)
         return str(found.text)
 

@@ -79,13 +79,13 @@ PATIENCE_MS = 10_000
 """Timeout of a command for a cluster that does not answer, while a person waits."""
 
 
-def open_admin(bootstrap: str) -> "Admin":
-    """Return an `Admin` that gives up after `PATIENCE_MS`. Raises `BarnabasError` for an unreachable host."""
+def open_admin(bootstrap: str, patience_ms: int = PATIENCE_MS) -> "Admin":
+    """Return an `Admin` that gives up after `patience_ms`. Raises `BarnabasError` for an unreachable host."""
     from ..clients.admin.admin import Admin
     from .reaching import check_reachable
 
     check_reachable(bootstrap)
-    return Admin(bootstrap, config={"default.api.timeout.ms": PATIENCE_MS, **connection_settings()})
+    return Admin(bootstrap, config={"default.api.timeout.ms": patience_ms, **connection_settings()})
 
 
 def client_settings(file: Path | None, pairs: Iterable[str] | None) -> dict[str, Any]:

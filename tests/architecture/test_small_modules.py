@@ -16,7 +16,6 @@ REASONS = {
     "adapters/wire_kafka/mirroring.py": "a family of APIs, as the others",
     "app/broker/lifecycle/authorization.py": "the choice of an authorizer by the configuration",
     "app/broker/lifecycle/registration.py": "the registration of a broker in the coordination tree",
-    "app/cli/bench/page.py": "imported only where a page is written",
     "app/cli/workers.py": "imported only where a broker has several workers",
     "app/compose/services.py": "imported only where services run beside the broker",
     "app/mirror/assigned.py": "a kind of source with partitions of its own",

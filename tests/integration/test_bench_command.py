@@ -1,12 +1,16 @@
 """`barnabas bench` with a broker that runs."""
 
 import json
+import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
-from support.process import BrokerProcess, broker_process
+from support.process import COMMAND, PATIENCE_S, BrokerProcess, broker_process
+from support.waiting import wait_for
 from typer.testing import CliRunner
 
 from barnabas import Admin
@@ -81,3 +85,19 @@ def test_unknown_names_are_wrong_usage(broker: BrokerProcess) -> None:
 def test_cold_reads_of_a_new_broker() -> None:
     found = bench("fetch", "--cold", "-n", 1_000, "--rounds", 1)
     assert found["results"][0]["messages_per_s"]["median"] > 0
+
+
+@pytest.mark.slow
+def test_sigterm_ends_the_servers_too() -> None:
+    command = [str(COMMAND), "bench", "produce", "--messages", "100000000"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        children: list[psutil.Process] = []
+
+        def look() -> bool:
+            children[:] = psutil.Process(process.pid).children(recursive=True)
+            return bool(children) and any(child.net_connections("tcp") for child in children)
+
+        wait_for(look)
+        process.terminate()
+        assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
+    assert not any(child.is_running() for child in children)

@@ -8,6 +8,7 @@ import urllib.error
 import urllib.request
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from threading import Event, Thread
 
@@ -20,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.process import BrokerProcess, barnabas, broker_process
 from support.waiting import wait_for
 
-from barnabas import Admin, Consumer, Producer
+from barnabas import Admin, Consumer, ConsumerConnector, Producer
 from barnabas.ports.errors import BarnabasError
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("etcd")]
@@ -197,6 +198,24 @@ def test_nothing_acknowledged_is_lost_and_a_killed_worker_is_restarted(machine: 
     found = read_all(machine.bootstrap, "t")
     for number in range(PARTITIONS):
         assert _differences(found[number], acknowledged[number]) == [], "each message once, in order"
+
+
+@pytest.mark.slow
+def test_classic_clients_find_all_workers_by_their_registry(tmp_path: Path) -> None:
+    listen = ("kafka://127.0.0.1:0", "classic://127.0.0.1:0")
+    with broker_process(tmp_path / "data", "workers=2", "log.flush.interval=1", listen=listen) as running:
+        assert "classic" not in running.ready_line
+        assert len(set(re.findall(r" (classic://127\.0\.0\.1:\d+) ", running.log()))) == 2
+        (address,) = set(re.findall(r"coordination etcd://(127\.0\.0\.1:\d+)", running.log()))
+        with Producer(etcd_connect=address) as producer:
+            for number in range(40):
+                producer.send("views", str(number).encode(), key=str(number).encode())
+        settings = {"groupid": "g", "autooffset.reset": "smallest", "consumer.timeout.ms": 60_000}
+        with ConsumerConnector(f"etcd://{address}", config=settings) as connector:
+            (stream,) = connector.create_message_streams({"views": 1})["views"]
+            found = [(int(message.value), message.broker_id) for message in islice(stream, 40)]
+    assert sorted(number for number, _ in found) == list(range(40))
+    assert {broker for _, broker in found} == {1, 2}
 
 
 def test_each_line_of_the_log_names_its_worker(machine: BrokerProcess) -> None:

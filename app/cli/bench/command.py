@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .servers import MeasuredServer
 
 OURS = "Barnabas"
+_TOPIC_PATIENCE_MS = 600_000
 _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9}
 
 bench = typer.Typer(
@@ -337,11 +338,12 @@ def _measured(sides: Sequence[Side], works: Works, rounds: int, warm: Workload |
 def _our_side(bootstrap: str | None, workload: Workload, clients: str, topic: str | None = None) -> Iterator[Side]:
     from .clients import KINDS
     from .rounds import Side
-    from .servers import MeasuredServer, barnabas_server
+    from .servers import MeasuredServer, barnabas_server, ending_servers
 
     if clients not in KINDS:
         raise ConfigError(f"--clients {clients}: known are {', '.join(KINDS)}")
     with ExitStack() as stack:
+        stack.enter_context(ending_servers())
         server = stack.enter_context(barnabas_server()) if bootstrap is None else MeasuredServer(bootstrap)
         yield Side(
             OURS, stack.enter_context(_of_kafka(server, workload, clients, connection_settings(), topic)), server
@@ -372,7 +374,8 @@ def _of_kafka(
     from .clients import KINDS
 
     topic = given or f"bench-{time.time_ns()}"
-    with open_admin(server.address) as admin, ExitStack() as stack:
+    # A topic of 10,000 partitions takes half a minute on a busy machine.
+    with open_admin(server.address, _TOPIC_PATIENCE_MS) as admin, ExitStack() as stack:
         if given is None:
             admin.create_topic(topic, partitions=workload.partitions)
             stack.callback(admin.delete_topics, [topic])
@@ -417,6 +420,7 @@ def _show(
 
 def _lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[object]]:
     units = {"messages_per_s": "/s", "p50_ms": "ms p50", "p99_ms": "ms p99", "p999_ms": "ms p99.9", "max_ms": "ms max"}
+    units |= {"late_p50_ms": "ms sent late p50", "late_p99_ms": "ms sent late p99"}
     for row in rows:
         for key, unit in units.items():
             if key in row:

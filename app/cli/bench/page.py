@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from math import ceil, floor, log10
 from typing import Any
+
+from ....ports.report import counted
 
 _WIDTH, _HEIGHT, _LEFT, _TOP, _RIGHT, _BOTTOM = 760, 320, 84, 16, 24, 44
 _COLOURS = ("#2266aa", "#cc5522", "#338833", "#885599", "#888800")
 _TICKS = 5
+_LOGARITHMIC = 20.0
+"""The ratio of the highest to the lowest median rate from which the axis is logarithmic."""
 _PAPER: Mapping[str, Sequence[tuple[str, float]]] = {
     "produce": (("the paper, batches of 50", 400_000), ("the paper, single messages", 50_000)),
     "fetch": (("the paper", 22_000),),
@@ -57,18 +62,25 @@ def page(result: Mapping[str, Any]) -> str:
 
 
 def _described(result: Mapping[str, Any]) -> str:
-    text = f"{result['messages']:,} messages of {result['size']} bytes a round, {result['rounds']} rounds in turns, "
-    text += f"{result['partitions']} partitions, {result['connections']} connections, acks={result['acks']}, "
+    text = f"{result['messages']:,} messages of {result['size']} bytes a round, "
+    text += f"{counted(result['rounds'], 'round')} in turns, "
+    text += f"{counted(result['partitions'], 'partition')}, {counted(result['connections'], 'connection')}, "
+    text += f"acks={result['acks']}, "
     return text + f"compression {result['compression']}; {result['machine']}. Medians, and the range of the rounds."
 
 
 def _results_table(rows: Sequence[Mapping[str, Any]]) -> str:
     lines = []
+    units = {"messages_per_s": "/s", "p50_ms": "ms p50", "p99_ms": "ms p99", "late_p99_ms": "ms sent late p99"}
     for row in rows:
-        for key, unit in (("messages_per_s", "/s"), ("mb_per_s", "MB/s"), ("p50_ms", "ms p50"), ("p99_ms", "ms p99")):
+        cpu = str(row.get("cpu_us_per_message", ""))
+        for key, unit in units.items():
             if key in row:
-                cpu = row.get("cpu_us_per_message", "")
-                lines.append((row["work"], row["side"], f"{row[key]['median']:,} {unit}", _range(row[key]), str(cpu)))
+                median = f"{row[key]['median']:,} {unit}"
+                if key == "messages_per_s" and "mb_per_s" in row:
+                    median += f", {row['mb_per_s']['median']:,} MB/s"
+                lines.append((row["work"], row["side"], median, _range(row[key]), cpu))
+                cpu = ""
     return "<h2>Results</h2>" + _table(("work", "side", "median", "rounds", "CPU µs of the server"), lines)
 
 
@@ -81,24 +93,43 @@ def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     return f"<table><tr>{''.join(f'<th>{escape(name)}</th>' for name in head)}</tr>{body}</table>"
 
 
+def axis(rates: Sequence[float], medians: Sequence[float]) -> tuple[bool, list[float]]:
+    """Return whether the axis of the rates is logarithmic, and its ticks: round numbers from below to above all."""
+    low, high = max(1.0, min(rates)), max(1.0, *rates)
+    if max(medians) > _LOGARITHMIC * max(1.0, min(medians)):
+        return True, [10.0**power for power in range(floor(log10(low)), ceil(log10(high)) + 1)]
+    rough = high / _TICKS
+    power = 10.0 ** floor(log10(rough))
+    step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= rough)
+    return False, [step * number for number in range(ceil(high / step) + 1)]
+
+
 def _chart(curves: Mapping[str, Sequence[Sequence[float]]], levels: Sequence[tuple[str, float]]) -> str:
     right = max(point[0] for curve in curves.values() for point in curve)
-    top = 1.05 * max(*(point[1] for curve in curves.values() for point in curve), *(rate for _, rate in levels), 1.0)
+    rates = [point[1] for curve in curves.values() for point in curve] + [rate for _, rate in levels]
+    middle = [sorted(point[1] for point in curve)[len(curve) // 2] for curve in curves.values()]
+    logarithmic, ticks = axis(rates, middle)
     wide, high = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
 
     def x(value: float) -> float:
         return round(_LEFT + wide * value / right, 1)
 
     def y(value: float) -> float:
+        bottom, top = ticks[0], ticks[-1]
+        if logarithmic:
+            return round(_TOP + high * (1 - log10(max(value, bottom) / bottom) / log10(top / bottom)), 1)
         return round(_TOP + high * (1 - value / top), 1)
 
     parts = [f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT + 20 * len(curves)}" role="img">']
-    for tick in range(_TICKS + 1):
-        rate, megabytes = top * tick / _TICKS, right * tick / _TICKS
+    for rate in ticks:
         parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_LEFT + wide}" y1="{y(rate)}" y2="{y(rate)}"/>')
         parts.append(f'<text x="{_LEFT - 8}" y="{y(rate) + 4}" text-anchor="end">{rate:,.0f}</text>')
+    for tick in range(_TICKS + 1):
+        megabytes = right * tick / _TICKS
         parts.append(f'<text x="{x(megabytes)}" y="{_TOP + high + 18}" text-anchor="middle">{megabytes:,.3g}</text>')
     parts.append(f'<text x="{_LEFT + wide / 2}" y="{_TOP + high + 38}" text-anchor="middle">MB</text>')
+    if logarithmic:
+        parts.append(f'<text x="{_LEFT}" y="{_TOP + high + 38}">logarithmic rates</text>')
     for name, rate in levels:
         parts.append(f'<line class="paper" x1="{_LEFT}" x2="{_LEFT + wide}" y1="{y(rate)}" y2="{y(rate)}"/>')
         parts.append(f'<text x="{_LEFT + wide}" y="{y(rate) - 4}" text-anchor="end">{escape(name)}</text>')

@@ -20,6 +20,8 @@ from .servers import MeasuredServer
 
 POINTS = 50
 """The number of points of a curve."""
+_WINDOW = 10
+"""The number of points that the rate at a point of a curve is taken over."""
 _WARM_UP = 0.1
 """The part of a round that is sent and read before the first one."""
 _MARK = 8
@@ -45,6 +47,8 @@ class Measurement:
     curve: Sequence[tuple[float, float]] = ()
     latencies_ms: Sequence[float] = ()
     lost: int = 0
+    late_ms: Sequence[float] = ()
+    """The delays of the client, which are a part of each latency: on a busy machine its thread waits for a core."""
 
     @property
     def rate(self) -> float:
@@ -98,7 +102,7 @@ def latency(side: Side, workload: Workload, rate: float, seconds: float, *, end_
     client = side.client
     assert isinstance(client, TimedClient)
     number = max(1, round(rate * seconds))
-    intended, arrived = [0.0] * number, [0.0] * number
+    intended, sent, arrived = [0.0] * number, [0.0] * number, [0.0] * number
     padding = bytes(max(0, workload.size - _MARK))
 
     def note(index: int) -> bool:
@@ -113,6 +117,7 @@ def latency(side: Side, workload: Workload, rate: float, seconds: float, *, end_
         intended[index] = start + index / rate
         while (early := intended[index] - time.perf_counter()) > 0:
             client.wait(early)
+        sent[index] = time.perf_counter()
         acknowledged = _nothing if end_to_end else partial(note, index)
         client.send_one(index.to_bytes(_MARK, "big") + padding, acknowledged)
     client.flush()
@@ -122,7 +127,8 @@ def latency(side: Side, workload: Workload, rate: float, seconds: float, *, end_
     latencies = sorted((there - due) * 1000 for there, due in zip(arrived, intended, strict=True) if there)
     if not latencies:
         raise BarnabasError(f"{side.name}: no message arrived within {PATIENCE_S:.0f} s")
-    return Measurement(taken, number, _since(cpu, side.server), (), latencies, number - len(latencies))
+    late = sorted((at - due) * 1000 for at, due in zip(sent, intended, strict=True))
+    return Measurement(taken, number, _since(cpu, side.server), (), latencies, number - len(latencies), late)
 
 
 def transactions(side: Side, number: int, messages: int) -> Measurement:
@@ -180,6 +186,9 @@ def _row(work: str, side: str, runs: Sequence[Measurement], workload: Workload) 
     if runs[0].latencies_ms:
         for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999), ("max", 1.0)):
             row[f"{name}_ms"] = _spread([percentile(run.latencies_ms, share) for run in runs], 3)
+        if all(run.late_ms for run in runs):
+            for name, share in (("p50", 0.5), ("p99", 0.99)):
+                row[f"late_{name}_ms"] = _spread([percentile(run.late_ms, share) for run in runs], 3)
         row["lost"] = sum(run.lost for run in runs)
         return row
     row["messages_per_s"] = _spread([run.rate for run in runs], 0)
@@ -190,15 +199,26 @@ def _row(work: str, side: str, runs: Sequence[Measurement], workload: Workload) 
 
 
 def _spread(values: Sequence[float], digits: int) -> dict[str, float]:
-    low, middle, high = (round(value, digits) for value in (min(values), median(values), max(values)))
+    low, middle, high = (round(value, digits or None) for value in (min(values), median(values), max(values)))
     return {"median": middle, "min": low, "max": high}
 
 
 def _middle(curves: Sequence[Sequence[tuple[float, float]]]) -> list[tuple[float, float]]:
     """Return the curve of the medians; each has its points at the same megabytes, but for the threads of one."""
+    smooth = map(_smoothed, curves)
     return [
-        (round(points[0][0], 3), round(median(rate for _, rate in points))) for points in zip(*curves, strict=False)
+        (round(points[0][0], 3), round(median(rate for _, rate in points))) for points in zip(*smooth, strict=False)
     ]
+
+
+def _smoothed(curve: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:
+    """Return the rates over the last `_WINDOW` points: clients get acknowledgements and records many at a time, so that
+    the rate from one point to the next is that of a batch, or of waiting for one."""
+    points = []
+    for index, (megabytes, _) in enumerate(curve):
+        window = curve[max(0, index + 1 - _WINDOW) : index + 1]
+        points.append((megabytes, len(window) / sum(1 / rate for _, rate in window)))
+    return points
 
 
 def ratios(runs: Runs, ours: str) -> list[dict[str, Any]]:

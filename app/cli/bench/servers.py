@@ -74,6 +74,22 @@ def _precise_cpu_seconds(pid: int) -> float:
 
 
 @contextmanager
+def ending_servers() -> Iterator[None]:
+    """Let SIGTERM end this process as an error does: its servers have sessions of their own, and would outlive it. Main
+    thread only."""
+
+    def end(number: int, _frame: object) -> None:
+        signal.signal(number, signal.SIG_IGN)
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
 def barnabas_server(*settings: str) -> Iterator[MeasuredServer]:
     """Run a broker in a process of its own, so that it has a core of its own."""
     with _folder("barnabas") as folder:

@@ -11,7 +11,7 @@ import pytest
 
 from barnabas.app.cli.bench.clients import Acknowledged, Passed, Workload, in_threads, shares
 from barnabas.app.cli.bench.command import parse_volume
-from barnabas.app.cli.bench.page import page
+from barnabas.app.cli.bench.page import axis, page
 from barnabas.app.cli.bench.peers import PEERS
 from barnabas.app.cli.bench.rounds import Measurement, Side, figures, interleave, latency, percentile, produce, ratios
 from barnabas.app.cli.bench.servers import MeasuredServer, NotInstalledError
@@ -69,6 +69,9 @@ def test_latency_counts_from_the_intended_time() -> None:
     # Every message of the stall was late by what was left of it, not the one alone that met it.
     assert percentile(run.latencies_ms, 0.5) > 100
     assert max(run.latencies_ms) >= 200
+    assert 100 < percentile(run.late_ms, 0.5) <= percentile(run.latencies_ms, 0.5)  # which says who was late
+    (row,) = figures({("latency", "stalling"): [run]}, WORKLOAD)
+    assert row["late_p50_ms"]["median"] > 100
 
 
 def test_curve_has_the_rates_over_the_megabytes() -> None:
@@ -99,6 +102,7 @@ def test_ratios_are_medians_of_the_ratios_of_rounds() -> None:
     (ratio,) = ratios(runs, "ours")
     assert ratio == {"work": "produce", "beside": "theirs", "figure": "rate", "median": 3.0, "min": 1.0, "max": 4.0}
     rows = figures(runs, WORKLOAD)
+    assert str(rows[0]["messages_per_s"]["median"]) == "300"
     assert rows[0]["messages_per_s"] == {"median": 300, "min": 100, "max": 400}
     assert rows[1]["cpu_us_per_message"] == 20_000
 
@@ -140,6 +144,15 @@ def test_server_that_is_not_installed_says_so(name: str, monkeypatch: pytest.Mon
     said, start, _ = PEERS[name]
     with ExitStack() as stack, pytest.raises(NotInstalledError, match=rf"^{said.split()[0]}.* is not measured: .+"):
         stack.enter_context(start())
+
+
+def test_curve_is_smoothed_and_its_axis_has_round_numbers() -> None:
+    bursts = [(0.1 * (number + 1), 1e6 if number % 2 else 1e3) for number in range(20)]
+    runs = {("produce", "Barnabas"): [Measurement(1.0, 100, None, bursts)]}
+    (row,) = figures(runs, WORKLOAD)
+    assert all(1_990 < rate < 2_020 for _, rate in row["curve"][9::2])
+    assert axis([1.0, 430_000.0], [300_000.0, 100_000.0]) == (False, [100_000.0 * number for number in range(6)])
+    assert axis([900.0, 430_000.0], [300_000.0, 1_000.0]) == (True, [100.0, 1e3, 1e4, 1e5, 1e6])
 
 
 def test_page_has_the_figures_and_is_well_formed() -> None:

@@ -171,17 +171,22 @@ def claim(
     *,
     leader_epoch: int,
     log_start: int,
+    log_end: int,
     epochs: Iterable[tuple[int, int]],
 ) -> Manifest:
     """Return the manifest of a leader that begins: copies that an earlier one has not finished are to be deleted.
 
-    `stored`: the present one, None if there is none.
+    `stored`: the present one, None if there is none. If it starts behind the log end, after an unclean election, all of
+    its segments are to be deleted: the log continues below them.
     """
     lineage = tuple(epochs)
     if stored is None:
         return Manifest(
             topic=topic, partition=partition, leader_epoch=leader_epoch, log_start=log_start, epochs=lineage
         )
+    if stored.log_start > log_end:
+        segments = tuple(evolve(each, state=SegmentState.DELETE_STARTED) for each in stored.segments)
+        stored = evolve(stored, log_start=log_end, segments=segments)
     mine = evolve(
         stored,
         topic=topic,
@@ -277,16 +282,29 @@ def expired_start(
     retention_ms, retention_bytes: -1 for no limit. bytes_not_copied: of local segments, which count, too.
     """
     start, reached = manifest.log_start, None
-    excess = sum(each.size for each in manifest.readable) + bytes_not_copied - retention_bytes
-    for segment in manifest.readable:
-        is_large = retention_bytes >= 0 and excess >= segment.size
+    sizes = _sizes_without_overlap(manifest.readable)
+    excess = sum(sizes) + bytes_not_copied - retention_bytes
+    for segment, size in zip(manifest.readable, sizes, strict=True):
+        is_large = retention_bytes >= 0 and excess >= size
         is_old = retention_ms >= 0 and segment.max_timestamp < now_ms - retention_ms
         is_behind_gap = reached is not None and segment.base_offset > reached
         if is_behind_gap or not (is_large or is_old):
             break
-        excess -= segment.size
+        excess -= size
         start = reached = max(start, segment.next_offset)
     return start
+
+
+def _sizes_without_overlap(segments: Sequence[RemoteSegment]) -> list[int]:
+    """Return the bytes that each segment adds to those before it: a record may have been copied twice, after a late
+    answer or by two leaders whose segments have other bounds."""
+    sizes: list[int] = []
+    reached = 0
+    for each in segments:
+        added = each.next_offset - max(each.base_offset, min(reached, each.next_offset))
+        sizes.append(each.size * added // (each.next_offset - each.base_offset))
+        reached = max(reached, each.next_offset)
+    return sizes
 
 
 # Names and format.

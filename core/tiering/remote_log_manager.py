@@ -287,13 +287,15 @@ class RemoteLogManager:
                 led.key.partition,
                 leader_epoch=led.leader_epoch,
                 log_start=log.log_start_offset,
-                epochs=lineage,
+                log_end=log.log_end_offset,
+                epochs=_with_own_epoch(lineage, led),
             )
             try:
                 yield from self._store(leading, mine, version)
             except ObjectChanged:
                 continue
-            lineage = lineage_of(leading.mine, log)  # this leader may have appended meanwhile
+            # This leader may have appended meanwhile.
+            lineage = tuple(each for each in lineage_of(leading.mine, led) if each[1] < log.log_end_offset)
             if tuple(log.epochs.entries) != lineage and log.log_start_offset < log.local_log_start_offset:
                 log.epochs.replace(lineage)
             self._adopt(leading)
@@ -407,7 +409,7 @@ class RemoteLogManager:
             next_offset=next_offset,
             size=segment.size,
             max_timestamp=largest if largest > 0 else segment.modified_ms,
-            epochs=epochs_between(lineage_of(leading.mine, log), segment.base_offset, next_offset),
+            epochs=epochs_between(lineage_of(leading.mine, leading.led), segment.base_offset, next_offset),
             leader_epoch=leading.led.leader_epoch,
             has_aborted=bool(segment.aborted),
         )
@@ -427,7 +429,7 @@ class RemoteLogManager:
         yield partial(self._put, leading.folder, remote, batches, parts)
         self._check(leading)
         yield from self._update(
-            leading, lambda manifest: finish_copy(manifest, remote.segment_id, lineage_of(manifest, log))
+            leading, lambda manifest: finish_copy(manifest, remote.segment_id, lineage_of(manifest, leading.led))
         )
         self._stats.copied(leading.led.key.topic, remote.size)
 
@@ -604,9 +606,18 @@ def merged_lineage(stored: Sequence[tuple[int, int]], own: Sequence[tuple[int, i
     return (*before, *(own[1:] if before and before[-1][0] == epoch else own))
 
 
-def lineage_of(manifest: Manifest, log: UnifiedLog) -> tuple[tuple[int, int], ...]:
-    """Return the leader epochs of a log now."""
-    return merged_lineage(manifest.epochs, log.epochs.entries)
+def lineage_of(manifest: Manifest, led: LedLog) -> tuple[tuple[int, int], ...]:
+    """Return the leader epochs of a log now, with that of its leader."""
+    return _with_own_epoch(merged_lineage(manifest.epochs, led.log.epochs.entries), led)
+
+
+def _with_own_epoch(lineage: tuple[tuple[int, int], ...], led: LedLog) -> tuple[tuple[int, int], ...]:
+    """Return the lineage with the epoch of the leader from the log end on, if it has appended nothing yet: an earlier
+    leader may have copied segments from there on, before an unclean election."""
+    end = led.log.log_end_offset
+    if led.log.epochs.latest >= led.leader_epoch:
+        return lineage
+    return (*(each for each in lineage if each[1] < end), (led.leader_epoch, end))
 
 
 def next_to_copy(

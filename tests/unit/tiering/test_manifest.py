@@ -93,9 +93,27 @@ def test_overlapping_segments_cover_together() -> None:
 
 def test_claim_gives_up_unfinished_copies_and_keeps_the_rest() -> None:
     stored = manifest(segment(0, 10), segment(10, 20, state=SegmentState.COPY_STARTED))
-    mine = claim(stored, TOPIC, 0, leader_epoch=7, log_start=3, epochs=[(0, 0), (7, 20)])
+    mine = claim(stored, TOPIC, 0, leader_epoch=7, log_start=3, log_end=30, epochs=[(0, 0), (7, 20)])
     assert [each.state for each in mine.segments] == [FINISHED, SegmentState.DELETE_STARTED]
     assert (mine.leader_epoch, mine.log_start, mine.epochs) == (7, 3, ((0, 3), (7, 20)))
+
+
+def test_claim_of_a_log_that_ends_below_the_start_gives_up_all_segments() -> None:
+    stored = raise_log_start(manifest(segment(0, 10), segment(10, 20)), 12)
+    mine = claim(stored, TOPIC, 0, leader_epoch=7, log_start=3, log_end=8, epochs=[(0, 0), (7, 8)])
+    assert {each.state for each in mine.segments} == {SegmentState.DELETE_STARTED}
+    assert (mine.log_start, mine.epochs) == (8, ((7, 8),))
+
+
+def test_expiry_by_size_counts_records_once_that_were_copied_twice() -> None:
+    once = manifest(segment(0, 10), segment(10, 20))
+    twice = manifest(segment(0, 10), segment(0, 10), segment(10, 20))
+    for retained in (0, 50, 100, 150, 200):
+        starts = {
+            expired_start(each, now_ms=0, retention_ms=-1, retention_bytes=retained, bytes_not_copied=0)
+            for each in (once, twice)
+        }
+        assert starts == {20 if retained == 0 else 10 if retained <= 100 else 0}
 
 
 def test_copy_is_readable_once_it_is_finished_and_not_after_its_deletion_began() -> None:

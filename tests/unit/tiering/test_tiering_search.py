@@ -1,0 +1,178 @@
+"""Every interleaving of small scopes over the tier of one partition (`support/tiering_search.py`).
+
+The counts of states are printed: `pytest -s`, or `-rA`.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+from attrs import evolve
+from support.long_tests import first_is_quick
+from support.tiering_search import FOLDER, RECORD_BYTES, BrokenPromise, Scope, _Store, search
+
+from barnabas.core.tiering import manifest as manifests
+from barnabas.core.tiering import remote_log_manager
+from barnabas.core.tiering.manifest import Manifest, RemoteSegment, SegmentState
+from barnabas.core.tiering.remote_log_manager import RemoteLogManager
+
+_OTHER_BRANCH = ("rest", "kill 2", "append", "append", "rest", "kill 1", "start 2")
+"""Broker 2 lacks two records, one of which is in a copied segment, and broker 1, which has them, is gone."""
+
+COPY = Scope({})
+CALL_FAILS = Scope({"fail": 1})
+ANSWER_IS_LOST = Scope({"lose": 1})
+DIES = Scope({"kill": 1, "start": 1})
+UNCLEAN = Scope({"elect_uncleanly": 1, "append": 2}, before=_OTHER_BRANCH)
+UNCLEAN_BELOW_START = Scope({"elect_uncleanly": 1, "append": 1}, before=_OTHER_BRANCH, retained=1)
+DELETED = Scope({"delete_topic": 1})
+EXPIRES = Scope({}, before=("append", "rest", "append"), retained=2)
+EXPIRY_FAILS = Scope({"fail": 1}, before=EXPIRES.before, retained=2)
+OTHER_LEADER = Scope({"elect": 1}, before=("rest", "append"))
+SCOPES = {
+    "copy": COPY,
+    "call_that_fails": CALL_FAILS,
+    "lost_answer": ANSWER_IS_LOST,
+    "unclean_election": UNCLEAN,
+    "unclean_election_below_the_start": UNCLEAN_BELOW_START,
+    "expiry": EXPIRES,
+    "expiry_that_fails": EXPIRY_FAILS,
+    "deleted_topic": DELETED,
+    "killed": DIES,
+    "effect_that_is_late": Scope({"delay": 1}),
+    "second_object_that_is_late": Scope({"delay_second": 1}),
+    "expiry_that_is_late": Scope({"delay": 1}, before=EXPIRES.before, retained=2),
+    "deleted_records": Scope({"delete_records": 1}, appended=3),
+    "deleted_topic_and_lost_answer": Scope({"delete_topic": 1, "lose": 1}),
+    "one_of_two_objects_and_killed": Scope({"fail_second": 1, "kill": 1, "start": 1}),
+    "another_leader": OTHER_LEADER,
+}
+
+
+@pytest.mark.parametrize(("name", "scope"), first_is_quick(SCOPES.items(), 5))
+def test_no_history_loses_a_record_of_a_tiered_partition(name: str, scope: Scope) -> None:
+    print(f"{name}: {search(scope)} states")
+
+
+def fences_no_earlier_leader(patch: pytest.MonkeyPatch) -> None:
+    def replace(self: _Store, key: str, content: Any, _version: str | None) -> str:
+        self._write(partial(self.inner.put, key, bytes(content)))
+        return self.inner.read(key).version
+
+    patch.setattr(_Store, "replace", replace)
+
+
+def offers_a_segment_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
+    def start(manifest: Manifest, segment: RemoteSegment) -> Manifest:
+        begun = manifests.start_copy(manifest, segment)
+        return manifests.finish_copy(begun, segment.segment_id, begun.epochs)
+
+    patch.setattr(remote_log_manager, "start_copy", start)
+
+
+def deletes_objects_before_the_manifest_says_so(patch: pytest.MonkeyPatch) -> None:
+    expire = RemoteLogManager._expire
+
+    def deletes_first(self: RemoteLogManager, leading: Any) -> Any:
+        readable = leading.mine.readable
+        if sum(each.size for each in readable) >= leading.led.log.config.retention_bytes:
+            yield partial(self._delete, leading.folder, readable[0])
+            self._check(leading)
+        yield from expire(self, leading)
+
+    patch.setattr(RemoteLogManager, "_expire", deletes_first)
+
+
+def believes_an_unfinished_copy(patch: pytest.MonkeyPatch) -> None:
+    def given_up(segment: RemoteSegment) -> RemoteSegment:
+        started = segment.state is SegmentState.COPY_STARTED
+        return evolve(segment, state=SegmentState.COPY_FINISHED) if started else segment
+
+    patch.setattr(manifests, "_given_up", given_up)
+
+
+def deletes_local_segments_that_are_not_copied(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Manifest, "covered_to", lambda _self, offset: offset + 1)
+
+
+def expires_one_segment_too_many(patch: pytest.MonkeyPatch) -> None:
+    expired = manifests.expired_start
+
+    def start(manifest: Manifest, *, retention_bytes: int, **rest: Any) -> int:
+        return expired(manifest, retention_bytes=max(0, retention_bytes - RECORD_BYTES), **rest)
+
+    patch.setattr(remote_log_manager, "expired_start", start)
+
+
+def forgets_segments_before_their_objects_are_deleted(patch: pytest.MonkeyPatch) -> None:
+    def delete_marked(self: RemoteLogManager, leading: Any) -> Any:
+        marked = leading.mine.in_state(SegmentState.DELETE_STARTED)
+        ids = [each.segment_id for each in marked]
+        if marked:
+            yield from self._update(leading, lambda manifest: manifests.drop_deleted(manifest, ids))
+        for each in marked:
+            yield partial(self._delete, leading.folder, each)
+            self._check(leading)
+
+    patch.setattr(RemoteLogManager, "_delete_marked", delete_marked)
+
+
+def stores_the_batches_only(patch: pytest.MonkeyPatch) -> None:
+    def put(self: RemoteLogManager, folder: str, remote: RemoteSegment, batches: Any, _parts: Any) -> None:
+        self._storage.put(manifests.log_key(folder, remote), batches)
+
+    patch.setattr(RemoteLogManager, "_put", put)
+
+
+def leaves_the_own_epoch_out_of_the_lineage(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(remote_log_manager, "_with_own_epoch", lambda lineage, _led: lineage)
+
+
+def reads_all_branches(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(manifests, "_is_of_lineage", lambda *_: True)
+
+
+def continues_below_the_start_of_the_manifest(patch: pytest.MonkeyPatch) -> None:
+    claim = manifests.claim
+    patch.setattr(
+        remote_log_manager,
+        "claim",
+        lambda *args, log_end, **named: claim(*args, log_end=1 << 60, **named),
+    )
+
+
+def leaves_the_manifest_of_a_deleted_topic(patch: pytest.MonkeyPatch) -> None:
+    def delete(storage: Any, prefix: str) -> int:
+        keys = [each.key for each in storage.list_objects(prefix) if FOLDER not in each.key or ".log" in each.key]
+        for key in keys:
+            storage.delete(key)
+        return len(keys)
+
+    patch.setattr(remote_log_manager, "delete_below", delete)
+
+
+@pytest.mark.parametrize(
+    ("mutate", "scope"),
+    [
+        (offers_a_segment_before_it_is_stored, COPY),
+        (deletes_local_segments_that_are_not_copied, COPY),
+        (stores_the_batches_only, COPY),
+        (leaves_the_own_epoch_out_of_the_lineage, UNCLEAN),
+        (reads_all_branches, UNCLEAN),
+        (continues_below_the_start_of_the_manifest, UNCLEAN_BELOW_START),
+        (leaves_the_manifest_of_a_deleted_topic, DELETED),
+        (deletes_objects_before_the_manifest_says_so, EXPIRES),
+        (expires_one_segment_too_many, EXPIRES),
+        pytest.param(believes_an_unfinished_copy, DIES, marks=pytest.mark.slow),
+        (forgets_segments_before_their_objects_are_deleted, EXPIRY_FAILS),
+        pytest.param(fences_no_earlier_leader, OTHER_LEADER, marks=pytest.mark.slow),
+    ],
+)
+def test_search_of_the_tier_finds_a_broken_promise_after_each_mutation(
+    mutate: Callable[[pytest.MonkeyPatch], None], scope: Scope, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutate(monkeypatch)
+    with pytest.raises(BrokenPromise) as found:
+        search(scope)
+    print(found.value)

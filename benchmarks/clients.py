@@ -6,7 +6,7 @@ the details have the rates by the clock. With the compiled wheel in place of the
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import confluent_kafka
 from harness import MESSAGE_BYTES, Result, broker
@@ -19,16 +19,25 @@ MESSAGES = 500_000
 BATCH = 1000
 ROUNDS = 5
 VALUE = bytes(MESSAGE_BYTES)
+KEYS = [b"user-%d" % number for number in range(1000)]
 Way = Callable[[str], object]
 
 
 def _confluent_produce(bootstrap: str) -> None:
+    _confluent_produce_with([None], bootstrap)
+
+
+def _confluent_produce_keys(bootstrap: str) -> None:
+    _confluent_produce_with(KEYS, bootstrap)
+
+
+def _confluent_produce_with(keys: Sequence[bytes | None], bootstrap: str) -> None:
     settings = {"linger.ms": 5, "queue.buffering.max.messages": 500_000, "queue.buffering.max.kbytes": 1_000_000}
     producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, **settings})
     for number in range(MESSAGES):
         while True:
             try:
-                producer.produce(TOPIC, VALUE)
+                producer.produce(TOPIC, VALUE, keys[number % len(keys)])
                 break
             except BufferError:
                 producer.poll(0.05)
@@ -42,6 +51,12 @@ def _send(bootstrap: str) -> None:
     with Producer(bootstrap) as producer:
         for _ in range(MESSAGES):
             producer.send(TOPIC, VALUE)
+
+
+def _send_keys(bootstrap: str) -> None:
+    with Producer(bootstrap) as producer:
+        for number in range(MESSAGES):
+            producer.send(TOPIC, VALUE, KEYS[number % len(KEYS)])
 
 
 def _send_many(bootstrap: str) -> None:
@@ -90,8 +105,14 @@ def _microseconds(way: Way, bootstrap: str) -> tuple[float, float]:
 
 
 def measure() -> list[Result]:
-    theirs = {_confluent_produce: (_send, _send_many), _confluent_consume: (_iterate, _poll_many)}
-    names = {_send: "send", _send_many: "send_many", _iterate: "iteration", _poll_many: "poll_many"}
+    theirs = {
+        _confluent_produce: (_send, _send_many),
+        _confluent_produce_keys: (_send_keys,),
+        _confluent_consume: (_iterate, _poll_many),
+    }
+    names = {_send: "send", _send_keys: "send with keys", _send_many: "send_many"}
+    names |= {_iterate: "iteration", _poll_many: "poll_many"}
+    peers = {_confluent_produce: "confluent produce", _confluent_produce_keys: "confluent produce with keys"}
     ways: list[Way] = [way for peer, ours in theirs.items() for way in (peer, *ours)]
     found: dict[Way, list[tuple[float, float]]] = {way: [] for way in ways}
     with broker(None, "num.partitions=1") as running:
@@ -106,7 +127,7 @@ def measure() -> list[Result]:
         cpu, clock = map(min, zip(*found[peer], strict=True))
         for way in ours:
             our_cpu, our_clock = map(min, zip(*found[way], strict=True))
-            peer_name = "confluent produce" if peer is _confluent_produce else f"confluent consume({BATCH})"
+            peer_name = peers.get(peer, f"confluent consume({BATCH})")
             details = {
                 "µs CPU": our_cpu,
                 "theirs": cpu,

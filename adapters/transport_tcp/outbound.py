@@ -29,7 +29,6 @@ _TLS_TURN_BYTES = 1_048_576
 _TLS_SEND_BYTES = 65_536
 """The most that TLS encrypts and sends at a time: four records."""
 
-_MORE: int = getattr(socket, "MSG_MORE", 0)
 _SENDFILE = sys.platform == "linux"  # elsewhere os.sendfile has another signature
 
 
@@ -142,15 +141,14 @@ class Outbound:
         self.unsent_bytes = self.region_bytes = self.regions = 0
 
     def _send_buffers(self, sock: socket.socket) -> int:
-        items, batch, flags = self._items, [], 0
+        items, batch = self._items, []
         for item in items:
             if isinstance(item, _RegionTail):
-                flags = _MORE  # the head of an answer leaves in one packet with the file behind it
-                break
+                break  # without MSG_MORE: joined with the pages of the file, the head would make them dearer to send
             batch.append(item)
             if len(batch) == _GATHER_MAX:
                 break
-        sent = left = sock.sendmsg(batch, (), flags)
+        sent = left = sock.sendmsg(batch)
         for buffer in batch:
             if left < len(buffer):
                 if left:

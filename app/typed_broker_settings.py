@@ -249,7 +249,7 @@ class BrokerKeywords(TypedDict, total=False):
     quota_window_size_seconds: int | str | None
     record_validation: bool | str | None
     remote_fetch_max_wait_ms: int | str | None
-    remote_list_offsets_request_timeout_ms: str | None
+    remote_list_offsets_request_timeout_ms: int | str | None
     remote_log_index_file_cache_total_size_bytes: int | str | None
     remote_log_manager_copier_thread_pool_size: int | str | None
     remote_log_manager_copy_max_bytes_per_second: int | str | None

@@ -54,6 +54,12 @@ class RemoteKeys:
         1,
         doc="The longest wait of a fetch for remote storage; what comes later serves the next fetch.",
     )
+    remote_list_offsets_request_timeout_ms: int = long_key(
+        "remote.list.offsets.request.timeout.ms",
+        30_000,
+        1,
+        doc="The longest wait of a look-up of a timestamp for remote storage; then the partition has error 7.",
+    )
     remote_log_manager_copy_max_bytes_per_second: int = long_key(
         "remote.log.manager.copy.max.bytes.per.second", LONG_MAX, 1, doc="Bytes that this broker copies in a second."
     )

@@ -89,22 +89,20 @@ class RemoteLogReader:
         pending_max: int,
         index_bytes_max: int,
         piece_bytes: int = CHUNK_BYTES,
-        on_loaded: Callable[[int], None] = lambda _: None,
         on_failed: Callable[[], None] = lambda: None,
-        delayed: Callable[[Callable[[], None]], None] | None = None,
+        delayed: Callable[[int, Callable[[], None]], None] = lambda _, start: start(),
     ) -> None:
         """piece_bytes: of what is loaded at once, while there are not too many readers.
 
-        `on_loaded` is called with the bytes of each load, `on_failed` after a failed one. `delayed` starts a load
-        later, when the rate of loads allows it; None: at once."""
+        `on_failed` is called after a failed load. `delayed` starts a load of a size when the rate of loads allows it;
+        indexes have the size 0."""
         self._storage = storage
         self._offload = offload
         self._codecs = codecs
         self._pending_max = pending_max
         self._index_bytes_max = index_bytes_max
-        self._on_loaded = on_loaded
         self._on_failed = on_failed
-        self._delayed = delayed if delayed is not None else lambda start: start()
+        self._delayed = delayed
         self._chunks: OrderedDict[_Piece, Buffer] = OrderedDict()
         """The loaded pieces in the order in which they leave: first those that were read to their end."""
         self._read: set[_Piece] = set()
@@ -358,7 +356,8 @@ class RemoteLogReader:
             resume(Outcome(error=TooManyReads(f"{self._pending_max} reads wait for remote storage already")))
             return
         self._pending[piece] = [resume]
-        self._delayed(lambda: self._offload(partial(_loaded, self._storage, piece), partial(self._came, piece)))
+        load = partial(self._offload, partial(_loaded, self._storage, piece), partial(self._came, piece))
+        self._delayed(max(piece.size, 0), load)
 
     def _came(self, piece: _Piece, outcome: Outcome[Any]) -> None:
         waiting = self._pending.pop(piece, [])
@@ -367,14 +366,12 @@ class RemoteLogReader:
             if not isinstance(outcome.error, ObjectMissing):
                 self._on_failed()
         elif isinstance(outcome.value, SegmentIndexes):
-            self._on_loaded(outcome.value.size)
             self._indexes[piece] = outcome.value
             self._index_bytes += outcome.value.size
             while self._index_bytes > self._index_bytes_max and len(self._indexes) > 1:
                 self._index_bytes -= self._indexes.popitem(last=False)[1].size
         else:
             chunk: Buffer = outcome.get()
-            self._on_loaded(len(chunk))
             self._chunks[piece] = chunk
             self._chunk_bytes += len(chunk)
             self._evict()

@@ -3,11 +3,13 @@
 import json
 import subprocess
 import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from support.ports import free_port
 from support.s3_server import S3Server
 
 from barnabas import Admin, Broker
@@ -72,7 +74,8 @@ def remote(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
 
 
 def test_records_are_read_from_both_tiers_in_order(tmp_path: Path, remote: dict[str, str]) -> None:
-    with Broker(tmp_path / "data", config={**QUICK, **remote}) as broker:
+    address = f"127.0.0.1:{free_port()}"
+    with Broker(tmp_path / "data", config={**QUICK, **remote}, metrics_listen=address) as broker:
         with Admin(broker.bootstrap) as admin:
             admin.create_topic("t", partitions=1, configs=TIERED)
         write(broker.bootstrap, "t", range(600))
@@ -86,9 +89,25 @@ def test_records_are_read_from_both_tiers_in_order(tmp_path: Path, remote: dict[
         found = consumer.offsets_for_times([TopicPartition("t", 0, 1_000_155)], timeout=30)
         assert found[0].offset == 155
         consumer.close()
+        check_metrics(address)
     with Broker(tmp_path / "data", config={**QUICK, **remote}) as broker:
         write(broker.bootstrap, "t", range(600, 650))
         assert read_all(broker.bootstrap, "t", 0, 650) == list(range(650))
+
+
+def check_metrics(address: str) -> None:
+    """The names are Kafka's, with small letters and without dots, as those of its exporter for Prometheus."""
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as answer:
+        lines = [line.rpartition(" ") for line in answer.read().decode().splitlines()]
+    found = {name: float(value) for name, _, value in lines if "remote" in name and not name.startswith("#")}
+    prefix, topic = "kafka_server_brokertopicmetrics_remote", '{topic="t"}'
+    for name in ("copyrequests", "copybytes", "fetchrequests", "fetchbytes"):
+        assert found[f"{prefix}{name}_total{topic}"] > 0, name
+    place = '{partition="0",topic="t"}'
+    assert found[f"{prefix}logsizebytes{place}"] == found[f"{prefix}copybytes_total{topic}"]
+    assert found[f"{prefix}logmetadatacount{place}"] == found[f"{prefix}copyrequests_total{topic}"]
+    assert found[f"{prefix}copylagbytes{place}"] == found[f"{prefix}copylagsegments{place}"] == 0
+    assert found["kafka_log_remote_storage_remotelogreadertaskqueuesize"] == 0
 
 
 @pytest.mark.slow

@@ -124,16 +124,22 @@ class ListOffsetsService:
         if tiering is None or not wanted:
             use(found)
             return
-        missing = len(wanted)
+        waiting = {number for number, _, _ in wanted}
 
         def came(number: int, result: TimestampOffset | BaseException | None) -> None:
-            nonlocal missing
-            missing -= 1
-            if result is not None:
-                found[number] = result
-            if not missing:
-                use(found)
+            if number in waiting:  # else its time is over
+                waiting.remove(number)
+                if result is not None:
+                    found[number] = result
+                if not waiting:
+                    timer.cancel()
+                    use(found)
 
+        def time_is_over() -> None:
+            for number in sorted(waiting):
+                came(number, ApiError(ErrorCode.REQUEST_TIMED_OUT, "remote storage did not answer in time"))
+
+        timer = self._state.scheduler.call_later(tiering.lookup_wait_ms, time_is_over)
         for number, partition, timestamp in wanted:
             if timestamp == MAX_TIMESTAMP:
                 tiering.find_max_timestamp(partition, partial(came, number))
@@ -156,6 +162,8 @@ class ListOffsetsService:
     ) -> Steps[ListOffsetsResultPartition]:
         try:
             partition = self._partition(entry, anywhere=request.replica_id == DEBUGGING)
+            if isinstance(remote, ApiError) and remote.code is ErrorCode.REQUEST_TIMED_OUT:
+                return _failed(entry, remote.code)
             if isinstance(remote, BaseException):
                 self._state.failed(f"looking into remote storage for {entry.topic}-{entry.partition}", remote)
                 return _failed(entry, ErrorCode.KAFKA_STORAGE_ERROR)

@@ -13,7 +13,6 @@ from ....core.log.producers.snapshot import encode_snapshot
 from ....core.message.codec import Codecs
 from ....core.replica.partition.partition import Partition
 from ....core.replica.replica_manager import ReplicaManager
-from ....core.security.quotas.rate import QuotaWindows, SampledStat
 from ....core.tiering.group_offsets import CopiedOffsets, GroupOffset, group_offsets_key, store_group_offsets
 from ....core.tiering.manifest import (
     Manifest,
@@ -64,23 +63,20 @@ class RemoteOutside:
 
 
 class _Rate:
-    """Delays work so that a rate of bytes is kept (KIP-956)."""
+    """Spaces work so that a rate of bytes is kept over any time, also where one piece of work is long (KIP-956)."""
 
     def __init__(self, clock: Clock, bytes_per_second: int) -> None:
         self._clock = clock
         self._limit = bytes_per_second
-        self._windows = QuotaWindows()
-        self._stat = SampledStat(self._windows)
+        self._free_ms = 0.0
+        """When the work that was reserved is paid for."""
 
-    def record(self, size: int) -> None:
-        self._stat.record(size, self._clock.monotonic_ms())
-
-    def wait_ms(self) -> float:
-        """Return the time until the rate is below the limit."""
+    def reserve_ms(self, size: int) -> float:
+        """Reserve work of this size; return how long to wait before it begins."""
         now_ms = self._clock.monotonic_ms()
-        total = self._stat.total(now_ms)
-        elapsed_ms = max(self._stat.elapsed_ms(now_ms), self._windows.window_ms)
-        return min(max(0.0, total / self._limit * 1000.0 - elapsed_ms), self._windows.full_ms)
+        begin_ms = max(self._free_ms, now_ms)
+        self._free_ms = begin_ms + size * 1000.0 / self._limit
+        return begin_ms - now_ms
 
 
 class _TierStats(TierStats):
@@ -160,6 +156,8 @@ class Tiering:
         self._copied_groups: dict[int, tuple[int, tuple[GroupOffset, ...]]] = {}
         """By partition of `__consumer_offsets`, what was stored last, and in which leader epoch."""
         self._copies_groups = False
+        self.lookup_wait_ms = float(config.remote_list_offsets_request_timeout_ms)
+        """The longest wait of ListOffsets for remote storage."""
         self.max_wait_ms = float(config.remote_fetch_max_wait_ms)
         self.manager = RemoteLogManager(
             outside.storage,
@@ -169,7 +167,7 @@ class Tiering:
             entropy=entropy,
             report=report,
             interval_ms=self._interval_ms,
-            copy_wait_ms=self._copy_wait_ms,
+            copy_wait_ms=self._copy_rate.reserve_ms,
             stats=self._stats,
             changed=replicas.purgatory.check,
             suspect=replicas.suspect,
@@ -180,7 +178,6 @@ class Tiering:
             codecs,
             pending_max=config.remote_log_reader_max_pending_tasks,
             index_bytes_max=config.remote_log_index_file_cache_total_size_bytes,
-            on_loaded=self._fetch_rate.record,
             delayed=self._when_allowed,
         )
         replicas.reads.remote = self
@@ -202,13 +199,8 @@ class Tiering:
         self.manager.close()
         self._outside.close()
 
-    def _copy_wait_ms(self, size: int) -> float:
-        wait_ms = self._copy_rate.wait_ms()
-        self._copy_rate.record(size)
-        return wait_ms
-
-    def _when_allowed(self, begin: Callable[[], None]) -> None:
-        wait_ms = self._fetch_rate.wait_ms()
+    def _when_allowed(self, size: int, begin: Callable[[], None]) -> None:
+        wait_ms = self._fetch_rate.reserve_ms(size)
         if wait_ms > 0:
             self._scheduler.call_later(wait_ms, begin)
         else:

@@ -80,10 +80,11 @@ class World:
             pending_max=pending_max,
             index_bytes_max=1 << 20,
             piece_bytes=PIECE,
-            on_loaded=self.count,
+            delayed=self.count,
         )
 
-    def count(self, size: int) -> None:
+    def count(self, size: int, begin: Callable[[], None]) -> None:
+        begin()
         self.loaded += size
         self.sizes.append(size)
 

@@ -85,7 +85,10 @@ def open_admin(bootstrap: str, patience_ms: int = PATIENCE_MS) -> "Admin":
     from .reaching import check_reachable
 
     check_reachable(bootstrap)
-    return Admin(bootstrap, config={"default.api.timeout.ms": patience_ms, **connection_settings()})
+    patience = {"default.api.timeout.ms": patience_ms}
+    if patience_ms > PATIENCE_MS:
+        patience["request.timeout.ms"] = patience_ms
+    return Admin(bootstrap, config={**patience, **connection_settings()})
 
 
 def client_settings(file: Path | None, pairs: Iterable[str] | None) -> dict[str, Any]:

@@ -374,7 +374,7 @@ def _of_kafka(
     from .clients import KINDS
 
     topic = given or f"bench-{time.time_ns()}"
-    # A topic of 10,000 partitions takes half a minute on a busy machine.
+    # A topic of 10,000 partitions takes half a minute and more on a busy machine.
     with open_admin(server.address, _TOPIC_PATIENCE_MS) as admin, ExitStack() as stack:
         if given is None:
             admin.create_topic(topic, partitions=workload.partitions)

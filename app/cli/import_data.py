@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("topic", "topic_id", "partitions", "from", "settings", "note")
 _SHOWN = 10
+_TARGET = re.compile(r"(\d+)=(.+)")
 
 
 def register(app: typer.Typer) -> None:
@@ -33,9 +36,21 @@ def import_data(
         list[Path], typer.Argument(metavar="KAFKA_DATA_DIR...", help="Folders of Kafka's log.dirs, of all brokers.")
     ],
     into: Annotated[
-        Path, typer.Option("--into", metavar="DIR", help="The new data folder, for 'barnabas serve --data DIR'.")
+        list[str],
+        typer.Option(
+            "--into",
+            metavar="[ID=]DIR",
+            help="The new data folder, for 'barnabas serve --data DIR'; once for each broker of a cluster, with its "
+            "id and --coordination.",
+        ),
     ],
     broker_id: Annotated[int, typer.Option("--broker-id", metavar="N", help="The id of the broker of DIR.")] = 1,
+    coordination: Annotated[
+        str | None,
+        typer.Option(
+            "--coordination", metavar="URL", help="Coordination service of the brokers: zookeeper://, etcd://."
+        ),
+    ] = None,
     link: Annotated[
         bool,
         typer.Option("--link", help="Hard links to closed segments instead of copies: Kafka must not start again."),
@@ -54,14 +69,15 @@ def import_data(
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """Copy the topics and settings of stopped Kafka brokers into a new data folder, for one broker of Barnabas.
+    """Copy the topics and settings of stopped Kafka brokers into a new data folder of Barnabas, or one for each broker.
 
     The folders of Kafka do not change. Offsets, topic ids, settings, ACLs, SCRAM credentials, quotas, offsets of groups
     and transactions stay as they are. --set: settings of the broker, as for 'serve'.
     """
+    from ...core.cluster.brokers import stored_cluster_id
     from ...core.kraft.zookeeper import read_zookeeper
     from ..compose.broker import plugin_host, system_entropy
-    from ..compose.coordination import client_coordination
+    from ..compose.coordination import broker_backend, client_coordination
     from ..config import read_config
     from ..kafka_import.carry_out import Importer, prepare_target, size_of
     from ..kafka_import.plan import plan_import, topic_ids_of
@@ -69,7 +85,16 @@ def import_data(
     from ..logs import log_report
     from ..offline import opened_offline
 
-    config = read_config(None, {**parse_settings(settings), "log.dirs": str(into), "broker.id": str(broker_id)})
+    given: dict[str, object] = {**parse_settings(settings), **({"coordination": coordination} if coordination else {})}
+    targets = _targets(into, broker_id)
+    configs = {
+        broker: read_config(None, {**given, "log.dirs": str(path), "broker.id": str(broker)})
+        for broker, path in targets.items()
+    }
+    config = configs[min(configs)]
+    shared = broker_backend(config, plugin_host(config)).shared
+    if len(targets) > 1 and not shared:
+        raise ConfigError("several --into need the coordination service of their brokers: --coordination URL")
     entropy = system_entropy()
     with ExitStack() as opened:
         folders = [opened.enter_context(opened_source(path, log_report)) for path in sources]
@@ -77,9 +102,9 @@ def import_data(
         if zookeeper is not None:
             if image is not None:
                 raise ConfigError("--zookeeper: the folders have a metadata log of KRaft, which counts")
-            with closing(client_coordination(f"zookeeper://{zookeeper}", report=log_report)) as tree:
-                image = read_zookeeper(tree, topic_ids_of(folders, entropy))
-        plan = plan_import(folders, image, config, entropy, log_report)
+            with closing(client_coordination(f"zookeeper://{zookeeper}", report=log_report)) as nodes:
+                image = read_zookeeper(nodes, topic_ids_of(folders, entropy))
+        plan = plan_import(folders, image, config, entropy, log_report, sorted(targets))
         obstacles = _obstacles(plan, allow_missing=allow_missing, allow_left_out=allow_left_out)
         if dry_run or obstacles:
             _show(plan, None, as_json=as_json)
@@ -89,15 +114,33 @@ def import_data(
                 raise typer.Exit(1)
             return
         plan = plan.without_refused()
-        prepare_target(into)
-        with (
-            opened_offline(config, log_report, to_write=True) as (log_dirs, coordination),
-            progress("bytes", size_of(plan)) as advance,
-        ):
-            importer = Importer(plan, config, log_dirs[0], link=link, report=log_report, advance=advance)
+        for path in targets.values():
+            prepare_target(path)
+        log_dirs = {}
+        for broker, own in configs.items():
+            (log_dirs[broker],), tree = opened.enter_context(opened_offline(own, log_report, to_write=True))
+        if shared and stored_cluster_id(tree) is not None:
+            raise ConfigError(f"{config.coordination} has a cluster already: an import makes one, in an empty place")
+        with progress("bytes", size_of(plan)) as advance:
+            importer = Importer(plan, config, log_dirs, link=link, report=log_report, advance=advance)
             importer.copy_logs()
-            importer.finish(importer.write_tree(coordination, entropy))
+            importer.finish(importer.write_tree(tree, entropy, shared=shared))
         _show(plan, importer.done, as_json=as_json)
+
+
+def _targets(into: Sequence[str], broker_id: int) -> dict[int, Path]:
+    """Return the data folder of each broker. Raises `ConfigError`."""
+    if len(into) == 1 and not _TARGET.fullmatch(into[0]):
+        return {broker_id: Path(into[0])}
+    targets: dict[int, Path] = {}
+    for text in into:
+        found = _TARGET.fullmatch(text)
+        if found is None:
+            raise ConfigError(f"--into {text}: several folders have the ids of their brokers, as in --into 1={text}")
+        if int(found[1]) in targets:
+            raise ConfigError(f"--into {text}: broker {found[1]} has a folder already")
+        targets[int(found[1])] = Path(found[2])
+    return targets
 
 
 def _obstacles(plan: ImportPlan, *, allow_missing: bool, allow_left_out: bool) -> list[str]:

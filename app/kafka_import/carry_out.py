@@ -13,9 +13,9 @@ from pathlib import Path
 from attrs import define, evolve, field
 
 from ...core.cluster import entity_store, topic_store
-from ...core.cluster.brokers import cluster_id, set_broker_configs
+from ...core.cluster.brokers import cluster_id, next_broker_epoch, set_broker_configs
 from ...core.cluster.producer_ids import BLOCK_SIZE, LEFT_OUT, skip_to
-from ...core.cluster.topics import Topic, first_state
+from ...core.cluster.topics import ALONE_EPOCH, Topic, first_state
 from ...core.log.batch_scan import BadBatch, scan_batches
 from ...core.log.checkpoints import (
     CLEAN_SHUTDOWN,
@@ -28,6 +28,7 @@ from ...core.log.checkpoints import (
     format_partition_metadata,
 )
 from ...core.log.leader_epoch_cache import LeaderEpochCache
+from ...core.log.manager.broker_epoch_file import BrokerEpochs, write_broker_epochs
 from ...core.log.manager.meta_properties import MetaProperties, write_meta_properties
 from ...core.log.names import LOG_SUFFIX, segment_file
 from ...core.log.partition_log.unified_log import UnifiedLog
@@ -42,7 +43,7 @@ from ...ports.types import Position, TopicPartition
 from ..compose.broker import plugin_host, system_clock
 from ..config import BrokerConfig
 from ..config.topic_config import log_config_for
-from .copying import SegmentConverter, copy_partition, partition_bytes, write_indexes
+from .copying import SegmentConverter, copy_folder, copy_partition, partition_bytes, write_indexes
 from .plan import ImportPlan, PlannedTopic
 from .source import Replica, read_epochs_of
 
@@ -81,26 +82,32 @@ def prepare_target(into: Path) -> None:
 
 def size_of(plan: ImportPlan) -> int:
     """Return the number of bytes that the import copies or links."""
-    return sum(partition_bytes(each.path) for topic in plan.topics for each in topic.replicas.values())
+    return sum(
+        partition_bytes(each.path) * len(topic.placement[number])
+        for topic in plan.topics
+        for number, each in topic.replicas.items()
+    )
 
 
 class Importer:
-    """Writes what a plan says into an open, empty data folder and its coordination tree."""
+    """Writes what a plan says into open, empty data folders, one of each broker, and their coordination tree."""
 
     def __init__(
         self,
         plan: ImportPlan,
         config: BrokerConfig,
-        log_dir: LogDir,
+        log_dirs: Mapping[int, LogDir],
         *,
         link: bool,
         report: Callable[[str], None],
         advance: Callable[[float], None],
     ) -> None:
-        """`advance` is called with the number of bytes that are copied so far."""
+        """`log_dirs`: the data folder of each broker. `advance` is called with the number of bytes that are copied so
+        far."""
         self._plan = plan
         self._config = config
-        self._log_dir = log_dir
+        self._log_dirs = log_dirs
+        self._held: dict[int, set[TopicPartition]] = {broker: set() for broker in log_dirs}
         self._link = link
         self._report = report
         self._advance = advance
@@ -116,22 +123,24 @@ class Importer:
         for topic in self._plan.topics:
             for number, replica in topic.replicas.items():
                 self._copy_log(topic, number, replica)
-        root = self._log_dir.root
-        root.write_all_small(
-            {
-                RECOVERY_POINT: format_offsets(self.done.ends),
-                HIGH_WATERMARK: format_offsets(self.done.ends),
-                LOG_START: format_offsets(self._starts),
-                CLEANED: format_offsets(self._cleaned),
-            }
-        )
-        root.flush()
+        for broker, log_dir in self._log_dirs.items():
+            held = self._held[broker]
+            ends, starts, cleaned = (
+                format_offsets({key: offset for key, offset in known.items() if key in held})
+                for known in (self.done.ends, self._starts, self._cleaned)
+            )
+            log_dir.root.write_all_small(
+                {RECOVERY_POINT: ends, HIGH_WATERMARK: ends, LOG_START: starts, CLEANED: cleaned}
+            )
+            log_dir.root.flush()
 
     def _copy_log(self, topic: PlannedTopic, number: int, replica: Replica) -> None:
         partition, source = TopicPartition(topic.name, number), replica.source
         bases = [base for base, _ in replica.segments()]
         recovery_point = _trusted_below(bases, topic.configs, source.recovery_points.get(partition))
-        target = Path(self._log_dir.path) / str(partition)
+        first, *others = topic.placement[number]
+        log_dir = self._log_dirs[first]
+        target = Path(log_dir.path) / str(partition)
         legacy = topic.legacy.get(number, frozenset())
         codecs = self._plugins.codecs()
         epochs = LeaderEpochCache(read_epochs_of(source.log_dir, partition, self._report))
@@ -145,7 +154,7 @@ class Importer:
             convert=converter.convert,
             copied=self._note_copied,
         )
-        folder = self._log_dir.folder(str(partition))
+        folder = log_dir.folder(str(partition))
         if not topic.is_classic:
             folder.write_small(PARTITION_METADATA, format_partition_metadata(topic.topic_id))
         settings = log_config_for(self._config, topic.configs)
@@ -191,6 +200,10 @@ class Importer:
         finally:
             log.close(now_ms)
         self.done.partitions += 1
+        self._held[first].add(partition)
+        for broker in others:
+            copy_folder(target, Path(self._log_dirs[broker].path) / str(partition), copied=self._note_copied)
+            self._held[broker].add(partition)
         if self._link:
             logs = (path for path in target.iterdir() if path.suffix == LOG_SUFFIX)
             self.done.linked += sum(1 for path in logs if path.stat().st_nlink > 1)
@@ -213,21 +226,34 @@ class Importer:
         self.done.bytes += size
         self._advance(self.done.bytes)
 
-    def write_tree(self, coordination: Coordination, entropy: Entropy) -> str:
-        """Write the cluster, its topics and its settings into the tree; return the cluster id. Raises
-        `CoordinationError`, `ApiError`."""
-        plan, broker_id = self._plan, self._config.broker_id
+    def write_tree(self, coordination: Coordination, entropy: Entropy, *, shared: bool) -> str:
+        """Write the cluster, its topics and its settings into the tree; return the cluster id.
+
+        In a tree that is `shared`, all replicas are in sync in a broker epoch that every broker finds in its folder.
+        Raises `CoordinationError`, `ApiError`.
+        """
+        plan = self._plan
         found = cluster_id(coordination, entropy, plan.cluster_id, plan.features)
         first = self._first_producer_id()
-        skip_to(coordination, broker_id, first)
+        skip_to(coordination, min(self._log_dirs), first)
+        epoch = ALONE_EPOCH
+        if shared:
+            epoch = next_broker_epoch(coordination)
+            for log_dir in self._log_dirs.values():
+                write_broker_epochs(log_dir, BrokerEpochs().with_epoch(epoch, 1))
         self.done.next_producer_id = first
         for topic in (each for each in plan.topics if not each.is_classic):
-            replicas = dict.fromkeys(range(topic.partition_count), (broker_id,))
             states = {
-                number: evolve(first_state((broker_id,)), leader_epoch=topic.leader_epochs.get(number, 0))
-                for number in replicas
+                number: evolve(
+                    first_state(replicas),
+                    leader_epoch=topic.leader_epochs.get(number, 0),
+                    broker_epochs=dict.fromkeys(replicas, epoch),
+                )
+                for number, replicas in topic.placement.items()
             }
-            made = Topic(name=topic.name, topic_id=topic.topic_id, partitions=replicas, configs=dict(topic.configs))
+            made = Topic(
+                name=topic.name, topic_id=topic.topic_id, partitions=topic.placement, configs=dict(topic.configs)
+            )
             topic_store.create_topic(coordination, made, states)
         if plan.broker_configs:
             set_broker_configs(coordination, None, plan.broker_configs)
@@ -243,13 +269,12 @@ class Importer:
         return max(-(-least // BLOCK_SIZE), 1) * BLOCK_SIZE
 
     def finish(self, found: str) -> None:
-        """Mark the folder as one that a broker has left in order."""
-        identity = MetaProperties(cluster_id=found, broker_id=self._config.broker_id)
-        write_meta_properties(self._log_dir, identity)
-        root = self._log_dir.root
-        root.write_small(CLEAN_SHUTDOWN, b"")
-        root.delete(INCOMPLETE)
-        root.flush()
+        """Mark the folders as ones that brokers have left in order."""
+        for broker, log_dir in self._log_dirs.items():
+            write_meta_properties(log_dir, MetaProperties(cluster_id=found, broker_id=broker))
+            log_dir.root.write_small(CLEAN_SHUTDOWN, b"")
+            log_dir.root.delete(INCOMPLETE)
+            log_dir.root.flush()
 
 
 def _trusted_below(bases: list[int], configs: Mapping[str, str], checkpoint: int | None) -> int:

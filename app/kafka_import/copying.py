@@ -75,6 +75,18 @@ def copy_partition(
         raise BarnabasError(f"{source} cannot be copied to {target}: {error}") from error
 
 
+def copy_folder(source: Path, target: Path, *, copied: Callable[[int], None]) -> None:
+    """Copy all files of a finished partition for another replica, and make them durable. Raises `BarnabasError`."""
+    try:
+        target.mkdir()
+        for path in sorted(source.iterdir()):
+            _copy(path, target / path.name)
+            copied(path.stat().st_size)
+        _sync_folder(target)
+    except OSError as error:
+        raise BarnabasError(f"{source} cannot be copied to {target}: {error}") from error
+
+
 def _wanted(source: Path, recovery_point: int) -> Iterator[tuple[Path, bool]]:
     """Yield the files to copy, and whether each belongs to a segment that ends below the recovery point."""
     bases = sorted(

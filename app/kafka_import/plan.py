@@ -42,6 +42,8 @@ class PlannedTopic:
     partition_count: int
     configs: Mapping[str, str] = {}
     replicas: Mapping[int, Replica] = {}
+    placement: Mapping[int, tuple[int, ...]] = {}
+    """The brokers here that get each partition; the first one leads it."""
     leader_epochs: Mapping[int, int] = {}
     """The leader epoch of each partition here, larger than any before."""
     legacy: Mapping[int, Collection[int]] = {}
@@ -95,14 +97,15 @@ def plan_import(
     config: BrokerConfig,
     entropy: Entropy,
     report: Callable[[str], None],
+    brokers: Sequence[int],
 ) -> ImportPlan:
-    """Decide what is imported. Raises `ConfigError` for folders of several clusters, `StorageError`."""
+    """Decide what these brokers import. Raises `ConfigError` for folders of several clusters, `StorageError`."""
     cluster_id = _common_cluster(folders)
     found: dict[TopicPartition, list[Replica]] = {}
     for folder in folders:
         for replica in folder.replicas(report):
             found.setdefault(replica.partition, []).append(replica)
-    planner = _Planner(config, entropy)
+    planner = _Planner(config, entropy, brokers)
     topics = planner.topics_of(image, found) if image is not None else planner.topics_of_folders(found)
     next_producer_id = None if image is None else image.next_producer_id
     if image is None:
@@ -171,8 +174,10 @@ def _skipped_notes(image: KraftImage) -> list[str]:
 
 
 class _Planner:
-    def __init__(self, config: BrokerConfig, entropy: Entropy) -> None:
+    def __init__(self, config: BrokerConfig, entropy: Entropy, brokers: Sequence[int]) -> None:
         self._config = config
+        self._brokers = brokers
+        self._placed = 0
         self._entropy = entropy
         self.notes: list[str] = []
 
@@ -194,7 +199,8 @@ class _Planner:
                     replicas[number] = chosen
                 epochs[number] = max(state.leader_epoch, chosen.epoch if chosen is not None else -1) + 1
             configs = self._topic_configs(topic.name, image.configs_of(ResourceKind.TOPIC, topic.name))
-            planned.append(self._planned(topic.name, topic.topic_id, len(topic.partitions), configs, replicas, epochs))
+            wanted = {number: state.replicas for number, state in topic.partitions.items()}
+            planned.append(self._planned(topic.name, topic.topic_id, wanted, configs, replicas, epochs))
         strays = sorted(str(each.path) for key, some in found.items() if key not in used for each in some)
         if strays:
             self.notes.append(
@@ -219,7 +225,9 @@ class _Planner:
             configs = {FORMAT_KEY: CLASSIC} if formats == {CLASSIC} else self._internal_configs(name)
             epochs = {number: each.epoch + 1 for number, each in replicas.items()}
             made = topic_id if topic_id is not None else random_uuid(self._entropy)
-            topic = self._planned(name, made, max(replicas) + 1, configs, replicas, epochs)
+            holders = {number: _holders(found.get(TopicPartition(name, number), ())) for number in replicas}
+            wanted = {number: holders.get(number, ()) for number in range(max(replicas) + 1)}
+            topic = self._planned(name, made, wanted, configs, replicas, epochs)
             if labels:
                 topic = evolve(topic, refused="its folders are of different topics of this name")
             elif topic.is_classic and name in shared:
@@ -232,7 +240,7 @@ class _Planner:
         self,
         name: str,
         topic_id: bytes,
-        count: int,
+        wanted: Mapping[int, Sequence[int]],
         configs: Mapping[str, str],
         replicas: Mapping[int, Replica],
         epochs: Mapping[int, int],
@@ -240,9 +248,10 @@ class _Planner:
         return PlannedTopic(
             name=name,
             topic_id=topic_id,
-            partition_count=count,
+            partition_count=len(wanted),
             configs=configs,
             replicas=replicas,
+            placement={number: self._place(by) for number, by in wanted.items()},
             leader_epochs=epochs,
             legacy={
                 number: found
@@ -251,6 +260,18 @@ class _Planner:
             },
             refused=_why_refused(name, replicas.values()),
         )
+
+    def _place(self, kafkas: Sequence[int]) -> tuple[int, ...]:
+        """Return one broker for each of Kafka's replicas, or all brokers if they are fewer: first those with the ids of
+        Kafka's, then others in turn."""
+        count = min(max(1, len(kafkas)), len(self._brokers))
+        chosen = [each for each in kafkas if each in self._brokers][:count]
+        if len(chosen) < count:
+            first = self._placed % len(self._brokers)
+            self._placed += 1
+            others = [*self._brokers[first:], *self._brokers[:first]]
+            chosen += [each for each in others if each not in chosen][: count - len(chosen)]
+        return tuple(chosen)
 
     def _internal_configs(self, name: str) -> Mapping[str, str]:
         return {"cleanup.policy": "compact"} if name in INTERNAL_TOPICS else {}
@@ -352,6 +373,12 @@ class _Planner:
             except (ApiError, ConfigError) as error:
                 self.notes.append(f"group {group}: {key}={value} left out: {error}")
         return usable
+
+
+def _holders(replicas: Sequence[Replica]) -> Sequence[int]:
+    """Return the brokers of Kafka that have these folders, -1 for one without a number."""
+    numbers = (each.source.broker_id for each in replicas)
+    return [-1 if each is None else each for each in numbers]
 
 
 def _best(replicas: Sequence[Replica], leader: int) -> Replica | None:

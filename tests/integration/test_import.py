@@ -1,15 +1,17 @@
 """`barnabas import` of folders made by hand: what is taken over and refused, and that the source stays as it is."""
 
 import json
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from support.classic_frames import entry, message_set
 from support.command import Command
+from support.etcd_server import EtcdServer
 from support.kafka_folder import CLUSTER, CLUSTER_ID, ORDERS_ID, SECURITY, KafkaDataDir, legacy_messages, segment_batch
-from support.waiting import PATIENCE_S
+from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Admin
 from barnabas.app.embedded_broker import Broker
@@ -215,3 +217,43 @@ def test_folder_without_metadata_gives_topics_by_their_folders(barnabas: Command
     assert any("ZooKeeper" in note for note in report["notes"])
     with Broker(tmp_path / "data") as broker:
         assert read(broker, "logs", 1) == [(5, b"a")]
+
+
+def cluster_broker(folder: Path, number: int, where: str) -> Broker:
+    return Broker(folder, broker_id=number, coordination=where, listeners=["kafka://127.0.0.1:0"])
+
+
+@pytest.mark.process
+@pytest.mark.xdist_group("etcd")
+def test_import_into_several_brokers_places_replicas_in_sync(
+    barnabas: Command, tmp_path: Path, etcd_server: EtcdServer
+) -> None:
+    kafkas = [KafkaDataDir(tmp_path / f"kafka-{number}", node_id=number) for number in (1, 2, 3)]
+    values = [b"a", b"b", b"c"]
+    for number, each in enumerate(kafkas, 1):
+        each.add_partition("orders-0", {0: segment_batch(values[:number], 0)})
+    where = f"etcd://127.0.0.1:{etcd_server.port}/{tmp_path.name}"
+    targets = {number: tmp_path / f"data-{number}" for number in (1, 2)}
+    words = [word for number, path in targets.items() for word in ("--into", f"{number}={path}")]
+    sources = [str(each.path) for each in kafkas]
+    refused = barnabas("import", *sources, *words, expect=2)
+    assert "--coordination" in refused.err
+    report = json.loads(barnabas("import", *sources, *words, "--coordination", where, "--json").out)
+    assert report["copied"]["partitions"] == 1
+    again = barnabas("import", *sources, "--into", f"3={tmp_path / 'more'}", "--coordination", where, expect=2)
+    assert "has a cluster already" in again.err
+    for path in targets.values():
+        assert json.loads(barnabas("log", "verify", "--json", str(path)).out)["problems"] == []
+    with ExitStack() as running:
+        brokers = [running.enter_context(cluster_broker(path, number, where)) for number, path in targets.items()]
+        admin = running.enter_context(Admin(brokers[0].bootstrap))
+        wait_for(lambda: len(admin.describe_topics(["orders"])[0].partitions[0].isr) == len(targets), PATIENCE_S)
+        (topic,) = admin.describe_topics(["orders"])
+        assert topic.topic_id == ORDERS_ID
+        assert sorted(topic.partitions[0].replicas) == [1, 2]
+        assert read(brokers[0], "orders") == [(0, b"a"), (1, b"b"), (2, b"c")]
+        producer = Producer({"bootstrap.servers": brokers[0].bootstrap, "acks": "all"})
+        producer.produce("orders", b"d", partition=0)
+        assert producer.flush(PATIENCE_S) == 0
+    logs = [(path / "orders-0" / f"{0:020d}.log").read_bytes() for path in targets.values()]
+    assert logs[0] == logs[1]

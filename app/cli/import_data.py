@@ -126,6 +126,11 @@ def import_data(
             importer.copy_logs()
             importer.finish(importer.write_tree(tree, entropy, shared=shared))
         _show(plan, importer.done, as_json=as_json)
+        if not as_json:
+            for broker, path in sorted(targets.items()):
+                more = f" --set broker.id={broker}" if broker != 1 or shared else ""
+                more += f" --set coordination={config.coordination}" if shared else ""
+                typer.echo(f"start it with: barnabas serve --data {path}{more}")
 
 
 def _targets(into: Sequence[str], broker_id: int) -> dict[int, Path]:

@@ -11,8 +11,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from support.command import barnabas_here
 from support.confluent import AdminClient, NewTopic
 from support.etcd_server import EtcdServer
-from support.kafka_server import KafkaServer
-from support.ports import free_ports
+from support.kafka_server import KafkaServer, made_kafka_cluster, start_kafka_cluster
 from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Admin
@@ -23,45 +22,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.xdist_group("ka
 BROKERS = (1, 2, 3)
 PARTITIONS = 2
 STEP = 500
-QUICK = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
 Found = list[tuple[int, bytes | None]]
 
 
 @pytest.fixture
 def kafkas(tmp_path: Path) -> Iterator[list[KafkaServer]]:
-    """Three brokers, the first one with the controller."""
-    voter, *ports = free_ports(1 + len(BROKERS))
-    made = []
-    for number, port in zip(BROKERS, ports, strict=True):
-        folder = tmp_path / f"kafka-{number}"
-        folder.mkdir()
-        listeners = f"PLAINTEXT://127.0.0.1:{port}"
-        if number == 1:
-            listeners += f",CONTROLLER://127.0.0.1:{voter}"
-        own = {
-            "node.id": str(number),
-            "process.roles": "broker,controller" if number == 1 else "broker",
-            "controller.quorum.voters": f"1@127.0.0.1:{voter}",
-            "listeners": listeners,
-        }
-        server = KafkaServer(folder, more={**QUICK, **own})
-        server.port = port
-        made.append(server)
-    try:
-        start(made)
-        yield made
-    finally:
-        for server in made:
-            server.kill()
-
-
-def start(servers: list[KafkaServer]) -> None:
-    for server in servers:
-        server.start()
-    for server in servers:
-        server.wait_ready()
-    admin = AdminClient({"bootstrap.servers": servers[0].bootstrap})
-    wait_for(lambda: len(admin.list_topics(timeout=PATIENCE_S).brokers) == len(servers), PATIENCE_S, pause_s=0.2)
+    with made_kafka_cluster(tmp_path) as servers:
+        start_kafka_cluster(servers)
+        yield servers
 
 
 def produce(bootstrap: str, first: int) -> None:
@@ -127,6 +95,6 @@ def test_the_newest_replica_goes_to_all_brokers_after_kill_9(
         )
         assert [read(brokers[0].bootstrap, number) for number in range(PARTITIONS)] == at_kafka
         produce(brokers[1].bootstrap, 3 * STEP)
-    start(kafkas)
+    start_kafka_cluster(kafkas)
     first.wait_for_topic("orders")
     assert [read(first.bootstrap, number) for number in range(PARTITIONS)] == at_kafka

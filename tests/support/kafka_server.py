@@ -3,7 +3,8 @@
 import socket
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -138,3 +139,41 @@ class KafkaServer(ServerProcess):
                 return True
         except OSError:
             return False
+
+
+@contextmanager
+def made_kafka_cluster(folder: Path, count: int = 3) -> Iterator[list[KafkaServer]]:
+    """Yield brokers with the ids from 1 on, each in a folder of its own (`kafka-1`, ...); the first one has the
+    controller. They are killed at the end."""
+    voter, *ports = free_ports(1 + count)
+    servers = []
+    for number, port in enumerate(ports, 1):
+        own = folder / f"kafka-{number}"
+        own.mkdir()
+        listeners = f"PLAINTEXT://127.0.0.1:{port}"
+        settings = {
+            "node.id": str(number),
+            "process.roles": "broker,controller" if number == 1 else "broker",
+            "controller.quorum.voters": f"1@127.0.0.1:{voter}",
+            "listeners": f"{listeners},CONTROLLER://127.0.0.1:{voter}" if number == 1 else listeners,
+            "broker.session.timeout.ms": "3000",
+            "broker.heartbeat.interval.ms": "500",
+        }
+        server = KafkaServer(own, more=settings)
+        server.port = port
+        servers.append(server)
+    try:
+        yield servers
+    finally:
+        for server in servers:
+            server.kill()
+
+
+def start_kafka_cluster(servers: Sequence[KafkaServer]) -> None:
+    """Start all brokers; returns once they know each other."""
+    for server in servers:
+        server.start()
+    for server in servers:
+        server.wait_ready()
+    admin = AdminClient({"bootstrap.servers": servers[0].bootstrap})
+    wait_for(lambda: len(admin.list_topics(timeout=PATIENCE_S).brokers) == len(servers), PATIENCE_S, pause_s=0.2)

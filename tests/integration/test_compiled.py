@@ -45,6 +45,25 @@ def test_tests_of_codecs_and_clients_pass_on_the_compiled_modules(compiled: Inst
     assert done.returncode == 0, done.stdout[-5000:]
 
 
+def test_two_builds_of_the_compiled_wheel_are_equal_byte_by_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not any(map(shutil.which, ("cc", "gcc", "clang"))):
+        pytest.skip("no C compiler")
+    monkeypatch.setenv("BARNABAS_COMPILE", "1")
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    wheels = []
+    for name in ("first", "second"):
+        source = copy_tree(CHECKOUT, tmp_path / name)
+        script = (source / "setup.py").read_text()
+        # Two modules are enough, and take seconds in place of a minute.
+        head, _, rest = script.partition("COMPILED = (")
+        short = '    "core.message.varint",\n    "core.client.producer.hashing",\n)\n'
+        (source / "setup.py").write_text(f"{head}COMPILED = (\n{short}{rest.partition(chr(10) + ')' + chr(10))[2]}")
+        wheels.append(build_wheel(source, tmp_path / f"{name}-wheels", timeout_s=10 * PATIENCE_S).read_bytes())
+    assert wheels[0] == wheels[1]
+
+
 def test_compiled_wheel_says_so(compiled: Installed) -> None:
     shown = subprocess.run(
         [str(compiled.command), "--version"], capture_output=True, text=True, timeout=5 * PATIENCE_S, check=True

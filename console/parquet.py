@@ -10,6 +10,7 @@ import marshal
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from tempfile import TemporaryFile
 from typing import IO, Any
 
@@ -36,8 +37,9 @@ def write_parquet(parts: Iterable[Sequence[FoundMessage]]) -> IO[bytes]:
                 for part in parts:
                     _send(process.stdin, part)
                 process.stdin.close()
-            except BrokenPipeError:
-                pass  # its end says why
+            except BrokenPipeError:  # its end says why
+                with suppress(BrokenPipeError):
+                    process.stdin.close()  # flushes what is left; the end of the block would raise that error
             except BaseException:
                 process.kill()
                 raise

@@ -63,6 +63,8 @@ if TYPE_CHECKING:
 TEST_DEFAULTS: Mapping[str, object] = {
     "auto.create.topics.enable": True,
     "background.threads": 1,
+    "group.consumer.heartbeat.interval.ms": 500,
+    "group.consumer.min.heartbeat.interval.ms": 100,
     "group.initial.rebalance.delay.ms": 0,
     "group.min.session.timeout.ms": 10,
     "log.retention.check.interval.ms": 500,
@@ -71,7 +73,8 @@ TEST_DEFAULTS: Mapping[str, object] = {
     "transaction.state.log.num.partitions": 1,
 }
 """The settings in which a test broker differs from one in production: a rebalance does not wait for members that may
-join, sessions may be short, and expired messages are deleted at once.
+join, nor until members of the KIP-848 protocol ask after 5 s; sessions may be short, and expired messages are deleted
+at once.
 """
 
 _numbers = count(1)

@@ -1,4 +1,4 @@
-"""The lines of the broker in Python's logging: a logger for each room. No handlers: those are their user's."""
+"""The lines of the broker in Python's logging: a logger for each package. No handlers: those are their user's."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ FIELDS = "barnabas_fields"
 
 
 def log_report(text: str) -> None:
-    """One line into the logger of its room, such as `barnabas.core.log`; a plain text is a warning of `barnabas`."""
+    """One line into the logger of its package, such as `barnabas.core.log`; a plain text is a warning of `barnabas`."""
     import logging
 
     if isinstance(text, Line):
-        name, level, fields = f"{ROOT}.{text.room}" if text.room else ROOT, text.level, text.fields
+        name, level, fields = f"{ROOT}.{text.logger}" if text.logger else ROOT, text.level, text.fields
     else:
         name, level, fields = ROOT, Level.WARNING, {}
     logger = logging.getLogger(name)
@@ -22,11 +22,11 @@ def log_report(text: str) -> None:
         logger.log(level, _one_line(text), extra={FIELDS: fields})
 
 
-def is_enabled_for(room: str, level: Level) -> bool:
+def is_enabled_for(name: str, level: Level) -> bool:
     """Return True if the logger of that package shows lines of that level."""
     import logging
 
-    return logging.getLogger(f"{ROOT}.{room}").isEnabledFor(level)
+    return logging.getLogger(f"{ROOT}.{name}").isEnabledFor(level)
 
 
 def _one_line(text: str) -> str:

@@ -17,17 +17,17 @@ class Level(IntEnum):
 
 
 class Line(str):
-    """A text with a level, its source package ("core.log"), and its content as named values."""
+    """A text with a level, its logger ("core.log"), and its content as named values."""
 
-    __slots__ = ("fields", "level", "room")
+    __slots__ = ("fields", "level", "logger")
 
     level: Level
-    room: str
+    logger: str
     fields: Mapping[str, object]
 
-    def __new__(cls, text: str, level: Level, room: str = "", fields: Mapping[str, object] | None = None) -> "Line":
+    def __new__(cls, text: str, level: Level, logger: str = "", fields: Mapping[str, object] | None = None) -> "Line":
         line = super().__new__(cls, text)
-        line.level, line.room, line.fields = level, room, fields or {}
+        line.level, line.logger, line.fields = level, logger, fields or {}
         return line
 
 
@@ -56,15 +56,15 @@ def error(text: str, **fields: object) -> Line:
     return Line(text, Level.ERROR, fields=fields)
 
 
-def in_room(report: Report, room: str) -> Report:
-    """Return a `report` that adds a source package to lines without one."""
+def to_logger(report: Report, logger: str) -> Report:
+    """Return a `report` that adds a logger to lines without one."""
 
-    def report_in_room(text: str) -> None:
+    def report_to_logger(text: str) -> None:
         if not isinstance(text, Line):
-            report(Line(text, Level.WARNING, room))
-        elif not text.room:
-            report(Line(text, text.level, room, text.fields))
+            report(Line(text, Level.WARNING, logger))
+        elif not text.logger:
+            report(Line(text, text.level, logger, text.fields))
         else:
             report(text)
 
-    return report_in_room
+    return report_to_logger

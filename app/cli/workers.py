@@ -13,7 +13,7 @@ from threading import Thread
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, cast
 
-from ...ports.report import counted, in_room
+from ...ports.report import counted, to_logger
 from ...ports.values import Secret
 from ..compose.worker_control import ControlledWorker
 from ..compose.workers import WorkersMetrics, opened_workers
@@ -63,7 +63,7 @@ def run_workers(
                 keep.callback(each.control.connect, None)
             if shows_metrics:
                 by_number = {str(number): each.control for number, each in enumerate(started, start=1)}
-                keep.callback(WorkersMetrics(read, by_number, in_room(log_report, "app.workers")).close)
+                keep.callback(WorkersMetrics(read, by_number, to_logger(log_report, "app.workers")).close)
             members = [each.process for each in started]
             Processes(members, lines, restart=True, ready=ready, settle=lambda: _wait_until_settled(started)).run()
 

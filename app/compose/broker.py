@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...ports.errors import ConfigError
-from ...ports.report import Report, in_room, info
+from ...ports.report import Report, info, to_logger
 from ..config.workers import has_workers
 from ..logs import log_report
 from .coordination import broker_backend, broker_session_request
@@ -87,7 +87,7 @@ def build_broker(
     host = plugin_host(config, plugins)
     listeners, shared = config.listener_list, {} if worker is None else worker.shared
     inherited = {(listeners[index].host, listeners[index].port): port for index, port in shared.items()}
-    transport = TcpTransport(reactor, in_room(report, "adapters.transport_tcp"), inherited)
+    transport = TcpTransport(reactor, to_logger(report, "adapters.transport_tcp"), inherited)
     if worker is not None:
         worker.accept_inherited = transport.accept_inherited
     made = (outside or partial(outside_of, plugins=host, worker=worker))(
@@ -137,12 +137,12 @@ def outside_of(
         open_coordination = open_coordination or (lambda: backend.open(broker_session_request(config, report)))
     clock, entropy = clock or SystemClock(), entropy or SystemEntropy()
     seen = isinstance(metrics, PrometheusMetrics) or config.metrics_address is not None
-    expose = _metrics_endpoint(config, scheduler, clock, in_room(report, "app.broker"))
+    expose = _metrics_endpoint(config, scheduler, clock, to_logger(report, "app.broker"))
     if worker is not None:
         seen, expose = worker.shows_metrics, worker.expose(scheduler, clock)
-    metrics = metrics or PrometheusMetrics(report=in_room(report, "adapters.metrics_prometheus"))
+    metrics = metrics or PrometheusMetrics(report=to_logger(report, "adapters.metrics_prometheus"))
     watching = Watching(config, scheduler, clock, report, metrics if seen else None)
-    tls = BrokerTls(config, scheduler, in_room(report, "adapters.transport_tls"))
+    tls = BrokerTls(config, scheduler, to_logger(report, "adapters.transport_tls"))
 
     def finish() -> None:
         tls.close()
@@ -390,4 +390,4 @@ def make_reactor(config: BrokerConfig, report: Report = log_report) -> Reactor:
     """The loop that a broker runs on."""
     from ...adapters.transport_tcp import Reactor
 
-    return Reactor(in_room(report, "adapters.transport_tcp"), workers=config.background_threads)
+    return Reactor(to_logger(report, "adapters.transport_tcp"), workers=config.background_threads)

@@ -17,7 +17,7 @@ from ...core.security.ssl_settings import SslSettings
 from ...core.tree.service_url import parse_service_url, redact_url
 from ...ports.coordination import CoordinationBackend, NodeExists, SessionRequest
 from ...ports.errors import ConfigError
-from ...ports.report import Report, counted, in_room
+from ...ports.report import Report, counted, to_logger
 from ...ports.values import Secret
 from ..config.coordination_keys import coordination_settings, read_coordination_settings
 from ..extras import install_command, require
@@ -138,7 +138,7 @@ def cluster_coordination(
 
         with ExitStack() as keep:
             client, peer = reserve_port("127.0.0.1", keep), reserve_port("127.0.0.1", keep)
-            report = in_room(log_report, "adapters.coord_etcd")
+            report = to_logger(log_report, "adapters.coord_etcd")
             security = etcd_security(read_coordination_settings(settings or {}))
             etcd = ManagedEtcd(folder, client_port=client, peer_port=peer, report=report, security=security)
             keep.callback(etcd.stop)
@@ -183,7 +183,7 @@ def workers_coordination(config: BrokerConfig, plugins: PluginHost) -> Iterator[
         require_etcd()
         from ...adapters.coord_etcd.managed import START_TIMEOUT_MS, managed_member
 
-        report = in_room(log_report, "adapters.coord_etcd")
+        report = to_logger(log_report, "adapters.coord_etcd")
         security = etcd_security(read_coordination_settings(coordination_settings(config)))
         member, where = managed_member(url, folder, report, security)
         with ExitStack() as keep:
@@ -315,7 +315,7 @@ def _open_zookeeper(request: SessionRequest) -> Coordination:
         session_timeout_ms=request.session_timeout_ms,
         connect_timeout_ms=_connect_timeout_ms(request),
         security=security,
-        report=in_room(request.report, "adapters.coord_zookeeper"),
+        report=to_logger(request.report, "adapters.coord_zookeeper"),
     )
     if security.acls is not None:
         with _closing_on_error(session), suppress(NodeExists):
@@ -331,7 +331,7 @@ def _open_etcd(request: SessionRequest) -> Coordination:
         session_timeout_ms=request.session_timeout_ms,
         connect_timeout_ms=_connect_timeout_ms(request),
         security=etcd_security(request.settings),
-        report=in_room(request.report, "adapters.coord_etcd"),
+        report=to_logger(request.report, "adapters.coord_etcd"),
     )
 
 
@@ -367,7 +367,7 @@ def _open_managed_etcd(request: SessionRequest) -> Coordination:
         session_timeout_ms=request.session_timeout_ms,
         start_timeout_ms=request.connect_timeout_ms or START_TIMEOUT_MS,
         security=etcd_security(request.settings),
-        report=in_room(request.report, "adapters.coord_etcd"),
+        report=to_logger(request.report, "adapters.coord_etcd"),
     )
 
 
@@ -383,7 +383,7 @@ def require_etcd() -> None:
 def _open_memory(request: SessionRequest) -> Coordination:
     from ...adapters.coord_memory import MemoryTree
 
-    return MemoryTree(report=in_room(request.report, "adapters.coord_memory")).session()
+    return MemoryTree(report=to_logger(request.report, "adapters.coord_memory")).session()
 
 
 def _embedded_file(request: SessionRequest) -> Path | None:
@@ -399,7 +399,7 @@ def _open_embedded(request: SessionRequest) -> Coordination:
         return _open_memory(request)
     from ...adapters.coord_embedded import EmbeddedCoordination
 
-    return EmbeddedCoordination(str(file), report=in_room(request.report, "adapters.coord_embedded"))
+    return EmbeddedCoordination(str(file), report=to_logger(request.report, "adapters.coord_embedded"))
 
 
 def _embedded_exists(request: SessionRequest) -> bool:

@@ -47,7 +47,7 @@ class Scripted:
     def on_handshake_failed(self) -> None: ...
 
 
-class House:
+class Harness:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.admission = Scripted()
@@ -71,33 +71,33 @@ def exchanged(sock: socket.socket) -> bool:
 
 
 @pytest.fixture
-def house() -> Any:
-    made = House()
+def harness() -> Any:
+    made = Harness()
     yield made
     made.thread.stop()
 
 
-def test_connection_that_waits_is_served_when_there_is_room(house: House) -> None:
-    house.admission.waits = True
-    with house.connect() as sock:
+def test_connection_that_waits_is_served_when_there_is_room(harness: Harness) -> None:
+    harness.admission.waits = True
+    with harness.connect() as sock:
         sock.sendall(b"\x00\x00\x00\x02hi")
         sock.settimeout(0.1)
         with pytest.raises(TimeoutError):
             sock.recv(1)
-        house.admission.waits = False
-        house.reactor.call_soon(house.admission.resumes.pop())
+        harness.admission.waits = False
+        harness.reactor.call_soon(harness.admission.resumes.pop())
         sock.settimeout(PATIENCE_S)
         assert sock.recv(6) == b"\x00\x00\x00\x02hi"
-    assert any("max.connections" in line for line in house.lines)
+    assert any("max.connections" in line for line in harness.lines)
 
 
 @pytest.mark.parametrize("delay_ms", [0.0, 30.0])
-def test_refused_connection_is_closed_and_not_counted(house: House, delay_ms: float) -> None:
-    house.admission.delay_ms = delay_ms
-    with house.connect() as sock:
+def test_refused_connection_is_closed_and_not_counted(harness: Harness, delay_ms: float) -> None:
+    harness.admission.delay_ms = delay_ms
+    with harness.connect() as sock:
         assert sock.recv(1) == b""
-    assert house.admission.open == []
-    house.admission.delay_ms = None
-    with house.connect() as sock:
+    assert harness.admission.open == []
+    harness.admission.delay_ms = None
+    with harness.connect() as sock:
         assert exchanged(sock)
-        assert house.admission.open == ["127.0.0.1"]
+        assert harness.admission.open == ["127.0.0.1"]

@@ -21,7 +21,7 @@ RECORDS = bytes(100_000)
 METADATA_RESULT = evolve(SAMPLES[METADATA].result, throttle_ms=0)
 
 
-class House:
+class Harness:
     """A server whose clients have limits, on a clock of its own."""
 
     def __init__(self, entity: dict[str, str | None] | None = None, **limits: float) -> None:
@@ -61,148 +61,148 @@ def fetch(replica_id: int = -1) -> bytes:
 
 
 def test_produce_beyond_its_rate_is_answered_at_once_and_its_connection_is_muted() -> None:
-    house = House(producer_byte_rate=1000.0)
+    harness = Harness(producer_byte_rate=1000.0)
     frame = produce(6000)
-    house.end.send(frame)
-    assert result_of(PRODUCE, 9, house.end.answers[0]).throttle_ms == 0
-    house.end.send(frame)
-    delay_ms = result_of(PRODUCE, 9, house.end.answers[1]).throttle_ms
+    harness.end.send(frame)
+    assert result_of(PRODUCE, 9, harness.end.answers[0]).throttle_ms == 0
+    harness.end.send(frame)
+    delay_ms = result_of(PRODUCE, 9, harness.end.answers[1]).throttle_ms
     assert delay_ms == 2 * len(frame) - 10_000
-    assert house.end.connection.paused
-    house.end.send(frame)
-    house.pass_time(delay_ms - 1)
-    assert len(house.end.answers) == 2
-    house.pass_time(1)
-    assert len(house.end.answers) == 3
-    assert house.end.connection.paused
+    assert harness.end.connection.paused
+    harness.end.send(frame)
+    harness.pass_time(delay_ms - 1)
+    assert len(harness.end.answers) == 2
+    harness.pass_time(1)
+    assert len(harness.end.answers) == 3
+    assert harness.end.connection.paused
 
 
 def test_muted_connection_disturbs_no_other_one() -> None:
-    house = House(producer_byte_rate=1000.0)
-    house.end.send(produce(20_000))
-    other = house.connect()
+    harness = Harness(producer_byte_rate=1000.0)
+    harness.end.send(produce(20_000))
+    other = harness.connect()
     other.send(request_frame(METADATA, 9, 1, SAMPLES[METADATA].request))
-    assert house.end.connection.paused
+    assert harness.end.connection.paused
     assert result_of(METADATA, 9, other.answers[0]).throttle_ms == 0
     other.send(produce(100, client_id="another"))
     assert result_of(PRODUCE, 9, other.answers[1]).throttle_ms == 0
 
 
 def test_produce_without_acknowledgement_mutes_the_connection() -> None:
-    house = House(producer_byte_rate=1000.0)
-    house.end.send(produce(20_000, acks=0))
-    assert (house.end.answers, house.end.connection.paused) == ([], True)
-    house.pass_time(30_000)
-    assert not house.end.connection.paused
+    harness = Harness(producer_byte_rate=1000.0)
+    harness.end.send(produce(20_000, acks=0))
+    assert (harness.end.answers, harness.end.connection.paused) == ([], True)
+    harness.pass_time(30_000)
+    assert not harness.end.connection.paused
 
 
 def test_fetch_beyond_its_rate_gets_an_empty_answer_that_does_not_count() -> None:
-    house = House(consumer_byte_rate=8000.0)
-    house.end.send(fetch())
-    first = result_of(FETCH, 11, house.end.answers[0])
-    assert (first.partitions, house.end.connection.paused) == ([], True)
+    harness = Harness(consumer_byte_rate=8000.0)
+    harness.end.send(fetch())
+    first = result_of(FETCH, 11, harness.end.answers[0])
+    assert (first.partitions, harness.end.connection.paused) == ([], True)
     assert first.throttle_ms == pytest.approx(100_000 / 8 - 10_000, abs=50)
-    house.quotas.update([QuotaEntry(entity={"client-id": None}, limits={"consumer_byte_rate": 11_000.0})])
-    house.pass_time(first.throttle_ms)
-    house.end.send(fetch())
-    second = result_of(FETCH, 11, house.end.answers[1])
+    harness.quotas.update([QuotaEntry(entity={"client-id": None}, limits={"consumer_byte_rate": 11_000.0})])
+    harness.pass_time(first.throttle_ms)
+    harness.end.send(fetch())
+    second = result_of(FETCH, 11, harness.end.answers[1])
     assert (second.throttle_ms, len(second.partitions[0].records)) == (0, len(RECORDS))
 
 
 def test_fetch_of_a_follower_is_exempt() -> None:
-    house = House(consumer_byte_rate=1.0, request_percentage=0.0001)
-    house.handler_ms = 50.0
-    house.end.send(fetch(replica_id=3))
-    result = result_of(FETCH, 11, house.end.answers[0])
+    harness = Harness(consumer_byte_rate=1.0, request_percentage=0.0001)
+    harness.handler_ms = 50.0
+    harness.end.send(fetch(replica_id=3))
+    result = result_of(FETCH, 11, harness.end.answers[0])
     assert (result.throttle_ms, len(result.partitions)) == (0, 1)
 
 
 def test_time_of_the_thread_beyond_its_share_delays_at_most_one_window() -> None:
-    house = House(request_percentage=1.0)
-    house.handler_ms = 90.0
+    harness = Harness(request_percentage=1.0)
+    harness.handler_ms = 90.0
     frame = request_frame(METADATA, 9, 1, SAMPLES[METADATA].request)
-    house.end.send(frame)
-    assert result_of(METADATA, 9, house.end.answers[0]).throttle_ms == 0
-    house.handler_ms = 900.0
-    house.end.send(frame)
-    assert result_of(METADATA, 9, house.end.answers[1]).throttle_ms == 1000
-    assert house.end.connection.paused
+    harness.end.send(frame)
+    assert result_of(METADATA, 9, harness.end.answers[0]).throttle_ms == 0
+    harness.handler_ms = 900.0
+    harness.end.send(frame)
+    assert result_of(METADATA, 9, harness.end.answers[1]).throttle_ms == 1000
+    assert harness.end.connection.paused
 
 
 def test_delay_of_one_client_is_not_in_the_cached_answer_of_another() -> None:
-    house = House({"client-id": "greedy"}, request_percentage=0.0001)
+    harness = Harness({"client-id": "greedy"}, request_percentage=0.0001)
     cached = evolve(METADATA_RESULT, encoded={})
 
     def answer(_request: Any) -> Any:
-        house.clock.advance(50)
+        harness.clock.advance(50)
         return cached
 
     for client_id, expected_ms in (("modest", 0), ("greedy", 1000), ("modest", 0)):
-        end = house.connect()
+        end = harness.connect()
         end.broker.script = answer
         end.send(request_frame(METADATA, 9, 1, SAMPLES[METADATA].request, client_id))
         assert result_of(METADATA, 9, end.answers[0]).throttle_ms == expected_ms
 
 
 def test_larger_delay_of_two_quotas_is_applied() -> None:
-    house = House(request_percentage=1.0, producer_byte_rate=1000.0)
-    house.handler_ms = 900.0
-    house.end.send(produce(20_000))
-    assert result_of(PRODUCE, 9, house.end.answers[0]).throttle_ms > 9_000
+    harness = Harness(request_percentage=1.0, producer_byte_rate=1000.0)
+    harness.handler_ms = 900.0
+    harness.end.send(produce(20_000))
+    assert result_of(PRODUCE, 9, harness.end.answers[0]).throttle_ms > 9_000
 
 
 def test_delay_that_a_handler_demands_mutes_the_connection() -> None:
-    house = House(controller_mutation_rate=1.0)
-    house.end.broker.script = lambda request: CreateTopicsResult(topics=[], throttle_ms=400)
-    house.end.send(request_frame(CREATE_TOPICS, 5, 1, SAMPLES[CREATE_TOPICS].request))
-    assert house.end.connection.paused
-    house.pass_time(400)
-    assert not house.end.connection.paused
+    harness = Harness(controller_mutation_rate=1.0)
+    harness.end.broker.script = lambda request: CreateTopicsResult(topics=[], throttle_ms=400)
+    harness.end.send(request_frame(CREATE_TOPICS, 5, 1, SAMPLES[CREATE_TOPICS].request))
+    assert harness.end.connection.paused
+    harness.pass_time(400)
+    assert not harness.end.connection.paused
 
 
 def test_pipelined_request_of_a_client_with_a_quota_waits_for_the_delay_of_the_one_before() -> None:
-    house = House(producer_byte_rate=1000.0)
-    house.end.broker.script = None
-    house.end.send(produce(20_000))
-    house.end.send(request_frame(METADATA, 9, 99, SAMPLES[METADATA].request))
-    assert len(house.end.broker.replies) == 1
-    house.end.broker.replies[0](ProduceResult(partitions=[ProduceResultPartition("t", 0)]))
-    delay_ms = result_of(PRODUCE, 9, house.end.answers[0]).throttle_ms
-    house.pass_time(delay_ms - 1)
-    assert len(house.end.broker.replies) == 1
-    house.pass_time(1)
-    house.end.broker.replies[1](METADATA_RESULT)
-    assert [correlation_id_of(answer) for answer in house.end.answers] == [7, 99]
+    harness = Harness(producer_byte_rate=1000.0)
+    harness.end.broker.script = None
+    harness.end.send(produce(20_000))
+    harness.end.send(request_frame(METADATA, 9, 99, SAMPLES[METADATA].request))
+    assert len(harness.end.broker.replies) == 1
+    harness.end.broker.replies[0](ProduceResult(partitions=[ProduceResultPartition("t", 0)]))
+    delay_ms = result_of(PRODUCE, 9, harness.end.answers[0]).throttle_ms
+    harness.pass_time(delay_ms - 1)
+    assert len(harness.end.broker.replies) == 1
+    harness.pass_time(1)
+    harness.end.broker.replies[1](METADATA_RESULT)
+    assert [correlation_id_of(answer) for answer in harness.end.answers] == [7, 99]
 
 
 def test_pipelined_requests_are_handled_together_without_a_quota_of_the_client() -> None:
-    house = House({"client-id": "limited"}, producer_byte_rate=1e9)
-    house.end.broker.script = None
+    harness = Harness({"client-id": "limited"}, producer_byte_rate=1e9)
+    harness.end.broker.script = None
     for _ in range(3):
-        house.end.send(produce(100, client_id="limited"))
-    assert len(house.end.broker.replies) == 1
-    free = house.connect()
+        harness.end.send(produce(100, client_id="limited"))
+    assert len(harness.end.broker.replies) == 1
+    free = harness.connect()
     free.broker.script = None
     for _ in range(3):
         free.send(produce(100, client_id="free"))
     assert len(free.broker.replies) == 3
-    house.quotas.update([])
+    harness.quotas.update([])
     for number in range(3):
-        house.end.broker.replies[number](ProduceResult(partitions=[ProduceResultPartition("t", 0)]))
-        house.pass_time(0)
+        harness.end.broker.replies[number](ProduceResult(partitions=[ProduceResultPartition("t", 0)]))
+        harness.pass_time(0)
     for _ in range(3):
-        house.end.send(produce(100, client_id="limited"))
-    assert len(house.end.broker.replies) == 6
+        harness.end.send(produce(100, client_id="limited"))
+    assert len(harness.end.broker.replies) == 6
 
 
 def test_closed_connection_is_never_unmuted() -> None:
-    house = House(producer_byte_rate=1000.0)
-    house.end.send(produce(20_000))
-    handler = house.end.connection.handler
+    harness = Harness(producer_byte_rate=1000.0)
+    harness.end.send(produce(20_000))
+    handler = harness.end.connection.handler
     assert handler is not None
     handler.on_closed(None)
-    house.scheduler.advance(60_000)
-    assert house.end.connection.paused
+    harness.scheduler.advance(60_000)
+    assert harness.end.connection.paused
 
 
 def test_every_result_of_a_metered_api_has_a_place_for_its_delay() -> None:
@@ -213,13 +213,13 @@ def test_every_result_of_a_metered_api_has_a_place_for_its_delay() -> None:
 
 
 def test_larger_fetch_than_all_windows_allow_is_cut() -> None:
-    house = House(consumer_byte_rate=1000.0)
-    house.end.send(fetch())
-    caller = house.end.broker.callers[0]
-    assert house.quotas.fetch_max_bytes(caller, 50_000_000) == 10_000
-    assert house.quotas.fetch_max_bytes(evolve(caller, client_id="c1"), 500) == 500
-    house.quotas.update([])
-    assert house.quotas.fetch_max_bytes(caller, 50_000_000) == 50_000_000
+    harness = Harness(consumer_byte_rate=1000.0)
+    harness.end.send(fetch())
+    caller = harness.end.broker.callers[0]
+    assert harness.quotas.fetch_max_bytes(caller, 50_000_000) == 10_000
+    assert harness.quotas.fetch_max_bytes(evolve(caller, client_id="c1"), 500) == 500
+    harness.quotas.update([])
+    assert harness.quotas.fetch_max_bytes(caller, 50_000_000) == 50_000_000
 
 
 @pytest.mark.parametrize(("key", "since"), [(CREATE_TOPICS, 6), (20, 5), (37, 3)])

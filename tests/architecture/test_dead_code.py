@@ -1,11 +1,11 @@
-"""Nothing stands in the house that nobody calls. By names: what shares its name with something used is not found."""
+"""Nothing stands in the product that nobody calls. By names: what shares its name with something used is not found."""
 
 import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOMS = (
+PACKAGES = (
     "ports",
     "core",
     "adapters",
@@ -103,9 +103,9 @@ def _used(tree: ast.Module) -> Iterator[str]:
             yield from re.findall(r"\w+", node.value)  # annotations as text, `getattr`, `__all__`
 
 
-def _dead(house: dict[str, str], around: list[str]) -> dict[str, str]:
+def _dead(product: dict[str, str], around: list[str]) -> dict[str, str]:
     """Name → where it is defined, of what is named nowhere else."""
-    trees = {path: ast.parse(text) for path, text in house.items()}
+    trees = {path: ast.parse(text) for path, text in product.items()}
     inside = {name for tree in trees.values() for name in _used(tree)}
     outside: set[str] = set()
     unread = list(around)
@@ -133,10 +133,10 @@ def _texts(checkout: Path, folders: tuple[str, ...]) -> dict[str, str]:
 
 
 def test_every_public_name_has_a_caller(checkout: Path) -> None:
-    house = _texts(checkout, ROOMS) | {"__init__.py": (checkout / "__init__.py").read_text(encoding="utf-8")}
+    product = _texts(checkout, PACKAGES) | {"__init__.py": (checkout / "__init__.py").read_text(encoding="utf-8")}
     around = _texts(checkout, AROUND)
     del around[str(Path(__file__).resolve().relative_to(checkout))]  # it names what it excuses
-    dead = _dead(house, [*around.values()])
+    dead = _dead(product, [*around.values()])
     excused = set(NOT_CALLED_YET).union(*CALLED_FROM_OUTSIDE.values())
     report = [f"{where}: nobody calls {name}; take it out" for name, where in dead.items() if name not in excused]
     report += [f"{name}: is called now, or gone; its line here goes" for name in sorted(excused - dead.keys())]
@@ -144,10 +144,10 @@ def test_every_public_name_has_a_caller(checkout: Path) -> None:
 
 
 def test_name_without_a_caller_is_found() -> None:
-    house = {
+    product = {
         "core/a.py": "LIMIT = 1\nFREE = 2\ndef used(): return LIMIT\ndef unused(): 'unused'",
         "core/d.py": "class A:\n    def gone(self): pass",
         "core/b.py": "from .a import used; from .d import A",
         "app/clients/c.py": "def face(): pass\ndef untested(): pass",
     }
-    assert set(_dead(house, ["face()", "unused()"])) == {"FREE", "unused", "gone", "untested"}
+    assert set(_dead(product, ["face()", "unused()"])) == {"FREE", "unused", "gone", "untested"}

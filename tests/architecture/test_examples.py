@@ -63,9 +63,9 @@ def test_examples_import_only_the_public_face(checkout: Path) -> None:
 
 def test_a_face_names_everything_in_it(checkout: Path) -> None:
     """What type checkers see and what is loaded are one list."""
-    for room in ("", "plugins", "testing", "simulation"):
-        text = (checkout / room / "__init__.py").read_text(encoding="utf-8")
-        module = import_module(f"barnabas.{room}".rstrip("."))
+    for package in ("", "plugins", "testing", "simulation"):
+        text = (checkout / package / "__init__.py").read_text(encoding="utf-8")
+        module = import_module(f"barnabas.{package}".rstrip("."))
         promised = set(module.__all__)
         homes = set(re.findall(r'^    "(\w+)": "', text, re.MULTILINE))
         checked = {name for _, name in _relative(text)}

@@ -69,7 +69,7 @@ class Part:
 
 
 @define
-class House:
+class Harness:
     """All parts, and where the clusters are."""
 
     folder: Path
@@ -127,21 +127,21 @@ class House:
 def play(folder: Path, *, rounds: int, seed: int, with_table: bool, say: Callable[[str], object]) -> Outcome:
     """Kill something in each round; then let the producers end in order, and wait until every tier has come so far."""
     chance = random.Random(seed)
-    house = House(folder, with_table)
+    harness = Harness(folder, with_table)
     tiers = [*TIERS, "table"] if with_table else TIERS
     try:
-        house.build()
-        reader = _reader(house)
+        harness.build()
+        reader = _reader(harness)
         wait_for(lambda: all(_upto(reader, tier) > 0 for tier in tiers), SETTLE_S)
         for number in range(rounds):
             time.sleep(chance.uniform(0.2, 1.5))
-            name = chance.choice(sorted(house.parts))
-            house.kill(name)
+            name = chance.choice(sorted(harness.parts))
+            harness.kill(name)
             say(f"round {number + 1}: killed {name}")
         time.sleep(1)
         for name in ("producer", "transactions"):
-            code = house.parts[name].end(signal.SIGTERM)
-            assert code == 0, house.parts[name].log
+            code = harness.parts[name].end(signal.SIGTERM)
+            assert code == 0, harness.parts[name].log
         ended_ms = wall_ms()
         try:
             wait_for(lambda: all(_upto(reader, tier) > ended_ms + 2 * GRACE_MS for tier in tiers), SETTLE_S)
@@ -154,14 +154,14 @@ def play(folder: Path, *, rounds: int, seed: int, with_table: bool, say: Callabl
         return Outcome(
             found,
             sum(t.count for w in found.windows for t in w.tiers if t.tier == "producer"),
-            {name: part.kills for name, part in house.parts.items()},
-            _faults(found, tiers, house),
+            {name: part.kills for name, part in harness.parts.items()},
+            _faults(found, tiers, harness),
         )
     finally:
-        house.end()
+        harness.end()
 
 
-def _faults(found: Reconciliation, tiers: Sequence[str], house: House) -> list[str]:
+def _faults(found: Reconciliation, tiers: Sequence[str], harness: Harness) -> list[str]:
     faults = [section.title for section in sections(found)[:1]] if not found.agrees else []
     faults += [" ".join(map(str, row)) for section in sections(found)[1:2] for row in section.rows if not found.agrees]
     for tier in tiers:
@@ -171,7 +171,7 @@ def _faults(found: Reconciliation, tiers: Sequence[str], house: House) -> list[s
             faults.append(f"{tier}: {pending} messages are pending")
         if sum(each.arrived for each in figures) != sum(each.expected for each in figures):
             faults.append(f"{tier}: not all have arrived")
-    faults += [f"{name} has ended: {p.log}" for name, p in house.parts.items() if _has_ended(p)]
+    faults += [f"{name} has ended: {p.log}" for name, p in harness.parts.items() if _has_ended(p)]
     return faults
 
 
@@ -181,12 +181,12 @@ def _has_ended(part: Part) -> bool:
     )
 
 
-def _reader(house: House) -> AuditReader:
+def _reader(harness: Harness) -> AuditReader:
     found: list[AuditReader] = []
 
     def both_are_there() -> bool:
         try:
-            found.append(AuditReader([house.one, house.two]))
+            found.append(AuditReader([harness.one, harness.two]))
         except BarnabasError:
             return False
         return True

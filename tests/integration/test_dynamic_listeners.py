@@ -49,7 +49,7 @@ def serial(leaf: trustme.LeafCert) -> int:
 
 
 @define
-class House:
+class Harness:
     folder: Path
     broker: Broker
     client: dict[str, str]
@@ -71,12 +71,12 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
+def harness(tmp_path: Path) -> Iterator[Harness]:
     first = issued("127.0.0.1")
     ca = write_pem(tmp_path, "ca.pem", pem(authority().cert_pem))
     client = {"security.protocol": "SSL", "ssl.truststore.location": ca}
     with Broker(tmp_path / "data", config=settings(tmp_path, store(tmp_path, "first.pem", first))) as broker:
-        yield House(tmp_path, broker, client, first)
+        yield Harness(tmp_path, broker, client, first)
 
 
 def settings(folder: Path, keystore: str) -> dict[str, str]:
@@ -88,16 +88,16 @@ def settings(folder: Path, keystore: str) -> dict[str, str]:
     }
 
 
-def test_certificate_set_by_alter_configs_is_used_by_new_connections_while_old_ones_continue(house: House) -> None:
+def test_certificate_set_by_alter_configs_is_used_by_new_connections_while_old_ones_continue(harness: Harness) -> None:
     second = issued("127.0.0.1", "other.example")
-    with Producer(house.broker.bootstrap, config=house.client) as producer:
+    with Producer(harness.broker.bootstrap, config=harness.client) as producer:
         producer.send("t", b"before").result(PATIENCE_S)
-        assert house.presented() == serial(house.first)
-        house.set({LOCATION: store(house.folder, "second.pem", second)})
-        wait_for(lambda: house.presented() == serial(second), PATIENCE_S)
+        assert harness.presented() == serial(harness.first)
+        harness.set({LOCATION: store(harness.folder, "second.pem", second)})
+        wait_for(lambda: harness.presented() == serial(second), PATIENCE_S)
         producer.send("t", b"after").result(PATIENCE_S)
     with pytest.raises(ApiError, match=r"ssl\.allow\.san\.changes"):  # the first one lacks a name of the second
-        house.set({LOCATION: None})
+        harness.set({LOCATION: None})
 
 
 @pytest.mark.parametrize(
@@ -111,55 +111,55 @@ def test_certificate_set_by_alter_configs_is_used_by_new_connections_while_old_o
     ],
 )
 def test_certificate_that_cannot_be_used_is_an_invalid_request_and_the_old_one_stays(
-    house: House, make: object, fault: str
+    harness: Harness, make: object, fault: str
 ) -> None:
     assert callable(make)
     with pytest.raises(ApiError, match=fault) as refused:
-        house.set({LOCATION: make(house.folder)})
+        harness.set({LOCATION: make(harness.folder)})
     assert refused.value.code is ErrorCode.INVALID_REQUEST
     assert "listener SSL" in str(refused.value)
-    assert house.presented() == serial(house.first)
-    with Admin(house.broker.bootstrap, config=house.client) as admin:
+    assert harness.presented() == serial(harness.first)
+    with Admin(harness.broker.bootstrap, config=harness.client) as admin:
         assert admin.describe_configs(ResourceKind.BROKER, "1", [LOCATION]) == []
 
 
-def test_same_location_set_again_reads_the_changed_file_and_refuses_a_bad_one(house: House) -> None:
-    path = store(house.folder, "first.pem", issued("127.0.0.1"))
-    house.set({LOCATION: path})
+def test_same_location_set_again_reads_the_changed_file_and_refuses_a_bad_one(harness: Harness) -> None:
+    path = store(harness.folder, "first.pem", issued("127.0.0.1"))
+    harness.set({LOCATION: path})
     second = issued("127.0.0.1")
-    store(house.folder, "first.pem", second)
-    house.set({LOCATION: path})
-    wait_for(lambda: house.presented() == serial(second), PATIENCE_S)
-    write_pem(house.folder, "first.pem", "damaged")
+    store(harness.folder, "first.pem", second)
+    harness.set({LOCATION: path})
+    wait_for(lambda: harness.presented() == serial(second), PATIENCE_S)
+    write_pem(harness.folder, "first.pem", "damaged")
     with pytest.raises(ApiError, match="is not PKCS12") as refused:
-        house.set({LOCATION: path})
+        harness.set({LOCATION: path})
     assert refused.value.code is ErrorCode.INVALID_REQUEST
-    assert house.presented() == serial(second)
+    assert harness.presented() == serial(second)
 
 
 def test_password_of_a_key_is_never_shown_and_survives_a_restart(
-    house: House, caplog: pytest.LogCaptureFixture
+    harness: Harness, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG")
     second = issued("127.0.0.1")
-    path = store(house.folder, "second.pem", second, PASSWORD)
-    house.set({LOCATION: path, KEY_PASSWORD: PASSWORD})
-    wait_for(lambda: house.presented() == serial(second), PATIENCE_S)
-    with Admin(house.broker.bootstrap, config=house.client) as admin:
+    path = store(harness.folder, "second.pem", second, PASSWORD)
+    harness.set({LOCATION: path, KEY_PASSWORD: PASSWORD})
+    wait_for(lambda: harness.presented() == serial(second), PATIENCE_S)
+    with Admin(harness.broker.bootstrap, config=harness.client) as admin:
         shown = {each.name: each for each in admin.describe_configs(ResourceKind.BROKER, "1")}
     assert shown[LOCATION].value == path and not shown[LOCATION].sensitive
     assert shown[KEY_PASSWORD].value is None and shown[KEY_PASSWORD].sensitive
     assert PASSWORD not in str(shown) + caplog.text
-    house.broker.close()
-    with Broker(house.folder / "data", config=settings(house.folder, str(house.folder / "first.pem"))) as again:
-        house.broker = again
-        assert house.presented() == serial(second)
+    harness.broker.close()
+    with Broker(harness.folder / "data", config=settings(harness.folder, str(harness.folder / "first.pem"))) as again:
+        harness.broker = again
+        assert harness.presented() == serial(second)
     assert PASSWORD not in caplog.text
 
 
-def test_limit_of_connections_per_address_changes_while_the_broker_runs(house: House) -> None:
-    house.set({"max.connections.per.ip": "1"})
-    host, _, port = house.broker.bootstrap.rpartition(":")
+def test_limit_of_connections_per_address_changes_while_the_broker_runs(harness: Harness) -> None:
+    harness.set({"max.connections.per.ip": "1"})
+    host, _, port = harness.broker.bootstrap.rpartition(":")
     context = ssl.create_default_context(cadata=pem(authority().cert_pem))
     kept: list[socket.socket] = []
 

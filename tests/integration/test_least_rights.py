@@ -34,7 +34,7 @@ DENIED = "AUTHORIZATION_FAILED"
 
 
 @define
-class House:
+class Harness:
     broker: Broker
     """By SASL_SSL, with ACLs."""
     target: Broker
@@ -101,7 +101,7 @@ def listener_settings(listener: str, mechanism: str) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
     folder = tmp_path_factory.mktemp("least")
     leaf = certificate("localhost", "127.0.0.1", common_name="broker")
     ca = write_pem(folder, "ca.pem", pem(authority().cert_pem))
@@ -113,34 +113,37 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
         Broker(storage="memory", config={**listener_settings("SASL_SSL", "SCRAM-SHA-256"), **tls}) as broker,
         Broker(storage="memory", config=listener_settings("SASL_PLAINTEXT", "PLAIN")) as target,
     ):
-        house = House(broker, target, ca)
-        first, second = house.admins()
+        harness = Harness(broker, target, ca)
+        first, second = harness.admins()
         with first, second:
             for admin in (first, second):
                 admin.create_topic("orders", partitions=1, replication_factor=1)
-        with audited_producer(house, house.client("admin", "a-secret")) as producer:  # it creates _audit, too
+        with audited_producer(harness, harness.client("admin", "a-secret")) as producer:  # it creates _audit, too
             producer.send("orders", b'{"a": 1}').result(PATIENCE_S)
-        yield house
+        yield harness
 
 
-def audited_producer(house: House, client: dict[str, str]) -> Producer:
+def audited_producer(harness: Harness, client: dict[str, str]) -> Producer:
     props = {"interval.ms": 50, "window.ms": 60_000, "instance": uuid4().hex}
-    return Producer(house.bootstrap, callback_handler="audit", callback_handler_props=props, config=client)
+    return Producer(harness.bootstrap, callback_handler="audit", callback_handler_props=props, config=client)
 
 
-def produce(house: House, _folder: Path) -> None:
-    with Producer(house.bootstrap, config=house.client()) as producer:
+def produce(harness: Harness, _folder: Path) -> None:
+    with Producer(harness.bootstrap, config=harness.client()) as producer:
         producer.send("orders", b'{"a": 2}').result(PATIENCE_S)
 
 
-def produce_transactionally(house: House, _folder: Path) -> None:
-    with Producer(house.bootstrap, config=house.client(), transactional_id="app-1") as producer, producer.transaction():
+def produce_transactionally(harness: Harness, _folder: Path) -> None:
+    with (
+        Producer(harness.bootstrap, config=harness.client(), transactional_id="app-1") as producer,
+        producer.transaction(),
+    ):
         producer.send("orders", b'{"a": 3}')
 
 
-def consume(house: House, _folder: Path) -> None:
+def consume(harness: Harness, _folder: Path) -> None:
     own = {"group.id": "billing", "auto.offset.reset": "earliest", "enable.auto.commit": "false"}
-    with Consumer(house.bootstrap, config={**own, **house.client()}) as consumer:
+    with Consumer(harness.bootstrap, config={**own, **harness.client()}) as consumer:
         consumer.subscribe("orders")
         found: list[Message] = []
 
@@ -164,9 +167,9 @@ class Denials(logging.Handler):
             self.found.append(record.getMessage())
 
 
-def mirror(house: House, _folder: Path) -> None:
-    source = {"bootstrap.servers": house.bootstrap, "group.id": f"mirror-{uuid4().hex}", **house.client()}
-    target = {"bootstrap.servers": house.target.bootstrap, **house.target_client()}
+def mirror(harness: Harness, _folder: Path) -> None:
+    source = {"bootstrap.servers": harness.bootstrap, "group.id": f"mirror-{uuid4().hex}", **harness.client()}
+    target = {"bootstrap.servers": harness.target.bootstrap, **harness.target_client()}
     denials = Denials()
     logging.getLogger("barnabas").addHandler(denials)
     try:
@@ -178,29 +181,29 @@ def mirror(house: House, _folder: Path) -> None:
         raise BarnabasError(denials.found[0])
 
 
-def produce_audited(house: House, _folder: Path) -> None:
-    with audited_producer(house, house.client()) as producer:
+def produce_audited(harness: Harness, _folder: Path) -> None:
+    with audited_producer(harness, harness.client()) as producer:
         producer.send("orders", b"audited").result(PATIENCE_S)
 
 
-def read_audit(house: House, _folder: Path) -> None:
-    reader = AuditReader([secured(house.bootstrap, house.client())])
+def read_audit(harness: Harness, _folder: Path) -> None:
+    reader = AuditReader([secured(harness.bootstrap, harness.client())])
     try:
         reader.read()
     finally:
         reader.close()
 
 
-def count_for_audit(house: House, _folder: Path) -> None:
-    auditor = Auditor(secured(house.bootstrap, house.client()), window_ms=60_000, interval_s=0.1, topics=["orders"])
+def count_for_audit(harness: Harness, _folder: Path) -> None:
+    auditor = Auditor(secured(harness.bootstrap, harness.client()), window_ms=60_000, interval_s=0.1, topics=["orders"])
     try:
         auditor.count_to_end()
     finally:
         auditor.close()
 
 
-def serve_registry(house: House, _folder: Path) -> None:
-    server = RegistryServer(secured(house.bootstrap, house.client()), ("127.0.0.1", 0), topic="_schemas")
+def serve_registry(harness: Harness, _folder: Path) -> None:
+    server = RegistryServer(secured(harness.bootstrap, harness.client()), ("127.0.0.1", 0), topic="_schemas")
     try:
         url = server.start()
         client = RegistryClient(url, tries=1, timeout_s=60)
@@ -209,12 +212,12 @@ def serve_registry(house: House, _folder: Path) -> None:
         server.stop()
 
 
-def run_query(house: House, _folder: Path) -> None:
-    found = query("select count(*) as n from orders", house.bootstrap, client=house.client())
+def run_query(harness: Harness, _folder: Path) -> None:
+    found = query("select count(*) as n from orders", harness.bootstrap, client=harness.client())
     assert found.to_pylist()[0]["n"] > 0
 
 
-Run = Callable[[House, Path], None]
+Run = Callable[[Harness, Path], None]
 QUICK: dict[str, tuple[Run, list[str]]] = {
     "Producer": (produce, ["WRITE topic:orders"]),
     "Producer with transactions": (
@@ -265,28 +268,28 @@ def without(rights: list[str], right: str) -> list[str]:
 
 @pytest.mark.parametrize("program", QUICK)
 def test_program_works_with_its_rights_and_names_what_it_lacks_without_one(
-    house: House, tmp_path: Path, program: str
+    harness: Harness, tmp_path: Path, program: str
 ) -> None:
     run, rights = QUICK[program]
-    house.allow_only(*rights)
-    run(house, tmp_path)
+    harness.allow_only(*rights)
+    run(harness, tmp_path)
     for right in rights:
         if right.startswith("CREATE") or (program, right) in SILENT:
             continue  # not needed for a topic that exists
-        house.allow_only(*without(rights, right))
+        harness.allow_only(*without(rights, right))
         with pytest.raises(BarnabasError, match=DENIED):
-            run(house, tmp_path)
-    house.allow_only()
+            run(harness, tmp_path)
+    harness.allow_only()
 
 
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
-def test_spark_reads_and_writes_with_its_rights_and_names_what_it_lacks(house: House) -> None:
-    with house.admins()[0] as admin, suppress(BarnabasError):
+def test_spark_reads_and_writes_with_its_rights_and_names_what_it_lacks(harness: Harness) -> None:
+    with harness.admins()[0] as admin, suppress(BarnabasError):
         admin.create_topic("sink", partitions=1, replication_factor=1)
-    secured_options = {f"kafka.{key}": value for key, value in house.client().items()}
-    secured_options["kafka.bootstrap.servers"] = house.bootstrap
+    secured_options = {f"kafka.{key}": value for key, value in harness.client().items()}
+    secured_options["kafka.bootstrap.servers"] = harness.bootstrap
     with local_session("least", cores=1) as spark:
 
         def read() -> int:
@@ -301,13 +304,13 @@ def test_spark_reads_and_writes_with_its_rights_and_names_what_it_lacks(house: H
             (write, ["WRITE topic:sink"]),
         ]
         for work, rights in works:
-            house.allow_only(*rights)
+            harness.allow_only(*rights)
             work()
             for right in rights:
-                house.allow_only(*without(rights, right))
+                harness.allow_only(*without(rights, right))
                 with pytest.raises(Exception, match=DENIED):  # Spark's or ours
                     work()
-    house.allow_only()
+    harness.allow_only()
 
 
 def test_classic_clients_by_tls_are_known_by_their_certificates_and_need_the_same_rights(tmp_path: Path) -> None:

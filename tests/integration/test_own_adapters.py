@@ -1,4 +1,4 @@
-"""What docs/adapters.md shows strangers, and the example beside it: the suites work outside of this house."""
+"""What docs/adapters.md shows strangers, and the example beside it: the suites work outside of this repository."""
 
 import re
 import shutil

@@ -38,7 +38,7 @@ JAAS = f'PlainLoginModule required username="admin" password="{PLANTED["admin"]}
 
 
 @frozen
-class House:
+class Harness:
     broker: BrokerProcess
     folder: Path
     config: Path
@@ -55,7 +55,7 @@ def encrypted_key() -> str:
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
     folder = tmp_path_factory.mktemp("planted")
     metrics = f"127.0.0.1:{free_port()}"
     settings = {
@@ -83,7 +83,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     config.chmod(0o600)
     broker = BrokerProcess(folder / "data", listen=(), config=config, environment={"PYTHONUNBUFFERED": "1"})
     addresses = [each.partition("://")[2] for each in broker.listeners]
-    yield House(broker, folder, config, metrics, addresses[0], addresses[1])
+    yield Harness(broker, folder, config, metrics, addresses[0], addresses[1])
     broker.stop()
 
 
@@ -100,13 +100,13 @@ def leaks(text: str) -> list[str]:
     return [name for name, secret in PLANTED.items() if secret in text]
 
 
-def test_no_secret_is_seen_after_traffic_with_errors(house: House) -> None:
+def test_no_secret_is_seen_after_traffic_with_errors(harness: Harness) -> None:
     said: list[str] = []
     alice = login("alice", PLANTED["alice"])
-    with Producer(house.bootstrap, config=alice) as producer:
+    with Producer(harness.bootstrap, config=alice) as producer:
         producer.send("t", b"one").result(PATIENCE_S)
         said.append(repr(producer))
-    with Consumer(house.bootstrap, config=login("carol", PLANTED["scram"], "SCRAM-SHA-256")) as consumer:
+    with Consumer(harness.bootstrap, config=login("carol", PLANTED["scram"], "SCRAM-SHA-256")) as consumer:
         consumer.assign([("t", 0)])
         said.append(repr(consumer) + repr(consumer.poll(0.1)))
     for wrong in (
@@ -114,35 +114,35 @@ def test_no_secret_is_seen_after_traffic_with_errors(house: House) -> None:
         login("nobody", PLANTED["guess"]),
         login("carol", PLANTED["guess"], "SCRAM-SHA-256"),
     ):
-        with pytest.raises(BarnabasError) as caught, Admin(house.bootstrap, config=wrong) as admin:
+        with pytest.raises(BarnabasError) as caught, Admin(harness.bootstrap, config=wrong) as admin:
             admin.list_topics()
         said.append(f"{caught.value!r} {caught.value}")
     with pytest.raises(BarnabasError) as bad_jaas:
         Producer(
-            house.bootstrap,
+            harness.bootstrap,
             config={**alice, "sasl.jaas.config": f'PlainLoginModule required password="{PLANTED["typo"]}'},
         )
     said.append(str(bad_jaas.value))
-    with SaslConnection(house.bootstrap) as connection, suppress(OSError):
+    with SaslConnection(harness.bootstrap) as connection, suppress(OSError):
         connection.handshake("PLAIN")
         connection.authenticate(b"\0alice\0" + PLANTED["guess"].encode() + b"\0too many\0parts")
-    with SaslConnection(house.bootstrap) as connection, suppress(OSError):
+    with SaslConnection(harness.bootstrap) as connection, suppress(OSError):
         connection.handshake("SCRAM-SHA-256")
         nonce = new_nonce(SystemEntropy())
         token = ScramClient("SCRAM-SHA-256", "no-token", Secret(PLANTED["guess"]), nonce, is_token=True, salted={})
         connection.authenticate(token.first())
-    with SaslConnection(house.tls) as connection, suppress(OSError):
+    with SaslConnection(harness.tls) as connection, suppress(OSError):
         connection.send(PLANTED["guess"].encode())
-    said.append(house.broker.log())
+    said.append(harness.broker.log())
     assert "failed authentication" in said[-1]
-    with urlopen(f"http://{house.metrics}/metrics", timeout=PATIENCE_S) as page:
+    with urlopen(f"http://{harness.metrics}/metrics", timeout=PATIENCE_S) as page:
         said.append(page.read().decode())
-    said.append(Path(f"/proc/{house.broker.process.pid}/cmdline").read_text())
+    said.append(Path(f"/proc/{harness.broker.process.pid}/cmdline").read_text())
     assert leaks("\n".join(said)) == []
 
 
-def test_describe_configs_returns_no_value_of_a_sensitive_key(house: House) -> None:
-    with SaslConnection(house.bootstrap) as connection:
+def test_describe_configs_returns_no_value_of_a_sensitive_key(harness: Harness) -> None:
+    with SaslConnection(harness.bootstrap) as connection:
         nonce = new_nonce(SystemEntropy())
         carol = ScramClient("SCRAM-SHA-256", "carol", Secret(PLANTED["scram"]), nonce, is_token=False, salted={})
         connection.log_in(carol)
@@ -156,11 +156,11 @@ def test_describe_configs_returns_no_value_of_a_sensitive_key(house: House) -> N
     assert leaks(repr(result)) == []
 
 
-def test_repr_of_the_configuration_and_its_errors_hide_secrets(house: House, tmp_path: Path) -> None:
-    config = read_config(house.config)
+def test_repr_of_the_configuration_and_its_errors_hide_secrets(harness: Harness, tmp_path: Path) -> None:
+    config = read_config(harness.config)
     assert leaks(f"{config!r} {config}") == []
     wrong = tmp_path / "wrong.properties"
-    wrong.write_text(house.config.read_text() + f"sasl.scram.bootstrap.users={PLANTED['typo']}\n")
+    wrong.write_text(harness.config.read_text() + f"sasl.scram.bootstrap.users={PLANTED['typo']}\n")
     wrong.chmod(0o600)
     ended = subprocess.run(
         [COMMAND, "serve", "--config", wrong, "--data", tmp_path / "data"],
@@ -173,8 +173,8 @@ def test_repr_of_the_configuration_and_its_errors_hide_secrets(house: House, tmp
     assert leaks(ended.stdout + ended.stderr) == []
 
 
-def test_data_folder_is_private_and_has_no_password(house: House) -> None:
-    data = house.folder / "data"
+def test_data_folder_is_private_and_has_no_password(harness: Harness) -> None:
+    data = harness.folder / "data"
     assert stat.S_IMODE(data.stat().st_mode) == 0o700
     found = [name for path in data.rglob("*") if path.is_file() for name in leaks(path.read_bytes().decode("latin-1"))]
     assert found == []

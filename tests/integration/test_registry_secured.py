@@ -38,7 +38,7 @@ AVRO = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'
 
 
 @frozen
-class House:
+class Harness:
     folder: Path
     broker: BrokerProcess
     registry: str
@@ -68,7 +68,7 @@ class House:
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
     folder = tmp_path_factory.mktemp("secured")
     leaf = certificate("localhost", "127.0.0.1", common_name="broker")
     ca = write_pem(folder, "ca.pem", pem(authority().cert_pem))
@@ -100,12 +100,12 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     config.chmod(0o600)
     broker = BrokerProcess(folder / "data", listen=(), config=config)
     assert [each.partition("://")[0] for each in broker.listeners] == ["kafka", "https"]
-    yield House(folder, broker, broker.listeners[1], f"https://{metrics}", ca)
+    yield Harness(folder, broker, broker.listeners[1], f"https://{metrics}", ca)
     assert broker.stop() == 0
 
 
-def test_own_client_registers_by_https_with_a_password_and_keeps_it_to_itself(house: House) -> None:
-    access = house.access()
+def test_own_client_registers_by_https_with_a_password_and_keeps_it_to_itself(harness: Harness) -> None:
+    access = harness.access()
     client = RegistryClient(access)
     number = client.register("own-value", "AVRO", AVRO)
     again = pickle.loads(pickle.dumps(client))
@@ -113,8 +113,8 @@ def test_own_client_registers_by_https_with_a_password_and_keeps_it_to_itself(ho
     assert PASSWORD not in f"{access!r} {access} {client!r} {client.urls}"
 
 
-def test_confluents_client_registers_by_https_with_a_password(house: House) -> None:
-    settings = {"url": house.registry, "ssl.ca.location": house.ca, "max.retries": 0}
+def test_confluents_client_registers_by_https_with_a_password(harness: Harness) -> None:
+    settings = {"url": harness.registry, "ssl.ca.location": harness.ca, "max.retries": 0}
     with SchemaRegistryClient({**settings, "basic.auth.user.info": f"ann:{PASSWORD}"}) as theirs:
         assert theirs.register_schema("theirs-value", Schema(AVRO, "AVRO")) > 0
     for wrong in ({}, {"basic.auth.user.info": "ann:wrong"}, {"basic.auth.user.info": f"bob:{PASSWORD}"}):
@@ -127,26 +127,28 @@ def test_confluents_client_registers_by_https_with_a_password(house: House) -> N
 
 
 @pytest.mark.parametrize(("user", "password"), [("ann", "wrong"), ("nobody", PASSWORD), ("bob", PASSWORD)])
-def test_wrong_password_unknown_user_and_missing_role_are_refused_alike(house: House, user: str, password: str) -> None:
+def test_wrong_password_unknown_user_and_missing_role_are_refused_alike(
+    harness: Harness, user: str, password: str
+) -> None:
     with pytest.raises(RegistryRefused, match=r"401.*basic\.auth\.user\.info") as refused:
-        RegistryClient(house.access(user, password), tries=1).latest("own-value")
+        RegistryClient(harness.access(user, password), tries=1).latest("own-value")
     assert refused.value.error_code == 401
     assert PASSWORD not in str(refused.value)
 
 
-def test_client_that_does_not_trust_the_authority_or_speaks_http_learns_why(house: House) -> None:
+def test_client_that_does_not_trust_the_authority_or_speaks_http_learns_why(harness: Harness) -> None:
     with pytest.raises(RegistryUnreachable, match="certificate verify failed"):
-        RegistryClient(house.registry, tries=1).latest("own-value")
+        RegistryClient(harness.registry, tries=1).latest("own-value")
     with pytest.raises(RegistryUnreachable):
-        RegistryClient(house.registry.replace("https", "http"), tries=1).latest("own-value")
+        RegistryClient(harness.registry.replace("https", "http"), tries=1).latest("own-value")
 
 
-def test_encoder_writes_to_a_secured_broker_by_a_secured_registry(house: House) -> None:
-    encoder = AvroEncoder(house.access(), AVRO)
-    with Producer(house.broker.bootstrap, config=house.broker_client(), encoder=encoder) as producer:
+def test_encoder_writes_to_a_secured_broker_by_a_secured_registry(harness: Harness) -> None:
+    encoder = AvroEncoder(harness.access(), AVRO)
+    with Producer(harness.broker.bootstrap, config=harness.broker_client(), encoder=encoder) as producer:
         producer.send("encoded", {"a": 7}).result(PATIENCE_S)
     with Consumer(
-        house.broker.bootstrap, config=house.broker_client(), decoder=AvroEncoder(house.access())
+        harness.broker.bootstrap, config=harness.broker_client(), decoder=AvroEncoder(harness.access())
     ) as consumer:
         consumer.assign([("encoded", 0)])
         consumer.seek(("encoded", 0), "earliest")
@@ -166,60 +168,60 @@ def get(url: str, ca: str, user: str = "") -> tuple[int, str]:
         return error.code, error.headers.get("WWW-Authenticate", "")
 
 
-def test_metrics_are_for_users_by_https_and_health_is_for_everyone(house: House) -> None:
-    assert get(f"{house.metrics}/healthz", house.ca) == (200, "ok\n")
-    assert get(f"{house.metrics}/metrics", house.ca) == (401, 'Basic realm="metrics", charset="UTF-8"')
-    assert get(f"{house.metrics}/metrics", house.ca, "ann:wrong")[0] == 401
-    status, text = get(f"{house.metrics}/metrics", house.ca, f"ann:{PASSWORD}")
+def test_metrics_are_for_users_by_https_and_health_is_for_everyone(harness: Harness) -> None:
+    assert get(f"{harness.metrics}/healthz", harness.ca) == (200, "ok\n")
+    assert get(f"{harness.metrics}/metrics", harness.ca) == (401, 'Basic realm="metrics", charset="UTF-8"')
+    assert get(f"{harness.metrics}/metrics", harness.ca, "ann:wrong")[0] == 401
+    status, text = get(f"{harness.metrics}/metrics", harness.ca, f"ann:{PASSWORD}")
     assert status == 200 and "kafka_brokers" in text
     with pytest.raises(OSError):
-        urlopen(f"{house.metrics.replace('https', 'http')}/healthz", timeout=PATIENCE_S)
+        urlopen(f"{harness.metrics.replace('https', 'http')}/healthz", timeout=PATIENCE_S)
 
 
-def test_changed_users_of_the_registry_are_used_without_a_restart(house: House) -> None:
-    users = house.folder / "registry.users"
+def test_changed_users_of_the_registry_are_used_without_a_restart(harness: Harness) -> None:
+    users = harness.folder / "registry.users"
     before = users.read_text()
     try:
         users.write_text(f"{before}carl: other,admin\n")
-        client = RegistryClient(house.access("carl", "other"), tries=1)
+        client = RegistryClient(harness.access("carl", "other"), tries=1)
         assert client.register("carl-value", "AVRO", AVRO) > 0
         users.write_text("carl without a password\n")  # refused: the users before remain
         assert client.latest("carl-value", fresh=True)
-        wait_for(lambda: "the changed users are not used" in house.broker.log(), PATIENCE_S)
+        wait_for(lambda: "the changed users are not used" in harness.broker.log(), PATIENCE_S)
     finally:
         users.write_text(before)
     with pytest.raises(RegistryRefused, match="401"):
         client.latest("carl-value", fresh=True)
 
 
-def test_no_password_is_in_the_log_of_the_broker(house: House) -> None:
-    assert PASSWORD not in house.broker.log() and BROKER_PASSWORD not in house.broker.log()
+def test_no_password_is_in_the_log_of_the_broker(harness: Harness) -> None:
+    assert PASSWORD not in harness.broker.log() and BROKER_PASSWORD not in harness.broker.log()
 
 
-def test_registry_command_takes_the_settings_of_confluents_registry(house: House) -> None:
+def test_registry_command_takes_the_settings_of_confluents_registry(harness: Harness) -> None:
     settings = {
         "listeners": "https://127.0.0.1:0",
-        "kafkastore.bootstrap.servers": f"SASL_SSL://{house.broker.bootstrap}",
+        "kafkastore.bootstrap.servers": f"SASL_SSL://{harness.broker.bootstrap}",
         "kafkastore.topic": "_others",
-        **{f"kafkastore.{key}": value for key, value in house.broker_client().items()},
+        **{f"kafkastore.{key}": value for key, value in harness.broker_client().items()},
         "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": str(house.folder / "broker.pem"),
+        "ssl.keystore.location": str(harness.folder / "broker.pem"),
         "ssl.client.authentication": "NONE",
         "authentication.method": "BASIC",
         "authentication.roles": "developer",
         "authentication.realm": "Registry",
-        "authentication.users.file": str(house.folder / "registry.users"),
+        "authentication.users.file": str(harness.folder / "registry.users"),
     }
-    config = house.folder / "registry.properties"
+    config = harness.folder / "registry.properties"
     config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-    log = (house.folder / "registry.log").open("wb")
+    log = (harness.folder / "registry.log").open("wb")
     command = [str(COMMAND), "registry", "--config", str(config)]
     with log, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=dict(os.environ)) as process:
         try:
             assert process.stdout is not None
             ready = process.stdout.readline().decode()
             assert ready.startswith("barnabas registry ready https://127.0.0.1:"), Path(log.name).read_text()
-            client = RegistryClient(house.access(**{"schema.registry.url": ready.split()[-1]}))
+            client = RegistryClient(harness.access(**{"schema.registry.url": ready.split()[-1]}))
             assert client.register("command-value", "AVRO", AVRO) == 1
         finally:
             process.send_signal(signal.SIGTERM)

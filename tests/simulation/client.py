@@ -1,4 +1,4 @@
-"""The clients of the house in the simulation: the same state machines, links and driver, without threads and locks."""
+"""Our own clients in the simulation: the same state machines, links and driver, without threads and locks."""
 
 from barnabas.adapters.wire_kafka.client import connect_kafka
 from barnabas.app.clients.shared.client_shell import OverdueRequests

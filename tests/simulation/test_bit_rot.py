@@ -69,114 +69,114 @@ class Rotten:
         self.figures(broker).scrubber.suspect(log, log.segments[number].base_offset)
 
 
-def followers(house: Rotten) -> list[int]:
-    return [each for each in house.world.brokers if each != house.leader]
+def followers(harness: Rotten) -> list[int]:
+    return [each for each in harness.world.brokers if each != harness.leader]
 
 
 @pytest.mark.parametrize("who", ["leader", "follower"])
 @pytest.mark.parametrize(("at", "size"), first_is_quick([(200, 1), (0, 30), (300, 400), (0, 990)]))
 def test_the_background_check_finds_rot_and_the_segment_is_made_again(who: str, at: int, size: int) -> None:
     """One byte, the header of the first batch, several batches, nearly all of the segment."""
-    with Rotten(3) as house:
-        broker = house.leader if who == "leader" else followers(house)[0]
-        house.rot(broker, 1, at, size)
-        assert house.files(broker) != house.before[broker]
-        house.world.run_until(lambda: house.files(broker) == house.before[broker], limit=100.0)
-        house.world.run(1)
-        scrubbing = house.figures(broker)
+    with Rotten(3) as harness:
+        broker = harness.leader if who == "leader" else followers(harness)[0]
+        harness.rot(broker, 1, at, size)
+        assert harness.files(broker) != harness.before[broker]
+        harness.world.run_until(lambda: harness.files(broker) == harness.before[broker], limit=100.0)
+        harness.world.run(1)
+        scrubbing = harness.figures(broker)
         assert (scrubbing.scrubber.figures.damaged, scrubbing.repairs.figures.repaired) == (1, 1)
-        assert house.log(broker).log_end_offset == MESSAGES
-        assert {house.log(each).log_end_offset for each in house.world.brokers} == {MESSAGES}
-        names = house.world.brokers[broker].disk.folders["t-0"]
+        assert harness.log(broker).log_end_offset == MESSAGES
+        assert {harness.log(each).log_end_offset for each in harness.world.brokers} == {MESSAGES}
+        names = harness.world.brokers[broker].disk.folders["t-0"]
         assert not [name for name in names if name.endswith((".cleaned", ".swap", ".deleted"))]
 
 
 def test_a_short_interval_holds_from_the_start_on() -> None:
-    with Rotten(31, log_scrub_interval_ms=2_000) as house:
-        house.rot(house.leader, 1)
-        house.world.run_until(lambda: house.files(house.leader) == house.before[house.leader], limit=20.0)
+    with Rotten(31, log_scrub_interval_ms=2_000) as harness:
+        harness.rot(harness.leader, 1)
+        harness.world.run_until(lambda: harness.files(harness.leader) == harness.before[harness.leader], limit=20.0)
 
 
 def test_a_follower_that_refuses_a_damaged_batch_makes_its_leader_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the background check: a new replica has to copy what nobody has read for long."""
-    with Rotten(4, log_scrub_io_max_bytes_per_second=0) as house:
-        house.rot(house.leader, 2)
-        late = followers(house)[0]
-        house.world.brokers[late].kill()
-        house.world.run_until(lambda: not house.world.brokers[late].running)
-        house.world.brokers[late].lose_disk()
-        house.world.run(4)
-        house.world.brokers[late].start()
-        house.world.run_until(lambda: house.world.brokers[late].running, limit=100.0)
-        house.world.run_until(lambda: house.files(late) == house.before[house.leader], limit=100.0)
-        assert house.files(house.leader) == house.before[house.leader]
-        assert house.figures(house.leader).repairs.figures.repaired == 1
+    with Rotten(4, log_scrub_io_max_bytes_per_second=0) as harness:
+        harness.rot(harness.leader, 2)
+        late = followers(harness)[0]
+        harness.world.brokers[late].kill()
+        harness.world.run_until(lambda: not harness.world.brokers[late].running)
+        harness.world.brokers[late].lose_disk()
+        harness.world.run(4)
+        harness.world.brokers[late].start()
+        harness.world.run_until(lambda: harness.world.brokers[late].running, limit=100.0)
+        harness.world.run_until(lambda: harness.files(late) == harness.before[harness.leader], limit=100.0)
+        assert harness.files(harness.leader) == harness.before[harness.leader]
+        assert harness.figures(harness.leader).repairs.figures.repaired == 1
 
 
 def test_rot_in_the_same_place_of_all_replicas_is_an_error_and_the_rest_stays() -> None:
-    with Rotten(5) as house:
-        for broker in house.world.brokers:
-            house.rot(broker, 1)
-        rotten = {each: house.files(each) for each in house.world.brokers}
-        house.suspect(house.leader, 1)
-        figures = house.figures(house.leader).repairs.figures
-        house.world.run_until(lambda: figures.failed > 0, limit=100.0)
+    with Rotten(5) as harness:
+        for broker in harness.world.brokers:
+            harness.rot(broker, 1)
+        rotten = {each: harness.files(each) for each in harness.world.brokers}
+        harness.suspect(harness.leader, 1)
+        figures = harness.figures(harness.leader).repairs.figures
+        harness.world.run_until(lambda: figures.failed > 0, limit=100.0)
         assert figures.repaired == 0
-        assert {each: house.files(each) for each in house.world.brokers} == rotten, "nothing is cut"
-        assert house.log(house.leader).log_end_offset == MESSAGES
+        assert {each: harness.files(each) for each in harness.world.brokers} == rotten, "nothing is cut"
+        assert harness.log(harness.leader).log_end_offset == MESSAGES
 
 
 def test_rot_in_different_places_is_repaired_from_each_other() -> None:
-    with Rotten(6) as house:
-        for number, broker in enumerate(house.world.brokers):
-            house.rot(broker, number)
-        house.world.run_until(
-            lambda: all(house.files(each) == house.before[each] for each in house.world.brokers), limit=200.0
+    with Rotten(6) as harness:
+        for number, broker in enumerate(harness.world.brokers):
+            harness.rot(broker, number)
+        harness.world.run_until(
+            lambda: all(harness.files(each) == harness.before[each] for each in harness.world.brokers), limit=200.0
         )
 
 
 def test_a_repair_waits_until_a_replica_with_a_good_copy_is_back() -> None:
-    with Rotten(7) as house:
-        others = followers(house)
-        house.rot(others[0], 1)
-        house.rot(house.leader, 1)
-        house.world.brokers[others[1]].stop()
-        house.world.run_until(lambda: house.world.brokers[others[1]].node is None)
-        house.suspect(house.leader, 1)
-        figures = house.figures(house.leader).repairs.figures
-        house.world.run_until(lambda: figures.failed > 0, limit=100.0)
+    with Rotten(7) as harness:
+        others = followers(harness)
+        harness.rot(others[0], 1)
+        harness.rot(harness.leader, 1)
+        harness.world.brokers[others[1]].stop()
+        harness.world.run_until(lambda: harness.world.brokers[others[1]].node is None)
+        harness.suspect(harness.leader, 1)
+        figures = harness.figures(harness.leader).repairs.figures
+        harness.world.run_until(lambda: figures.failed > 0, limit=100.0)
         assert figures.repaired == 0
-        house.world.brokers[others[1]].start()
-        house.world.run_until(lambda: house.files(house.leader) == house.before[house.leader], limit=300.0)
+        harness.world.brokers[others[1]].start()
+        harness.world.run_until(lambda: harness.files(harness.leader) == harness.before[harness.leader], limit=300.0)
 
 
 def test_retention_of_the_damaged_segment_during_a_repair_ends_it() -> None:
-    with Rotten(8) as house:
-        house.rot(house.leader, 1)
-        house.suspect(house.leader, 1)
-        with Admin(house.world.client("admin")) as admin:
+    with Rotten(8) as harness:
+        harness.rot(harness.leader, 1)
+        harness.suspect(harness.leader, 1)
+        with Admin(harness.world.client("admin")) as admin:
             admin.delete_records({("t", 0): MESSAGES - 5})
-        house.world.run(5)
-        assert house.figures(house.leader).repairs.figures.failed == 0
-        assert house.log(house.leader).log_end_offset == MESSAGES
-        assert TopicPartition("t", 0) in house.world.brokers[house.leader].partitions
+        harness.world.run(5)
+        assert harness.figures(harness.leader).repairs.figures.failed == 0
+        assert harness.log(harness.leader).log_end_offset == MESSAGES
+        assert TopicPartition("t", 0) in harness.world.brokers[harness.leader].partitions
 
 
 @pytest.mark.parametrize("after_ms", first_is_quick([20, 5, 10, 15, 25, 30, 35, 40, 45, 50, 120]))
 def test_a_power_cut_during_a_repair_leaves_the_old_segment_or_the_new(after_ms: int) -> None:
-    with Rotten(20 + after_ms) as house:
-        house.rot(house.leader, 1)
-        house.suspect(house.leader, 1)
-        house.world.run(after_ms / 1000)
-        broker = house.world.brokers[house.leader]
+    with Rotten(20 + after_ms) as harness:
+        harness.rot(harness.leader, 1)
+        harness.suspect(harness.leader, 1)
+        harness.world.run(after_ms / 1000)
+        broker = harness.world.brokers[harness.leader]
         broker.power_cut()
-        house.world.run_until(lambda: not broker.running)
-        house.world.run(1)
+        harness.world.run_until(lambda: not broker.running)
+        harness.world.run(1)
         broker.start()
-        house.world.run_until(lambda: ("t", 0) in broker.partitions, limit=100.0)
-        house.world.run_until(lambda: house.files(house.leader) == house.before[house.leader], limit=200.0)
-        assert house.log(house.leader).log_end_offset == MESSAGES
-        house.world.run(2)
+        harness.world.run_until(lambda: ("t", 0) in broker.partitions, limit=100.0)
+        harness.world.run_until(lambda: harness.files(harness.leader) == harness.before[harness.leader], limit=200.0)
+        assert harness.log(harness.leader).log_end_offset == MESSAGES
+        harness.world.run(2)
         names = broker.disk.folders["t-0"]
         assert not [name for name in names if name.endswith((".cleaned", ".swap", ".deleted"))]
 
@@ -184,28 +184,28 @@ def test_a_power_cut_during_a_repair_leaves_the_old_segment_or_the_new(after_ms:
 @pytest.mark.parametrize("at", [2_050, 2_000])
 def test_a_damaged_active_segment_is_closed_and_made_again(at: int) -> None:
     """The records of a batch, and its leader epoch, which is under no checksum."""
-    with Rotten(9, log_segment_bytes=1_000_000) as house:
-        (name,) = house.files(house.leader)
-        house.rot(house.leader, 0, at)
-        late = followers(house)[0]
-        house.world.brokers[late].kill()
-        house.world.run_until(lambda: not house.world.brokers[late].running)
-        house.world.brokers[late].lose_disk()
-        house.world.run(4)
-        house.world.brokers[late].start()
-        house.world.run_until(lambda: house.world.brokers[late].running, limit=100.0)
-        before = house.before[house.leader][name]
-        house.world.run_until(lambda: b"".join(house.files(late).values()) == before, limit=100.0)
-        house.world.run(1)
-        assert house.files(house.leader)[name] == before
-        assert house.figures(house.leader).repairs.figures.repaired == 1
+    with Rotten(9, log_segment_bytes=1_000_000) as harness:
+        (name,) = harness.files(harness.leader)
+        harness.rot(harness.leader, 0, at)
+        late = followers(harness)[0]
+        harness.world.brokers[late].kill()
+        harness.world.run_until(lambda: not harness.world.brokers[late].running)
+        harness.world.brokers[late].lose_disk()
+        harness.world.run(4)
+        harness.world.brokers[late].start()
+        harness.world.run_until(lambda: harness.world.brokers[late].running, limit=100.0)
+        before = harness.before[harness.leader][name]
+        harness.world.run_until(lambda: b"".join(harness.files(late).values()) == before, limit=100.0)
+        harness.world.run(1)
+        assert harness.files(harness.leader)[name] == before
+        assert harness.figures(harness.leader).repairs.figures.repaired == 1
 
 
 def test_a_follower_that_asks_twice_does_not_close_a_sound_segment() -> None:
-    with Rotten(10, log_segment_bytes=1_000_000) as house:
-        log = house.log(house.leader)
+    with Rotten(10, log_segment_bytes=1_000_000) as harness:
+        log = harness.log(harness.leader)
         for _ in range(3):
-            house.figures(house.leader).scrubber.suspect(log, 5)
-            house.world.run(11)
-        assert house.figures(house.leader).scrubber.figures.bytes > 0
+            harness.figures(harness.leader).scrubber.suspect(log, 5)
+            harness.world.run(11)
+        assert harness.figures(harness.leader).scrubber.figures.bytes > 0
         assert len(log.segments) == 1

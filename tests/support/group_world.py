@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from zlib import crc32
 
-from support.group_house import House
+from support.group_harness import Harness
 from support.plain_cluster import PlainCluster, id_of
 
 from barnabas.adapters.system import SeededEntropy
@@ -58,29 +58,29 @@ class World:
     """A cluster of plain brokers, one of which coordinates; consumers; a clock that the test moves."""
 
     def __init__(self, *, brokers: int = 2, seed: int = 1, **topics: int) -> None:
-        self.house = House(group_min_session_timeout_ms=100, group_max_session_timeout_ms=600_000)
-        self.house.topics = dict(topics)
-        self.house.topic_ids = {name: id_of(name) for name in topics}
+        self.harness = Harness(group_min_session_timeout_ms=100, group_max_session_timeout_ms=600_000)
+        self.harness.topics = dict(topics)
+        self.harness.topic_ids = {name: id_of(name) for name in topics}
         self.cluster = PlainCluster(brokers, **topics)
         self.entropy = SeededEntropy(seed)
-        self.scheduler = self.house.scheduler
+        self.scheduler = self.harness.scheduler
         self.home = 1
         self.consumers: list[Consumer] = []
         self.scripts: list[Script] = []
         self.requests: list[tuple[str, int, Any]] = []
         self.owners: dict[tuple[int, TopicPartition], str] = {}
         self._handlers = {
-            JoinGroup: self.house.coordinator.join,
-            SyncGroup: self.house.coordinator.sync,
-            Heartbeat: self.house.coordinator.heartbeat,
-            LeaveGroup: self.house.coordinator.leave,
-            OffsetCommit: self.house.coordinator.commit_offsets,
-            OffsetFetch: self.house.coordinator.fetch_offsets,
+            JoinGroup: self.harness.coordinator.join,
+            SyncGroup: self.harness.coordinator.sync,
+            Heartbeat: self.harness.coordinator.heartbeat,
+            LeaveGroup: self.harness.coordinator.leave,
+            OffsetCommit: self.harness.coordinator.commit_offsets,
+            OffsetFetch: self.harness.coordinator.fetch_offsets,
         }
 
     @property
     def now(self) -> float:
-        return self.house.clock.monotonic_ms()
+        return self.harness.clock.monotonic_ms()
 
     @property
     def live(self) -> list["Consumer"]:
@@ -88,7 +88,7 @@ class World:
 
     def topic(self, name: str, partitions: int) -> None:
         """Make a topic, or give it more partitions."""
-        self.cluster.topics[name] = self.house.topics[name] = partitions
+        self.cluster.topics[name] = self.harness.topics[name] = partitions
 
     def join(self, name: str, *topics: str, **given: Any) -> "Consumer":
         consumer = Consumer(self, name, **given)
@@ -146,7 +146,7 @@ class World:
         members = [consumer.membership for consumer in self.live if consumer.membership.subscribed]
         if not all(member.settled and not member.has_event for member in members):
             return False
-        group = self.house.describe()
+        group = self.harness.describe()
         known = {member.member_id for member in group.members}
         at_rest = group.state == ("Stable" if members else "Empty") or not (members or known)
         return at_rest and known == {m.member_id for m in members} and len({m.generation_id for m in members}) <= 1

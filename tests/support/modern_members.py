@@ -1,9 +1,9 @@
-"""Members of a consumer group by KIP-848, as clients behave, against the coordinator of a `House`."""
+"""Members of a consumer group by KIP-848, as clients behave, against the coordinator of a `Harness`."""
 
 from collections.abc import Callable
 from typing import Any
 
-from support.group_house import House
+from support.group_harness import Harness
 
 from barnabas.ports.broker_api.consumer_groups import ConsumerGroupHeartbeat, TopicIdPartitions
 from barnabas.ports.error_codes import ErrorCode
@@ -15,8 +15,8 @@ Places = set[tuple[bytes, int]]
 class ModernMember:
     """One client: it owns partitions from the answer that gives them until it has given them up."""
 
-    def __init__(self, house: House, member_id: str, topics: list[str], **given: Any) -> None:
-        self.house = house
+    def __init__(self, harness: Harness, member_id: str, topics: list[str], **given: Any) -> None:
+        self.harness = harness
         self.member_id = member_id
         self.topics = topics
         self.given = given
@@ -51,7 +51,7 @@ class ModernMember:
         if gives_up:
             self.owned &= self.wanted
         request = self.ask()
-        asked = self.house._ask(self.house.coordinator.consumer_group_heartbeat, request)
+        asked = self.harness._ask(self.harness.coordinator.consumer_group_heartbeat, request)
         error = asked.error
         if is_lost:
             self._is_complete = True
@@ -90,13 +90,13 @@ def places(topics: Any) -> Places:
     return {(each.topic_id, number) for each in topics for number in each.partitions}
 
 
-def settle(house: House, members: list[ModernMember], is_settled: Callable[[], bool], rounds: int = 30) -> int:
+def settle(harness: Harness, members: list[ModernMember], is_settled: Callable[[], bool], rounds: int = 30) -> int:
     """Let all members send heartbeats every 1.1 s until that is true; return the number of rounds."""
     for number in range(rounds):
         if is_settled():
             return number
         for member in members:
             member.beat()
-        house.pass_time(1_100)
+        harness.pass_time(1_100)
     assert is_settled(), f"not after {rounds} rounds"
     return rounds

@@ -59,18 +59,18 @@ def play(
 ) -> Outcome:
     """So many kills; after each, one load brings all the rest, and the table is looked at."""
     with ExitStack() as stack:
-        house = House(folder, source, random.Random(seed), stack)
+        harness = Harness(folder, source, random.Random(seed), stack)
         for number in range(rounds):
-            target = house.source.targets[number // len(formats) % len(house.source.targets)]
-            house.play(Round(number, formats[number % len(formats)], target))
+            target = harness.source.targets[number // len(formats) % len(harness.source.targets)]
+            harness.play(Round(number, formats[number % len(formats)], target))
             if not (number + 1) % 5:
-                done = house.outcome
+                done = harness.outcome
                 say(f"{done.rounds} rounds, {done.kills.total()} kills, {len(done.faults)} faults")
-        house.end()
-        return house.outcome
+        harness.end()
+        return harness.outcome
 
 
-class House:
+class Harness:
     """Source, producer, loader and reader."""
 
     def __init__(self, folder: Path, source: Callable[[Path], Source], chance: random.Random, stack: ExitStack) -> None:

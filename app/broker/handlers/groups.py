@@ -45,7 +45,7 @@ from ....ports.broker_api.transactions import TxnOffsetCommit
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
 from ....ports.metrics import Metrics
-from ....ports.report import in_room
+from ....ports.report import to_logger
 from ....ports.scheduler import Outcome
 from ....ports.types import TopicPartition
 from ...config import BrokerConfig
@@ -202,7 +202,7 @@ class GroupService:
             topics=self._topics,
             configs=configs,
             leads=state.replicas.leading(OFFSETS_TOPIC),
-            report=in_room(state.report, "core.coordinator"),
+            report=to_logger(state.report, "core.coordinator"),
             counters=_counters(state.metrics),
             steps=state.steps,
             verify=self._verify,

@@ -18,7 +18,7 @@ from ....ports.broker_api.share_state import (
     WriteShareGroupState,
 )
 from ....ports.errors import ApiError
-from ....ports.report import in_room
+from ....ports.report import to_logger
 from ....ports.storage import StorageError
 from ....ports.types import TopicPartition
 from ...config import BrokerConfig
@@ -58,7 +58,7 @@ class ShareCoordinatorService:
             log_end_offset=self._log_end_offset,
             delete_records=self._delete_records,
             steps=state.steps,
-            report=in_room(state.report, "core.coordinator"),
+            report=to_logger(state.report, "core.coordinator"),
         )
         self._loader = LogLoader(
             state.replicas,

@@ -48,7 +48,7 @@ from ....ports.clock import Clock
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, broker_failed
 from ....ports.metrics import Counter, Metrics
-from ....ports.report import in_room
+from ....ports.report import to_logger
 from ....ports.scheduler import Outcome, Scheduler
 from ....ports.types import TopicPartition
 from ...config import BrokerConfig
@@ -204,7 +204,7 @@ class TransactionService:
             timeout_ms=_WRITE_TIMEOUT_MS,
             failed=state.failed,
         )
-        report = in_room(state.report, "core.coordinator")
+        report = to_logger(state.report, "core.coordinator")
         self._markers = MarkerSender(
             own_id=state.node_id,
             leader_of=self._leader_of,

@@ -12,7 +12,7 @@ from ....plugins.host import PluginHost
 from ....ports.broker_api.classic import ClassicProduce
 from ....ports.broker_api.envelope import BrokerApi, Caller, Origin, Reply, Request
 from ....ports.errors import ConfigError
-from ....ports.report import Level, Report, counted, in_room, info
+from ....ports.report import Level, Report, counted, info, to_logger
 from ....ports.scheduler import Scheduler
 from ....ports.transport import TransportError
 from ...config import BrokerConfig, ListenAddress
@@ -50,7 +50,7 @@ def authorization_of(
         decider = AclDecider(rules, registry, report)
     else:
         decider = PluginDecider(plugins.authorizer(name), super_users, report)
-    audit = in_room(report, AUDIT_LOGGER)
+    audit = to_logger(report, AUDIT_LOGGER)
     limit = LogLineLimit(scheduler, audit, _more_refusals, lines=_LINES_MAX)
     closing(limit.close)
     return Authorization(decider, limit.report_line, audit if is_enabled_for(AUDIT_LOGGER, Level.DEBUG) else None)

@@ -48,7 +48,7 @@ from ....ports.broker_api.groups import OffsetFetch, OffsetFetchGroup, OffsetFet
 from ....ports.coordination import Coordination
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import BarnabasError, ClosedError, ConfigError
-from ....ports.report import Report, counted, in_room, info
+from ....ports.report import Report, counted, info, to_logger
 from ....ports.storage import LogDir, StorageError
 from ....ports.transport import Address, Connection, ConnectionAdmission, ConnectionHandler, Limits, ServerTls
 from ....ports.transport import Listener as OpenPort
@@ -83,7 +83,7 @@ if TYPE_CHECKING:
     from ....core.client.network.links import Links
     from .cluster_member import ClusterMember
 
-ROOM = "app.broker"
+LOGGER = "app.broker"
 _DRAIN_MS = 1000.0
 _DRAIN_STEP_MS = 5.0
 
@@ -294,7 +294,7 @@ class BrokerServer:
         self._outside = outside
         self._pretended = Secret(b"")
         self.plugins = plugins
-        self._report = in_room(outside.report, ROOM)
+        self._report = to_logger(outside.report, LOGGER)
         self._began_ms = 0.0
         self._closing = ExitStack()
         """The logs and the parts that they need."""
@@ -384,7 +384,7 @@ class BrokerServer:
         coordination = self._coordination = outside.open_coordination()
         closing.callback(coordination.close)
         config = self._config = with_broker_id(config, log_dirs, coordination, self._report)
-        registry = ClusterRegistry(coordination, in_room(outside.report, "core.cluster"))
+        registry = ClusterRegistry(coordination, to_logger(outside.report, "core.cluster"))
         complete(registry.load())
         add_bootstrap_users(config, registry, outside.entropy)
         if any(listener.has_sasl for listener in config.listener_list):
@@ -438,7 +438,7 @@ class BrokerServer:
             state,
             self.plugins.replica_selector(selector) if selector else None,
             authorization_of(
-                config, self.plugins, registry, outside.scheduler, in_room(outside.report, ROOM), fronts.callback
+                config, self.plugins, registry, outside.scheduler, to_logger(outside.report, LOGGER), fronts.callback
             ),
         )
         if self._connection_quotas is not None:
@@ -486,7 +486,7 @@ class BrokerServer:
             clock=state.clock,
             entropy=state.entropy,
             metrics=state.metrics,
-            report=in_room(self._outside.report, "core.tiering"),
+            report=to_logger(self._outside.report, "core.tiering"),
         )
         self._fronts.callback(state.tiering.close)
         state.tiering.start()
@@ -528,7 +528,7 @@ class BrokerServer:
             config_for=config_for,
             codecs=self.plugins.codecs(),
             policy_for=self._deletion_policy,
-            report=in_room(self._outside.report, "core.log"),
+            report=to_logger(self._outside.report, "core.log"),
             entropy=self._outside.entropy,
             topic_id_of=topic_id_of,
             deleted_ids=deleted,
@@ -552,9 +552,9 @@ class BrokerServer:
 
     def _begin_cleaning(self, state: BrokerState, api: BrokerService) -> None:
         if self._config.log_cleaner_enable:
-            self._cleaner = begin_cleaning(state, api, in_room(self._outside.report, "core.log"))
+            self._cleaner = begin_cleaning(state, api, to_logger(self._outside.report, "core.log"))
             self._fronts.callback(self._cleaner.stop, lambda: None)
-        self._scrubbing = LogScrubbing(state, api, self._cleaner, in_room(self._outside.report, "core.log"))
+        self._scrubbing = LogScrubbing(state, api, self._cleaner, to_logger(self._outside.report, "core.log"))
         self._fronts.callback(self._scrubbing.stop, lambda: None)
 
     def _configs_changed(self, settings: BrokerSettings, delta: Delta, _before: ClusterImage) -> None:
@@ -681,7 +681,7 @@ class BrokerServer:
             broker_id=state.node_id,
             ids=id_nodes(state, self._config, self.listeners, own, is_member=lease is not None),
             predecessor_ms=predecessor_ms(self._config),
-            report=in_room(self._outside.report, "core.classic"),
+            report=to_logger(self._outside.report, "core.classic"),
             ready=self._registrar_ready,
             failed=self._fail,
         )
@@ -712,7 +712,7 @@ class BrokerServer:
             self._config,
             ready=self._member_ready,
             failed=self._fail,
-            report=in_room(self._outside.report, "core.cluster"),
+            report=to_logger(self._outside.report, "core.cluster"),
         )
         self._waits_for_member = True
         self._fronts.callback(member.close)

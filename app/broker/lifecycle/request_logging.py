@@ -7,7 +7,7 @@ from ....core.traffic.log_line_limit import LogLineLimit
 from ....core.traffic.request_log import RequestLog
 from ....ports.clock import Clock
 from ....ports.metrics import Histogram, Metrics
-from ....ports.report import Level, Report, counted, in_room
+from ....ports.report import Level, Report, counted, to_logger
 from ....ports.scheduler import Scheduler, Timer
 from ...config import BrokerConfig
 from ...logs import is_enabled_for
@@ -37,14 +37,14 @@ class Watching:
         self._report = report
         self._floods: list[LogLineLimit] = []
 
-    def report(self, room: str) -> Report:
-        """Return the report of a server in `room` for connections that it closes."""
-        return self._flood(room, _left_out)
+    def report(self, logger: str) -> Report:
+        """Return the report of a server, which go to `logger`, for connections that it closes."""
+        return self._flood(logger, _left_out)
 
     def requests(self) -> RequestLog:
         """Return the log of requests for a server."""
         slow_ms = self._config.slow_request_threshold_ms
-        each = in_room(self._report, REQUESTS) if is_enabled_for(REQUESTS, Level.DEBUG) else None
+        each = to_logger(self._report, REQUESTS) if is_enabled_for(REQUESTS, Level.DEBUG) else None
         limit = None if slow_ms < 0 else float(slow_ms)
         slow = self._flood(REQUESTS, _slow_too)
         times_of = None if self._metrics is None else partial(_times_of, self._metrics)
@@ -68,8 +68,8 @@ class Watching:
         for flood in self._floods:
             flood.close()
 
-    def _flood(self, room: str, summary: Callable[[int], str]) -> Report:
-        flood = LogLineLimit(self._scheduler, in_room(self._report, room), summary, lines=LINES_MAX)
+    def _flood(self, logger: str, summary: Callable[[int], str]) -> Report:
+        flood = LogLineLimit(self._scheduler, to_logger(self._report, logger), summary, lines=LINES_MAX)
         self._floods.append(flood)
         return flood.report_line
 

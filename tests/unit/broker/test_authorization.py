@@ -386,7 +386,7 @@ def test_denied_request_is_logged_as_kafka_does_and_many_are_summarized() -> Non
         "Principal = User:alice is Denied operation = READ from host = 10.0.0.9 on resource = Group:LITERAL:g "
         "for request = Heartbeat with resourceRefCount = 1 based on rule DefaultDeny"
     )
-    assert [(str(line), line.room) for line in broker.lines if "Principal" in line] == [  # type: ignore[attr-defined]
+    assert [(str(line), line.logger) for line in broker.lines if "Principal" in line] == [  # type: ignore[attr-defined]
         (expected, "kafka.authorizer.logger")
     ]
     for _ in range(500):

@@ -14,7 +14,7 @@ from support.group_requests import (
     place_of,
     stable,
 )
-from support.replica_house import led_in_sync, reached
+from support.replica_harness import led_in_sync, reached
 
 from barnabas.core.replica.partition.partition import Partition
 from barnabas.ports.broker_api.groups import SyncGroup

@@ -1,4 +1,4 @@
-"""How lines come into Python's logging: a logger for each room, one line each, no handlers of ours."""
+"""How lines come into Python's logging: a logger for each package, one line each, no handlers of ours."""
 
 import io
 import json
@@ -12,7 +12,7 @@ from barnabas.app.cli.logging_setup import set_up
 from barnabas.app.logs import log_report
 from barnabas.ports.broker_api.configs import ConfigAlteration, ConfigResource, IncrementalAlterConfigs, ResourceKind
 from barnabas.ports.errors import ConfigError
-from barnabas.ports.report import Level, Line, debug, in_room, info
+from barnabas.ports.report import Level, Line, debug, info, to_logger
 from barnabas.testing.manual_broker import ManualBroker
 
 
@@ -33,15 +33,15 @@ def stream() -> Iterator[io.StringIO]:
 def test_a_line_goes_to_the_logger_of_its_room(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "barnabas")
     log_report("plain")
-    report = in_room(log_report, "core.log")
+    report = to_logger(log_report, "core.log")
     report("plain too")
     report(info("a start", topic="t"))
-    in_room(report, "core")(debug("inner rooms win"))
+    to_logger(report, "core")(debug("inner loggers win"))
     assert [(each.name, each.levelname, each.getMessage()) for each in caplog.records] == [
         ("barnabas", "WARNING", "plain"),
         ("barnabas.core.log", "WARNING", "plain too"),
         ("barnabas.core.log", "INFO", "a start"),
-        ("barnabas.core", "DEBUG", "inner rooms win"),
+        ("barnabas.core", "DEBUG", "inner loggers win"),
     ]
 
 
@@ -117,5 +117,5 @@ def test_broker_logs_lifecycle_and_config_changes_at_info() -> None:
         "broker 1 stops",
         "broker 1 has stopped, in 0 ms",
     ]
-    rooms = [line.room for line in broker.lines if isinstance(line, Line)]
-    assert set(rooms) == {"app.broker", "core.cluster"}
+    loggers = [line.logger for line in broker.lines if isinstance(line, Line)]
+    assert set(loggers) == {"app.broker", "core.cluster"}

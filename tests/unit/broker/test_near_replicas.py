@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from support.replica_house import led_in_sync, reached
+from support.replica_harness import led_in_sync, reached
 
 from barnabas.core.cluster.deltas import BrokersChanged
 from barnabas.core.cluster.topics import BrokerRegistration

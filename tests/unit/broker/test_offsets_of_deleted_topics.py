@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 from attrs import evolve
 from support.group_requests import commit, committed, committing, find, load_error, place_of
-from support.replica_house import led_in_sync
+from support.replica_harness import led_in_sync
 
 from barnabas.core.cluster.deltas import TopicDeleting, TopicSet
 from barnabas.core.cluster.layout import topic_path

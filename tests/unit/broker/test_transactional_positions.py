@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from support.group_requests import commit, committed, find, load_error, place_of
-from support.replica_house import led_in_sync, reached
+from support.replica_harness import led_in_sync, reached
 
 from barnabas.core.replica.partition.partition import Partition
 from barnabas.ports.broker_api.groups import OffsetCommitPartition, OffsetFetch, OffsetFetchGroup

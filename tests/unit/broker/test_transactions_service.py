@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from attrs import evolve
-from support.replica_house import led_in_sync
+from support.replica_harness import led_in_sync
 
 from barnabas.core.coordinator.table import partition_of
 from barnabas.ports.broker_api.configs import ConfigAlteration, ConfigResource, IncrementalAlterConfigs, ResourceKind

@@ -22,7 +22,7 @@ class Wire:
         self.closed += 1
 
 
-class House:
+class Harness:
     def __init__(self) -> None:
         self.scheduler = ManualScheduler(ManualClock())
         self.attempts: list[Callable[[BrokerLink | TransportError], None]] = []
@@ -45,65 +45,65 @@ class House:
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
+def harness() -> Harness:
+    return Harness()
 
 
 REFUSED = TransportError("refused")
 
 
-def test_one_attempt_at_a_time_and_one_link(house: House) -> None:
-    house.connection.open()
-    house.connection.open()
-    assert len(house.attempts) == 1
+def test_one_attempt_at_a_time_and_one_link(harness: Harness) -> None:
+    harness.connection.open()
+    harness.connection.open()
+    assert len(harness.attempts) == 1
     wire = Wire()
-    house.end_attempt(wire)
-    house.connection.open()
-    assert (house.opened, house.connection.link, house.attempts) == ([wire], wire, [])
+    harness.end_attempt(wire)
+    harness.connection.open()
+    assert (harness.opened, harness.connection.link, harness.attempts) == ([wire], wire, [])
 
 
-def test_a_failed_attempt_is_repeated_when_its_user_says(house: House) -> None:
-    house.again_ms = 50
-    house.connection.open(20)
-    assert house.connection.is_opening and not house.attempts
-    house.scheduler.advance(20)
-    house.end_attempt(REFUSED)
-    house.connection.open()
-    assert house.connection.is_opening and not house.attempts, "the next attempt has its time"
-    house.scheduler.advance(50)
-    house.again_ms = None
-    house.end_attempt(REFUSED)
-    house.scheduler.advance(1000)
-    assert (house.failures, house.attempts, house.connection.is_opening) == ([REFUSED, REFUSED], [], False)
-    house.connection.open()
-    assert len(house.attempts) == 1
+def test_a_failed_attempt_is_repeated_when_its_user_says(harness: Harness) -> None:
+    harness.again_ms = 50
+    harness.connection.open(20)
+    assert harness.connection.is_opening and not harness.attempts
+    harness.scheduler.advance(20)
+    harness.end_attempt(REFUSED)
+    harness.connection.open()
+    assert harness.connection.is_opening and not harness.attempts, "the next attempt has its time"
+    harness.scheduler.advance(50)
+    harness.again_ms = None
+    harness.end_attempt(REFUSED)
+    harness.scheduler.advance(1000)
+    assert (harness.failures, harness.attempts, harness.connection.is_opening) == ([REFUSED, REFUSED], [], False)
+    harness.connection.open()
+    assert len(harness.attempts) == 1
 
 
-def test_nothing_is_left_open_after_a_close(house: House) -> None:
-    house.connection.open()
-    house.connection.close()
+def test_nothing_is_left_open_after_a_close(harness: Harness) -> None:
+    harness.connection.open()
+    harness.connection.close()
     late = Wire()
-    house.end_attempt(late)
-    house.connection.open()
-    assert (late.closed, house.opened, house.connection.link, house.attempts) == (1, [], None, [])
+    harness.end_attempt(late)
+    harness.connection.open()
+    assert (late.closed, harness.opened, harness.connection.link, harness.attempts) == (1, [], None, [])
 
 
-def test_a_close_ends_the_attempts_to_come(house: House) -> None:
-    house.connection.open(20)
-    house.connection.close()
-    house.scheduler.advance(1000)
-    assert not house.attempts
+def test_a_close_ends_the_attempts_to_come(harness: Harness) -> None:
+    harness.connection.open(20)
+    harness.connection.close()
+    harness.scheduler.advance(1000)
+    assert not harness.attempts
 
 
-def test_only_the_link_that_counts_is_forgotten(house: House) -> None:
-    house.connection.open()
+def test_only_the_link_that_counts_is_forgotten(harness: Harness) -> None:
+    harness.connection.open()
     first = Wire()
-    house.end_attempt(first)
-    assert house.connection.forget(first)
-    assert not house.connection.forget(first)
-    house.connection.open()
+    harness.end_attempt(first)
+    assert harness.connection.forget(first)
+    assert not harness.connection.forget(first)
+    harness.connection.open()
     second = Wire()
-    house.end_attempt(second)
-    assert not house.connection.forget(first)
-    assert house.connection.disconnect() and not house.connection.disconnect()
+    harness.end_attempt(second)
+    assert not harness.connection.forget(first)
+    assert harness.connection.disconnect() and not harness.connection.disconnect()
     assert (first.closed, second.closed) == (0, 1)

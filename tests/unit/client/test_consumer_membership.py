@@ -41,7 +41,7 @@ class Group:
     def __init__(self, world: World) -> None:
         self.epoch = 1
         self.given: dict[str, list[TopicPartition]] = {}
-        self.ids = {name: id_of(name) for name in world.house.topics}
+        self.ids = {name: id_of(name) for name in world.harness.topics}
         self.beats: list[ConsumerGroupHeartbeat] = []
         self.errors: list[ErrorCode] = []
         self._told: dict[str, list[TopicPartition]] = {}
@@ -215,7 +215,7 @@ def test_topic_made_again_with_the_same_name_is_revoked_and_assigned() -> None:
     world = World(t=2, u=2)
     group = Group(world)
     a = member(world, group)
-    group.ids["t"] = world.house.topic_ids["t"] = other = b"another-topic-id"
+    group.ids["t"] = world.harness.topic_ids["t"] = other = b"another-topic-id"
     world.cluster.other_ids["t"] = other
     group.give("a", *T[:2])
     world.until(lambda: len(a.of(Assigned)) == 2)

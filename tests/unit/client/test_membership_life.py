@@ -199,7 +199,7 @@ def test_the_group_waits_until_the_user_has_given_up_its_partitions() -> None:
     assert (b.reads, len(world.of(JoinGroup, "a"))) == ({}, 2)
     assert a.commit({T[0]: 3}) == []
     world.pass_time(50)
-    assert world.house.committed("g", T[0]) == {T[0]: 3}  # commits count until then
+    assert world.harness.committed("g", T[0]) == {T[0]: 3}  # commits count until then
     a.membership.revoked_done()
     a.wake()
     settled(world, a, b)
@@ -325,7 +325,7 @@ def test_member_leaving_during_its_join_does_not_delay_others() -> None:
     a.membership.revoked_done()
     a.wake()
     settled(world, a)
-    assert len(world.house.describe().members) == 1
+    assert len(world.harness.describe().members) == 1
 
 
 def test_leaving_before_the_join_is_answered_leaves_no_member_behind() -> None:
@@ -334,7 +334,7 @@ def test_leaving_before_the_join_is_answered_leaves_no_member_behind() -> None:
     world.until(lambda: len(world.of(JoinGroup)) == 2)
     a.leave()
     world.pass_time(50)
-    assert not world.house.describe().members
+    assert not world.harness.describe().members
 
 
 def test_nothing_to_leave_is_done_at_once() -> None:
@@ -429,7 +429,7 @@ def test_a_member_that_cannot_be_understood_gets_nothing() -> None:
     world = World(t=2)
     a = world.join("a", "t")
     settled(world, a)
-    garbage = world.house.join("g", metadata=b"\x00\x01\xff", at_once=True)
+    garbage = world.harness.join("g", metadata=b"\x00\x01\xff", at_once=True)
     world.pass_time(3 * HEARTBEAT_MS)
     assert garbage.result.leader == a.membership.member_id
     assert (sorted(a.reads), a.errors) == (T[:2], [])

@@ -129,7 +129,7 @@ def test_retriable_commit_error_is_retried(code: ErrorCode) -> None:
     world.once(OffsetCommit, TransportError("cut"))
     done = a.commit({T[0]: 9})
     world.pass_time(1_000)
-    assert (done, world.house.committed("g", T[0])) == ([None], {T[0]: 9})
+    assert (done, world.harness.committed("g", T[0])) == ([None], {T[0]: 9})
     world.once(OffsetCommit, refusal(code))
     once = a.commit({T[0]: 10}, retry=False)
     world.pass_time(20)
@@ -173,7 +173,7 @@ def test_an_older_commit_never_comes_after_a_later_one() -> None:
     first, second = a.commit({T[0]: 1}), a.commit({T[0]: 2})
     world.pass_time(2_000)
     assert (code_of(first), second) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [None])
-    assert world.house.committed("g", T[0]) == {T[0]: 2}
+    assert world.harness.committed("g", T[0]) == {T[0]: 2}
 
 
 @pytest.mark.parametrize("code", [ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.TOPIC_AUTHORIZATION_FAILED])
@@ -229,7 +229,7 @@ def test_during_a_rebalance_a_cooperative_member_commits_what_it_keeps() -> None
     assert (sorted(a.reads), sorted(b.reads)) == ([T[0]], [T[1]])
     assert kept == [[None]]
     assert code_of(moved[0]) is ErrorCode.REBALANCE_IN_PROGRESS
-    assert world.house.committed("g", *T[:2]) == {T[0]: 1, T[1]: -1}
+    assert world.harness.committed("g", *T[:2]) == {T[0]: 1, T[1]: -1}
 
 
 def test_a_commit_does_not_wait_for_a_join_that_waits_for_others() -> None:

@@ -22,7 +22,7 @@ from barnabas.ports.errors import ApiError, ClosedError
 from barnabas.ports.scheduler import Outcome
 
 
-class House:
+class Harness:
     """A queue, and what happened in it."""
 
     def __init__(self, *, blocking: bool) -> None:
@@ -53,115 +53,115 @@ class House:
 
 
 @pytest.fixture(params=[False, True], ids=["quick", "blocking"])
-def house(request: pytest.FixtureRequest) -> House:
-    return House(blocking=request.param)
+def harness(request: pytest.FixtureRequest) -> Harness:
+    return Harness(blocking=request.param)
 
 
-def test_changes_are_made_one_after_the_other(house: House) -> None:
-    house.run("a", lambda: 1, lambda: 2)
-    house.run("b")
-    house.run("c", lambda: 3)
-    house.scheduler.run_pending()
-    assert house.seen == ["a begins", "a ends", "b begins", "b ends", "c begins", "c ends"]
-    assert {name: outcome.get() for name, outcome in house.outcomes.items()} == {"a": [1, 2], "b": [], "c": [3]}
+def test_changes_are_made_one_after_the_other(harness: Harness) -> None:
+    harness.run("a", lambda: 1, lambda: 2)
+    harness.run("b")
+    harness.run("c", lambda: 3)
+    harness.scheduler.run_pending()
+    assert harness.seen == ["a begins", "a ends", "b begins", "b ends", "c begins", "c ends"]
+    assert {name: outcome.get() for name, outcome in harness.outcomes.items()} == {"a": [1, 2], "b": [], "c": [3]}
 
 
 def test_calls_that_do_not_block_are_made_at_once() -> None:
-    house = House(blocking=False)
-    house.run("a", lambda: 1)
-    assert house.outcomes["a"].get() == [1]
-    assert not house.scheduler.waiting
+    harness = Harness(blocking=False)
+    harness.run("a", lambda: 1)
+    assert harness.outcomes["a"].get() == [1]
+    assert not harness.scheduler.waiting
 
 
 def test_calls_that_block_are_made_elsewhere() -> None:
-    house = House(blocking=True)
-    house.run("a", lambda: house.seen.append("a call"))
-    house.run("b")
-    assert house.seen == ["a begins"]
-    house.scheduler.run_pending()
-    assert house.seen == ["a begins", "a call", "a ends", "b begins", "b ends"]
+    harness = Harness(blocking=True)
+    harness.run("a", lambda: harness.seen.append("a call"))
+    harness.run("b")
+    assert harness.seen == ["a begins"]
+    harness.scheduler.run_pending()
+    assert harness.seen == ["a begins", "a call", "a ends", "b begins", "b ends"]
 
 
-def test_an_error_belongs_to_the_change_that_it_happened_in(house: House) -> None:
+def test_an_error_belongs_to_the_change_that_it_happened_in(harness: Harness) -> None:
     async def careful() -> str:
         try:
-            await elsewhere(house.fails(NoNode("/x")))
+            await elsewhere(harness.fails(NoNode("/x")))
         except NoNode as error:
             return f"caught {error}"
         return "nothing happened"
 
-    house.run("a", house.fails(NoNode("/x")), lambda: 1)
-    house.queue.run(careful, lambda outcome: house.done("b", outcome))
-    house.run("c", lambda: 3)
-    house.scheduler.run_pending()
-    assert isinstance(house.outcomes["a"].error, NoNode)
-    assert (house.outcomes["b"].get(), house.outcomes["c"].get()) == ("caught /x", [3])
+    harness.run("a", harness.fails(NoNode("/x")), lambda: 1)
+    harness.queue.run(careful, lambda outcome: harness.done("b", outcome))
+    harness.run("c", lambda: 3)
+    harness.scheduler.run_pending()
+    assert isinstance(harness.outcomes["a"].error, NoNode)
+    assert (harness.outcomes["b"].get(), harness.outcomes["c"].get()) == ("caught /x", [3])
 
 
-def test_a_change_that_breaks_does_not_stop_the_others(house: House) -> None:
+def test_a_change_that_breaks_does_not_stop_the_others(harness: Harness) -> None:
     async def broken() -> None:
         raise ZeroDivisionError
 
-    house.queue.run(broken, lambda outcome: house.done("a", outcome))
-    house.run("b", house.fails(ZeroDivisionError()))
-    house.run("c", lambda: 3)
-    house.scheduler.run_pending()
-    assert isinstance(house.outcomes["a"].error, ZeroDivisionError)
-    assert isinstance(house.outcomes["b"].error, ZeroDivisionError)
-    assert house.outcomes["c"].get() == [3]
+    harness.queue.run(broken, lambda outcome: harness.done("a", outcome))
+    harness.run("b", harness.fails(ZeroDivisionError()))
+    harness.run("c", lambda: 3)
+    harness.scheduler.run_pending()
+    assert isinstance(harness.outcomes["a"].error, ZeroDivisionError)
+    assert isinstance(harness.outcomes["b"].error, ZeroDivisionError)
+    assert harness.outcomes["c"].get() == [3]
 
 
-def test_failing_callback_does_not_stop_later_changes(house: House) -> None:
+def test_failing_callback_does_not_stop_later_changes(harness: Harness) -> None:
     def raises(_: Outcome[list[object]]) -> None:
-        house.run("c", lambda: 3)
+        harness.run("c", lambda: 3)
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        house.queue.run(lambda: house.change("a", lambda: 1), raises)
-        house.run("b", lambda: 2)
-        house.scheduler.run_pending()
-    house.scheduler.run_pending()
-    assert house.outcomes["c"].get() == [3]
+        harness.queue.run(lambda: harness.change("a", lambda: 1), raises)
+        harness.run("b", lambda: 2)
+        harness.scheduler.run_pending()
+    harness.scheduler.run_pending()
+    assert harness.outcomes["c"].get() == [3]
 
 
-def test_a_change_may_ask_for_others(house: House) -> None:
+def test_a_change_may_ask_for_others(harness: Harness) -> None:
     def more(left: int) -> None:
         if left:
-            house.queue.run(lambda: house.change("n", lambda: left), lambda _: more(left - 1))
+            harness.queue.run(lambda: harness.change("n", lambda: left), lambda _: more(left - 1))
 
     more(3000)  # deeper than Python's stack
-    house.scheduler.run_pending()
-    assert house.seen.count("n ends") == 3000
+    harness.scheduler.run_pending()
+    assert harness.seen.count("n ends") == 3000
 
 
 def test_a_service_that_cannot_be_reached_is_asked_once() -> None:
-    house = House(blocking=True)
+    harness = Harness(blocking=True)
 
     async def stubborn() -> int:
         refused = 0
         for _ in range(5):
             try:
-                await elsewhere(house.fails(CoordinationError("no answer")))
+                await elsewhere(harness.fails(CoordinationError("no answer")))
             except CoordinationError:
                 refused += 1
         return refused
 
-    house.queue.run(stubborn, lambda outcome: house.done("a", outcome))
-    house.run("b", house.fails(CoordinationError("never made")))
-    house.scheduler.run_pending()
-    assert house.outcomes["a"].get() == 5
-    assert str(house.outcomes["b"].error) == "no answer"
-    assert house.seen.count("a call") == 1
-    house.run("c", lambda: 3)
-    house.scheduler.run_pending()
-    assert house.outcomes["c"].get() == [3], "what comes later tries again"
+    harness.queue.run(stubborn, lambda outcome: harness.done("a", outcome))
+    harness.run("b", harness.fails(CoordinationError("never made")))
+    harness.scheduler.run_pending()
+    assert harness.outcomes["a"].get() == 5
+    assert str(harness.outcomes["b"].error) == "no answer"
+    assert harness.seen.count("a call") == 1
+    harness.run("c", lambda: 3)
+    harness.scheduler.run_pending()
+    assert harness.outcomes["c"].get() == [3], "what comes later tries again"
 
 
-def test_a_refusal_says_nothing_about_the_next_call(house: House) -> None:
-    house.run("a", house.fails(NoNode("/x")))
-    house.run("b", lambda: 2)
-    house.scheduler.run_pending()
-    assert house.outcomes["b"].get() == [2]
+def test_a_refusal_says_nothing_about_the_next_call(harness: Harness) -> None:
+    harness.run("a", harness.fails(NoNode("/x")))
+    harness.run("b", lambda: 2)
+    harness.scheduler.run_pending()
+    assert harness.outcomes["b"].get() == [2]
     assert is_unreachable(SessionExpired("x"))
     assert is_unreachable(CoordinationError("x"))
     assert not is_unreachable(NoNode("x"))
@@ -170,22 +170,22 @@ def test_a_refusal_says_nothing_about_the_next_call(house: House) -> None:
 
 
 def test_when_the_scheduler_has_stopped() -> None:
-    house = House(blocking=True)
-    house.scheduler.stop()
+    harness = Harness(blocking=True)
+    harness.scheduler.stop()
     with pytest.raises(ClosedError):
-        house.scheduler.offload(lambda: 1, lambda _: None)
-    house.run("a", lambda: 1)
-    assert isinstance(house.outcomes["a"].error, ClosedError)
+        harness.scheduler.offload(lambda: 1, lambda _: None)
+    harness.run("a", lambda: 1)
+    assert isinstance(harness.outcomes["a"].error, ClosedError)
 
 
 def test_a_change_here_and_now() -> None:
-    house = House(blocking=True)
-    assert complete(house.change("a", lambda: 1, lambda: 2)) == [1, 2]
+    harness = Harness(blocking=True)
+    assert complete(harness.change("a", lambda: 1, lambda: 2)) == [1, 2]
     with pytest.raises(NoNode):
-        complete(house.change("b", house.fails(NoNode("/x"))))
+        complete(harness.change("b", harness.fails(NoNode("/x"))))
 
 
-def test_a_change_within_a_change(house: House) -> None:
+def test_a_change_within_a_change(harness: Harness) -> None:
     async def inner() -> int:
         return await elsewhere(lambda: 20) + await elsewhere(lambda: 2)
 
@@ -193,45 +193,45 @@ def test_a_change_within_a_change(house: House) -> None:
         return await inner() + await elsewhere(lambda: 20)
 
     change: Callable[[], Changing[int]] = outer
-    house.queue.run(change, lambda outcome: house.done("a", outcome))
-    house.scheduler.run_pending()
-    assert house.outcomes["a"].get() == 42
+    harness.queue.run(change, lambda outcome: harness.done("a", outcome))
+    harness.scheduler.run_pending()
+    assert harness.outcomes["a"].get() == 42
 
 
-def test_blocking_disk_work_is_always_offloaded(house: House) -> None:
+def test_blocking_disk_work_is_always_offloaded(harness: Harness) -> None:
     async def change() -> int:
         return await on_disk(lambda: 7)
 
-    house.queue.run(change, lambda outcome: house.done("a", outcome))
-    assert not house.outcomes
-    house.scheduler.run_pending()
-    assert house.outcomes["a"].get() == 7
+    harness.queue.run(change, lambda outcome: harness.done("a", outcome))
+    assert not harness.outcomes
+    harness.scheduler.run_pending()
+    assert harness.outcomes["a"].get() == 7
 
 
 def test_an_outage_does_not_keep_from_the_disk() -> None:
-    house = House(blocking=True)
+    harness = Harness(blocking=True)
 
     async def change() -> int:
         with suppress(CoordinationError):
-            await elsewhere(house.fails(CoordinationError("gone")))
+            await elsewhere(harness.fails(CoordinationError("gone")))
         return await on_disk(lambda: 7)
 
-    house.queue.run(change, lambda outcome: house.done("a", outcome))
-    house.scheduler.run_pending()
-    assert house.outcomes["a"].get() == 7
+    harness.queue.run(change, lambda outcome: harness.done("a", outcome))
+    harness.scheduler.run_pending()
+    assert harness.outcomes["a"].get() == 7
 
 
-def test_closed_queue_makes_no_further_calls(house: House) -> None:
+def test_closed_queue_makes_no_further_calls(harness: Harness) -> None:
     async def change() -> None:
         await on_disk(lambda: 1)
-        await elsewhere(lambda: house.seen.append("a second call"))
+        await elsewhere(lambda: harness.seen.append("a second call"))
 
-    house.queue.run(change, lambda outcome: house.done("a", outcome))
-    house.run("b", lambda: house.seen.append("a call"))
-    house.queue.close()
-    house.scheduler.run_pending()
-    assert [type(house.outcomes[name].error) for name in ("a", "b")] == [ClosedError, ClosedError]
-    assert house.seen == ["b begins"]
+    harness.queue.run(change, lambda outcome: harness.done("a", outcome))
+    harness.run("b", lambda: harness.seen.append("a call"))
+    harness.queue.close()
+    harness.scheduler.run_pending()
+    assert [type(harness.outcomes[name].error) for name in ("a", "b")] == [ClosedError, ClosedError]
+    assert harness.seen == ["b begins"]
 
 
 class ByHand(ManualScheduler):

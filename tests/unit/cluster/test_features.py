@@ -92,7 +92,7 @@ def test_a_broker_knows_whether_it_may_take_part() -> None:
     assert "does not support this feature" in str(why_unsupported(FeaturesImage(levels={"later.version": 1})))
 
 
-class House:
+class Harness:
     """A tree with a new cluster, and registries that follow it."""
 
     def __init__(self, *, levels: dict[str, int] | None = None) -> None:
@@ -119,9 +119,9 @@ class House:
 
 
 def test_a_new_cluster_begins_with_the_newest_levels() -> None:
-    house = House(levels=features.newest_levels())
-    assert house.registry.image.features == FeaturesImage(levels={FRUIT: 3, STONE: 1}, epoch=1)
-    assert (house.registry.image.features.level(FRUIT), house.registry.image.features.level("other")) == (3, 0)
+    harness = Harness(levels=features.newest_levels())
+    assert harness.registry.image.features == FeaturesImage(levels={FRUIT: 3, STONE: 1}, epoch=1)
+    assert (harness.registry.image.features.level(FRUIT), harness.registry.image.features.level("other")) == (3, 0)
 
 
 def test_a_cluster_of_an_earlier_version_has_no_levels_until_asked() -> None:
@@ -137,61 +137,61 @@ def test_a_cluster_of_an_earlier_version_has_no_levels_until_asked() -> None:
 
 
 def test_levels_are_changed_for_all_brokers_and_each_change_raises_the_epoch() -> None:
-    house = House()
-    other = house.opened()
-    house.update(to(2))
-    house.update(to(3), to(1, feature=STONE))
+    harness = Harness()
+    other = harness.opened()
+    harness.update(to(2))
+    harness.update(to(3), to(1, feature=STONE))
     complete(other.reread_features())
-    assert house.registry.image.features == other.image.features
+    assert harness.registry.image.features == other.image.features
     assert other.image.features == FeaturesImage(levels={FRUIT: 3, STONE: 1}, epoch=3)
-    assert any("fruit.version from 2 to 3, stone.version from 0 to 1" in line for line in house.lines)
-    house.update(to(3))
-    assert house.registry.image.features.epoch == 3, "nothing has changed"
+    assert any("fruit.version from 2 to 3, stone.version from 0 to 1" in line for line in harness.lines)
+    harness.update(to(3))
+    assert harness.registry.image.features.epoch == 3, "nothing has changed"
 
 
 def test_a_validated_change_is_not_made() -> None:
-    house = House()
-    house.update(to(2), validate_only=True)
-    assert house.registry.image.features == FeaturesImage(epoch=1)
+    harness = Harness()
+    harness.update(to(2), validate_only=True)
+    assert harness.registry.image.features == FeaturesImage(epoch=1)
     with pytest.raises(ApiError):
-        house.update(to(9), validate_only=True)
+        harness.update(to(9), validate_only=True)
 
 
 def test_one_refused_update_leaves_all_levels_as_they_are() -> None:
-    house = House()
+    harness = Harness()
     with pytest.raises(ApiError, match=r"stone\.version"):
-        house.update(to(2), to(2, feature=STONE))
-    assert complete(house.registry.reread_features()) is None
-    assert house.registry.image.features.levels == {}
+        harness.update(to(2), to(2, feature=STONE))
+    assert complete(harness.registry.reread_features()) is None
+    assert harness.registry.image.features.levels == {}
 
 
 def test_brokers_are_read_from_the_tree_when_a_level_is_raised() -> None:
-    house = House()
-    house.register(OLD)
+    harness = Harness()
+    harness.register(OLD)
     with pytest.raises(ApiError, match="Broker 2 only supports versions 0-2"):
-        house.update(to(3))
+        harness.update(to(3))
 
 
 def test_a_cluster_with_a_finalized_level_is_closed_to_brokers_of_the_version_before() -> None:
-    house = House()
-    assert house.cluster_node()["version"] == 1
-    house.update(to(1))
-    assert house.cluster_node() == {"version": 2, "id": house.made}
-    assert stored_cluster_id(house.session) == house.made
-    house.update(to(0, SAFE))
-    assert house.cluster_node() == {"version": 1, "id": house.made}
+    harness = Harness()
+    assert harness.cluster_node()["version"] == 1
+    harness.update(to(1))
+    assert harness.cluster_node() == {"version": 2, "id": harness.made}
+    assert stored_cluster_id(harness.session) == harness.made
+    harness.update(to(0, SAFE))
+    assert harness.cluster_node() == {"version": 1, "id": harness.made}
 
 
 def test_an_unreadable_node_is_reported_and_not_overwritten() -> None:
-    house = House()
-    house.update(to(1))
-    house.session.set(layout.FEATURES, b"garbage")
-    complete(house.registry.reread_features())
-    assert house.registry.image.features.level(FRUIT) == 1
-    assert any("/barnabas/features" in line for line in house.lines)
+    harness = Harness()
+    harness.update(to(1))
+    harness.session.set(layout.FEATURES, b"garbage")
+    complete(harness.registry.reread_features())
+    assert harness.registry.image.features.level(FRUIT) == 1
+    assert any("/barnabas/features" in line for line in harness.lines)
     with pytest.raises(CoordinationError, match="/barnabas/features"):
-        house.update(to(2))
-    assert house.session.get(layout.FEATURES).data == b"garbage"
+        harness.update(to(2))
+    assert harness.session.get(layout.FEATURES).data == b"garbage"
 
 
 @pytest.mark.parametrize(
@@ -234,27 +234,27 @@ class Overtaken:
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["no node yet", "a node"])
 def test_two_brokers_that_change_levels_at_once_lose_neither_change(is_first: bool) -> None:
-    house = House()
+    harness = Harness()
     if is_first:
-        house.session.delete(layout.FEATURES)
-    other = house.opened()
+        harness.session.delete(layout.FEATURES)
+    other = harness.opened()
     session: Any = Overtaken(
-        house.session,
+        harness.session,
         lambda: complete(other.update_features([to(1, feature=STONE)], validate_only=False)),
     )
-    registry = ClusterRegistry(session, house.lines.append)
+    registry = ClusterRegistry(session, harness.lines.append)
     complete(registry.load())
     complete(registry.update_features([to(2)], validate_only=False))
     assert registry.image.features.levels == {FRUIT: 2, STONE: 1}
-    assert house.cluster_node()["version"] == 2
+    assert harness.cluster_node()["version"] == 2
 
 
 def test_upgrade_below_a_level_raised_by_another_broker_is_refused() -> None:
-    house = House()
-    other = house.opened()
-    session: Any = Overtaken(house.session, lambda: complete(other.update_features([to(3)], validate_only=False)))
-    registry = ClusterRegistry(session, house.lines.append)
+    harness = Harness()
+    other = harness.opened()
+    session: Any = Overtaken(harness.session, lambda: complete(other.update_features([to(3)], validate_only=False)))
+    registry = ClusterRegistry(session, harness.lines.append)
     complete(registry.load())
     with pytest.raises(ApiError, match="Can't downgrade"):
         complete(registry.update_features([to(2)], validate_only=False))
-    assert house.opened().image.features.level(FRUIT) == 3
+    assert harness.opened().image.features.level(FRUIT) == 3

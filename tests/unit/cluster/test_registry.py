@@ -32,7 +32,7 @@ from barnabas.ports.errors import ApiError
 from barnabas.ports.types import TopicPartition
 
 
-class House:
+class Harness:
     """A registry over a tree in memory, and what it reported."""
 
     def __init__(self, brokers: int = 1) -> None:
@@ -93,59 +93,59 @@ def test_legal_topic_names(name: str) -> None:
 @pytest.mark.parametrize("name", ["", ".", "..", "a" * 250, "a/b", "../x", "a b", "ä", "a\n", "a\x00", "a:b"])
 def test_illegal_topic_names(name: str) -> None:
     refused(ErrorCode.INVALID_TOPIC_EXCEPTION, lambda: check_topic_name(name))
-    house = House()
-    refused(ErrorCode.INVALID_TOPIC_EXCEPTION, lambda: house.create(name))
+    harness = Harness()
+    refused(ErrorCode.INVALID_TOPIC_EXCEPTION, lambda: harness.create(name))
 
 
 def test_a_created_topic_survives() -> None:
-    house = House()
-    made = house.create("t", 3, **{"retention.ms": "5"})
+    harness = Harness()
+    made = harness.create("t", 3, **{"retention.ms": "5"})
     assert made.partitions == {0: (1,), 1: (1,), 2: (1,)}
     assert made.replication_factor == 1
     assert any(made.topic_id)
-    again = house.reopened()
-    assert again.image.topics == house.registry.image.topics == {"t": made}
+    again = harness.reopened()
+    assert again.image.topics == harness.registry.image.topics == {"t": made}
     assert again.image.topic("t") == again.image.topic_by_id(made.topic_id) == made
-    assert house.reports == []
+    assert harness.reports == []
 
 
 def test_the_nodes_of_a_topic() -> None:
-    house = House()
-    house.create("t", 1, **{"retention.ms": "5"})
-    topic = json.loads(house.session.get("/barnabas/topics/t").data)
+    harness = Harness()
+    harness.create("t", 1, **{"retention.ms": "5"})
+    topic = json.loads(harness.session.get("/barnabas/topics/t").data)
     assert topic["version"] == 1
     assert topic["partitions"] == {"0": [1]}
     assert len(topic["topic_id"]) == 22
-    configs = json.loads(house.session.get("/barnabas/config/topics/t").data)
+    configs = json.loads(harness.session.get("/barnabas/config/topics/t").data)
     assert configs == {"version": 1, "config": {"retention.ms": "5"}}
 
 
 def test_planning_stores_nothing() -> None:
-    house = House()
-    topic = house.plan(NewTopic(name="t"))
+    harness = Harness()
+    topic = harness.plan(NewTopic(name="t"))
     assert len(topic.partitions) == 2
     with pytest.raises(NoNode):
-        house.session.get("/barnabas")
-    assert house.registry.image.topics == {}
+        harness.session.get("/barnabas")
+    assert harness.registry.image.topics == {}
 
 
 def test_a_name_is_taken_once() -> None:
-    house = House()
-    planned = house.plan(NewTopic(name="t"))
-    house.create("t")
-    refused(ErrorCode.TOPIC_ALREADY_EXISTS, lambda: house.create("t"))
-    refused(ErrorCode.TOPIC_ALREADY_EXISTS, lambda: complete(house.registry.create(planned)))
+    harness = Harness()
+    planned = harness.plan(NewTopic(name="t"))
+    harness.create("t")
+    refused(ErrorCode.TOPIC_ALREADY_EXISTS, lambda: harness.create("t"))
+    refused(ErrorCode.TOPIC_ALREADY_EXISTS, lambda: complete(harness.registry.create(planned)))
 
 
 def test_a_topic_made_by_another_broker_meanwhile() -> None:
-    house = House()
-    other = house.reopened()
-    house.create("t")
+    harness = Harness()
+    other = harness.reopened()
+    harness.create("t")
     planned = plan_topic(
         other.image,
         NewTopic(name="t"),
-        house.racks,
-        house.entropy,
+        harness.racks,
+        harness.entropy,
         default_partitions=1,
         default_replication_factor=1,
         configs={},
@@ -154,11 +154,11 @@ def test_a_topic_made_by_another_broker_meanwhile() -> None:
 
 
 def test_dots_and_underscores_collide() -> None:
-    house = House()
-    house.create("a.b_c")
+    harness = Harness()
+    harness.create("a.b_c")
     for name in ("a_b_c", "a.b.c", "a_b.c"):
-        refused(ErrorCode.INVALID_TOPIC_EXCEPTION, partial(house.create, name), "collides with 'a.b_c'")
-    house.create("a-b-c")
+        refused(ErrorCode.INVALID_TOPIC_EXCEPTION, partial(harness.create, name), "collides with 'a.b_c'")
+    harness.create("a-b-c")
 
 
 @pytest.mark.parametrize(
@@ -180,70 +180,70 @@ def test_dots_and_underscores_collide() -> None:
     ],
 )
 def test_requests_that_cannot_be(new: NewTopic, code: ErrorCode) -> None:
-    house = House(brokers=2)
-    refused(code, lambda: house.plan(new))
+    harness = Harness(brokers=2)
+    refused(code, lambda: harness.plan(new))
 
 
 def test_an_assignment_by_hand() -> None:
-    house = House(brokers=3)
-    topic = house.plan(NewTopic(name="t", assignments={1: [3, 1], 0: [2, 3]}))
+    harness = Harness(brokers=3)
+    topic = harness.plan(NewTopic(name="t", assignments={1: [3, 1], 0: [2, 3]}))
     assert topic.partitions == {0: (2, 3), 1: (3, 1)}
 
 
 def test_partitions_are_added() -> None:
-    house = House()
-    before = house.create("t", 1, **{"retention.ms": "5"})
-    complete(house.registry.resize(house.plan_partitions("t", 3, house.racks)))
-    after = house.reopened().image.topic("t")
+    harness = Harness()
+    before = harness.create("t", 1, **{"retention.ms": "5"})
+    complete(harness.registry.resize(harness.plan_partitions("t", 3, harness.racks)))
+    after = harness.reopened().image.topic("t")
     assert after.partitions == {0: (1,), 1: (1,), 2: (1,)}
     assert (after.topic_id, after.configs) == (before.topic_id, before.configs)
-    assert house.registry.image.topic("t") == after
+    assert harness.registry.image.topic("t") == after
 
 
 def test_partitions_that_cannot_be_added() -> None:
-    house = House()
-    house.create("t", 2)
-    plan = house.plan_partitions
-    refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, lambda: plan("other", 3, house.racks))
+    harness = Harness()
+    harness.create("t", 2)
+    plan = harness.plan_partitions
+    refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, lambda: plan("other", 3, harness.racks))
     for count in (2, 1, 0, -1):
-        refused(ErrorCode.INVALID_PARTITIONS, partial(plan, "t", count, house.racks))
-    refused(ErrorCode.POLICY_VIOLATION, lambda: plan("t", 2**31 - 1, house.racks))
+        refused(ErrorCode.INVALID_PARTITIONS, partial(plan, "t", count, harness.racks))
+    refused(ErrorCode.POLICY_VIOLATION, lambda: plan("t", 2**31 - 1, harness.racks))
     wrong: list[list[list[int]]] = [[], [[1], [1]], [[1, 1]], [[2]], [[]]]
     for assignments in wrong:
         refused(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            partial(plan, "t", 3, house.racks, assignments=assignments),
+            partial(plan, "t", 3, harness.racks, assignments=assignments),
         )
-    assert plan("t", 3, house.racks, assignments=[[1]]).partitions[2] == (1,)
+    assert plan("t", 3, harness.racks, assignments=[[1]]).partitions[2] == (1,)
 
 
 def test_configs_are_replaced() -> None:
-    house = House()
-    house.create("t", 1, **{"retention.ms": "5"})
-    complete(house.registry.set_configs("t", {"segment.bytes": "100"}))
-    assert house.registry.image.topic("t").configs == {"segment.bytes": "100"}
-    assert house.reopened().image.topic("t").configs == {"segment.bytes": "100"}
-    refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, lambda: complete(house.registry.set_configs("u", {})))
-    refused(ErrorCode.INVALID_CONFIG, lambda: complete(house.registry.set_configs("t", {"k": "x" * 2_000_000})))
-    assert house.registry.image.topic("t").configs == {"segment.bytes": "100"}
+    harness = Harness()
+    harness.create("t", 1, **{"retention.ms": "5"})
+    complete(harness.registry.set_configs("t", {"segment.bytes": "100"}))
+    assert harness.registry.image.topic("t").configs == {"segment.bytes": "100"}
+    assert harness.reopened().image.topic("t").configs == {"segment.bytes": "100"}
+    refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, lambda: complete(harness.registry.set_configs("u", {})))
+    refused(ErrorCode.INVALID_CONFIG, lambda: complete(harness.registry.set_configs("t", {"k": "x" * 2_000_000})))
+    assert harness.registry.image.topic("t").configs == {"segment.bytes": "100"}
 
 
 def test_a_deleted_topic_leaves_nothing() -> None:
-    house = House()
-    house.create("kept", 1)
-    before = house.tree()
-    topic = house.create("t", 2)
-    elect_again(house.registry, "t", 1)
-    assert complete(house.registry.begin_delete("t")) == topic
-    refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, lambda: house.registry.image.topic("t"))
-    refused(ErrorCode.UNKNOWN_TOPIC_ID, lambda: house.registry.image.topic_by_id(topic.topic_id))
-    refused(ErrorCode.TOPIC_ALREADY_EXISTS, lambda: house.create("t"), "still being deleted")
-    complete(house.registry.finish_delete(topic))
-    complete(house.registry.finish_delete(topic))
-    assert {path for path in house.tree() if path != layout.STATES} == set(before)
-    again = house.create("t", 1)
+    harness = Harness()
+    harness.create("kept", 1)
+    before = harness.tree()
+    topic = harness.create("t", 2)
+    elect_again(harness.registry, "t", 1)
+    assert complete(harness.registry.begin_delete("t")) == topic
+    refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, lambda: harness.registry.image.topic("t"))
+    refused(ErrorCode.UNKNOWN_TOPIC_ID, lambda: harness.registry.image.topic_by_id(topic.topic_id))
+    refused(ErrorCode.TOPIC_ALREADY_EXISTS, lambda: harness.create("t"), "still being deleted")
+    complete(harness.registry.finish_delete(topic))
+    complete(harness.registry.finish_delete(topic))
+    assert {path for path in harness.tree() if path != layout.STATES} == set(before)
+    again = harness.create("t", 1)
     assert again.topic_id != topic.topic_id
-    assert house.registry.image.state(TopicPartition("t", 0)).leader_epoch == 0
+    assert harness.registry.image.state(TopicPartition("t", 0)).leader_epoch == 0
 
 
 def test_topic_deletion_completes_after_a_crash_at_any_write() -> None:
@@ -274,19 +274,19 @@ def test_topic_deletion_completes_after_a_crash_at_any_write() -> None:
             return getattr(self._session, name)
 
     for removals in range(10):
-        house = House()
-        topic = house.create("t", 2)
-        elect_again(house.registry, "t", 1)
-        complete(house.registry.begin_delete("t"))
-        house.registry._coordination = Failing(house.session, removals)  # type: ignore[assignment]  # all else delegated
+        harness = Harness()
+        topic = harness.create("t", 2)
+        elect_again(harness.registry, "t", 1)
+        complete(harness.registry.begin_delete("t"))
+        harness.registry._coordination = Failing(harness.session, removals)  # type: ignore[assignment]  # all else delegated
         try:
-            complete(house.registry.finish_delete(topic))
+            complete(harness.registry.finish_delete(topic))
         except PowerCut:
-            again = house.reopened()
+            again = harness.reopened()
             assert again.image.topics == {}
             assert {name: found.topic_id for name, found in again.image.deleting.items()} == {"t": topic.topic_id}
             complete(again.finish_delete(topic))
-            assert house.reopened().image.deleting == {}
+            assert harness.reopened().image.deleting == {}
             continue
         assert removals == 1  # all nodes at once
         return
@@ -294,13 +294,13 @@ def test_topic_deletion_completes_after_a_crash_at_any_write() -> None:
 
 
 def test_a_new_topic_does_not_inherit_states() -> None:
-    house = House()
-    house.create("t", 1)
-    elect_again(house.registry, "t", 0)
-    house.session.delete("/barnabas/topics/t")
-    complete(house.registry.load())
-    house.create("t", 1)
-    assert house.reopened().image.state(TopicPartition("t", 0)).leader_epoch == 0
+    harness = Harness()
+    harness.create("t", 1)
+    elect_again(harness.registry, "t", 0)
+    harness.session.delete("/barnabas/topics/t")
+    complete(harness.registry.load())
+    harness.create("t", 1)
+    assert harness.reopened().image.state(TopicPartition("t", 0)).leader_epoch == 0
 
 
 @pytest.mark.parametrize(
@@ -324,64 +324,64 @@ def test_a_new_topic_does_not_inherit_states() -> None:
     ],
 )
 def test_a_node_that_makes_no_sense_is_skipped_and_named(garbage: bytes) -> None:
-    house = House()
-    good = house.create("good", 1)
-    house.session.create("/barnabas/topics/bad", garbage)
-    complete(house.registry.load())
-    assert house.registry.image.topics == {"good": good}
-    assert len(house.reports) == 1
-    assert "/barnabas/topics/bad" in house.reports[0]
-    refused(ErrorCode.TOPIC_ALREADY_EXISTS, lambda: house.create("bad"), "remove it first")
-    assert house.session.get("/barnabas/topics/bad").data == garbage
+    harness = Harness()
+    good = harness.create("good", 1)
+    harness.session.create("/barnabas/topics/bad", garbage)
+    complete(harness.registry.load())
+    assert harness.registry.image.topics == {"good": good}
+    assert len(harness.reports) == 1
+    assert "/barnabas/topics/bad" in harness.reports[0]
+    refused(ErrorCode.TOPIC_ALREADY_EXISTS, lambda: harness.create("bad"), "remove it first")
+    assert harness.session.get("/barnabas/topics/bad").data == garbage
 
 
 def test_other_nodes_that_make_no_sense() -> None:
-    house = House()
-    made = house.create("t", 1, **{"retention.ms": "5"})
-    house.session.create("/barnabas/topics/not a topic", b"{}")
-    house.session.set("/barnabas/config/topics/t", b'{"version":1,"config":{"retention.ms":5}}')
-    house.session.create("/barnabas/partitions/t/0/state", b"junk")
-    house.session.create("/barnabas/partitions/t/7/state", b'{"version":1}')
-    house.session.create("/barnabas/partitions/t/x/state", b'{"version":1}')
-    complete(house.registry.load())
-    assert house.registry.image.topics == {"t": made.with_configs({})}
-    assert house.registry.image.state(TopicPartition("t", 0)).leader_epoch == 0
+    harness = Harness()
+    made = harness.create("t", 1, **{"retention.ms": "5"})
+    harness.session.create("/barnabas/topics/not a topic", b"{}")
+    harness.session.set("/barnabas/config/topics/t", b'{"version":1,"config":{"retention.ms":5}}')
+    harness.session.create("/barnabas/partitions/t/0/state", b"junk")
+    harness.session.create("/barnabas/partitions/t/7/state", b'{"version":1}')
+    harness.session.create("/barnabas/partitions/t/x/state", b'{"version":1}')
+    complete(harness.registry.load())
+    assert harness.registry.image.topics == {"t": made.with_configs({})}
+    assert harness.registry.image.state(TopicPartition("t", 0)).leader_epoch == 0
     for path in ("topics/not a topic", "config/topics/t", "t/0/state", "t/7/state", "t/x/state"):
-        assert sum(path in report for report in house.reports) == 1
+        assert sum(path in report for report in harness.reports) == 1
 
 
 def test_state_change_needs_the_newest_version() -> None:
-    house = House()
-    house.create("t", 2)
-    other = house.reopened()
-    assert elect_again(house.registry, "t", 0).leader_epoch == 1
+    harness = Harness()
+    harness.create("t", 2)
+    other = harness.reopened()
+    assert elect_again(harness.registry, "t", 0).leader_epoch == 1
     assert other.image.state(TopicPartition("t", 0)).leader_epoch == 0
     assert elect_again(other, "t", 1).leader_epoch == 1, "another partition, in the same node"
     assert elect_again(other, "t", 0).leader_epoch == 2, "decided again, of what the first has written"
-    assert elect_again(house.registry, "t", 1).partition_epoch == 2
-    assert house.reopened().image.states_of("t") == house.registry.image.states_of("t")
+    assert elect_again(harness.registry, "t", 1).partition_epoch == 2
+    assert harness.reopened().image.states_of("t") == harness.registry.image.states_of("t")
     for missing in (TopicPartition("t", 2), TopicPartition("u", 0)):
-        refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, partial(house.registry.image.state, missing))
+        refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, partial(harness.registry.image.state, missing))
 
 
 def test_many_topics_change_in_few_commits() -> None:
-    house = House()
-    names = [house.create(f"t{number}", 1).name for number in range(100)]
-    complete(house.registry.change_states(names, all_again))
-    assert all(house.reopened().image.state(TopicPartition(name, 0)).leader_epoch == 1 for name in names)
-    assert complete(house.registry.change_states([*names, "unknown"], lambda topic, image: {})) == []
+    harness = Harness()
+    names = [harness.create(f"t{number}", 1).name for number in range(100)]
+    complete(harness.registry.change_states(names, all_again))
+    assert all(harness.reopened().image.state(TopicPartition(name, 0)).leader_epoch == 1 for name in names)
+    assert complete(harness.registry.change_states([*names, "unknown"], lambda topic, image: {})) == []
 
 
 def test_a_late_controller_changes_nothing() -> None:
-    house = House()
-    house.create("t", 1)
-    house.session.create("/barnabas/controller_epoch")
+    harness = Harness()
+    harness.create("t", 1)
+    harness.session.create("/barnabas/controller_epoch")
     guards = {"/barnabas/controller_epoch": 0}
-    assert complete(house.registry.change_states(["t"], all_again, guards)) == [TopicPartition("t", 0)]
-    house.session.set("/barnabas/controller_epoch", b"")
+    assert complete(harness.registry.change_states(["t"], all_again, guards)) == [TopicPartition("t", 0)]
+    harness.session.set("/barnabas/controller_epoch", b"")
     with pytest.raises(Deposed):
-        complete(house.registry.change_states(["t"], all_again, guards))
-    assert house.reopened().image.state(TopicPartition("t", 0)).leader_epoch == 1
+        complete(harness.registry.change_states(["t"], all_again, guards))
+    assert harness.reopened().image.state(TopicPartition("t", 0)).leader_epoch == 1
 
 
 def all_again(topic: Topic, image: ClusterImage) -> Mapping[int, PartitionState]:
@@ -393,74 +393,74 @@ def all_again(topic: Topic, image: ClusterImage) -> Mapping[int, PartitionState]
 
 
 def test_broker_with_logs_of_a_deleted_topic_is_asked_to_remove_them() -> None:
-    house = House(brokers=3)
-    topic = house.plan(NewTopic(name="t", assignments={0: [2, 3], 1: [3, 1]}))
-    complete(house.registry.create(topic))
-    complete(house.registry.begin_delete("t", {1, 2, 3}))
-    complete(house.registry.finish_delete(topic))
-    assert house.create("t", 1).topic_id != topic.topic_id, "the name is free"
+    harness = Harness(brokers=3)
+    topic = harness.plan(NewTopic(name="t", assignments={0: [2, 3], 1: [3, 1]}))
+    complete(harness.registry.create(topic))
+    complete(harness.registry.begin_delete("t", {1, 2, 3}))
+    complete(harness.registry.finish_delete(topic))
+    assert harness.create("t", 1).topic_id != topic.topic_id, "the name is free"
     for broker in (3, 1, 2):
-        assert topic_store.deleted_of(house.session, broker) == {topic.topic_id: "t"}
-        topic_store.confirm_deleted(house.session, topic.topic_id, broker)
-        topic_store.confirm_deleted(house.session, topic.topic_id, broker)
-        assert topic_store.deleted_of(house.session, broker) == {}
-    assert house.session.children("/barnabas/deleted") == []
+        assert topic_store.deleted_of(harness.session, broker) == {topic.topic_id: "t"}
+        topic_store.confirm_deleted(harness.session, topic.topic_id, broker)
+        topic_store.confirm_deleted(harness.session, topic.topic_id, broker)
+        assert topic_store.deleted_of(harness.session, broker) == {}
+    assert harness.session.children("/barnabas/deleted") == []
 
 
 def test_broker_with_replicas_in_the_tree_is_asked_despite_a_stale_image() -> None:
-    house = House(brokers=3)
-    topic = house.plan(NewTopic(name="t", assignments={0: [1]}))
-    complete(house.registry.create(topic))
-    late = house.reopened()
-    complete(house.registry.move(evolve(topic, partitions={0: (1, 3)}), {}))
+    harness = Harness(brokers=3)
+    topic = harness.plan(NewTopic(name="t", assignments={0: [1]}))
+    complete(harness.registry.create(topic))
+    late = harness.reopened()
+    complete(harness.registry.move(evolve(topic, partitions={0: (1, 3)}), {}))
     going = complete(late.begin_delete("t", {1}))
     assert going.partitions == {0: (1, 3)}
-    assert [broker for broker in (1, 2, 3) if topic_store.deleted_of(house.session, broker)] == [1, 3]
+    assert [broker for broker in (1, 2, 3) if topic_store.deleted_of(harness.session, broker)] == [1, 3]
     complete(late.finish_delete(going))
-    assert house.reopened().image.is_empty
+    assert harness.reopened().image.is_empty
 
 
 def test_leadership_in_a_deleted_topic_ends_before_the_topic_is_read_again() -> None:
-    house = House(brokers=3)
-    topic = house.plan(NewTopic(name="t", assignments={0: [1]}))
-    complete(house.registry.create(topic))
-    house.create("other", 1)
-    late = house.reopened()
+    harness = Harness(brokers=3)
+    topic = harness.plan(NewTopic(name="t", assignments={0: [1]}))
+    complete(harness.registry.create(topic))
+    harness.create("other", 1)
+    late = harness.reopened()
     told: list[Delta] = []
     late.listen(lambda delta, _: told.append(delta))
     complete(late.reread_deleted())
     assert told == []
-    complete(house.registry.finish_delete(complete(house.registry.begin_delete("t", {1}))))
+    complete(harness.registry.finish_delete(complete(harness.registry.begin_delete("t", {1}))))
     complete(late.reread_deleted())
     assert told == [LeadershipEnded(topic=topic)]
     assert late.image.topic("t") == topic, "its logs are removed when the queue of topics comes to it"
-    late.end_deleted([*house.session.children(layout.DELETED), "of no topic"])
+    late.end_deleted([*harness.session.children(layout.DELETED), "of no topic"])
     assert told == [LeadershipEnded(topic=topic)] * 2
 
 
 def test_a_late_deletion_leaves_the_next_topic_of_its_name_alone() -> None:
-    house = House(brokers=3)
-    topic = house.plan(NewTopic(name="t", assignments={0: [1]}))
-    complete(house.registry.create(topic))
-    late = house.reopened()
-    complete(house.registry.finish_delete(complete(house.registry.begin_delete("t", {1}))))
-    again = house.create("t", 1)
+    harness = Harness(brokers=3)
+    topic = harness.plan(NewTopic(name="t", assignments={0: [1]}))
+    complete(harness.registry.create(topic))
+    late = harness.reopened()
+    complete(harness.registry.finish_delete(complete(harness.registry.begin_delete("t", {1}))))
+    again = harness.create("t", 1)
     with pytest.raises(BadVersion):
         complete(late.begin_delete("t", {1}))
-    assert house.reopened().image.topic("t").topic_id == again.topic_id
+    assert harness.reopened().image.topic("t").topic_id == again.topic_id
 
 
 def test_a_topic_that_fits_into_no_node() -> None:
-    house = House(brokers=9)
+    harness = Harness(brokers=9)
     big = NewTopic(name="t", partitions=10_000, replication_factor=9)
-    complete(house.registry.create(house.plan(big)))
-    factors = house.registry.image.topic("t").replication_factor
+    complete(harness.registry.create(harness.plan(big)))
+    factors = harness.registry.image.topic("t").replication_factor
     assert factors == 9
     with pytest.raises(ApiError) as error:
-        topic = house.registry.image.topic("t")
+        topic = harness.registry.image.topic("t")
         for _ in range(10):
-            topic = house.plan_partitions("t", len(topic.partitions) + 10_000, house.racks)
-            complete(house.registry.resize(topic))
+            topic = harness.plan_partitions("t", len(topic.partitions) + 10_000, harness.racks)
+            complete(harness.registry.resize(topic))
     assert error.value.code == ErrorCode.INVALID_PARTITIONS
 
 
@@ -474,42 +474,42 @@ def test_the_coordination_failing_is_not_hidden() -> None:
 
 
 def test_each_change_of_a_topic_calls_the_listener() -> None:
-    house = House()
-    house.create("t", 1, **{"retention.ms": "5"})
-    complete(house.registry.resize(house.plan_partitions("t", 3, house.racks)))
-    complete(house.registry.set_configs("t", {"retention.ms": "6", "segment.bytes": "100"}))
-    complete(house.registry.set_configs("t", {"retention.ms": "6", "segment.bytes": "100"}))
-    complete(house.registry.set_configs("t", {"segment.bytes": "100"}))
-    complete(house.registry.finish_delete(complete(house.registry.begin_delete("t"))))
-    assert infos_of(house.lines) == [
+    harness = Harness()
+    harness.create("t", 1, **{"retention.ms": "5"})
+    complete(harness.registry.resize(harness.plan_partitions("t", 3, harness.racks)))
+    complete(harness.registry.set_configs("t", {"retention.ms": "6", "segment.bytes": "100"}))
+    complete(harness.registry.set_configs("t", {"retention.ms": "6", "segment.bytes": "100"}))
+    complete(harness.registry.set_configs("t", {"segment.bytes": "100"}))
+    complete(harness.registry.finish_delete(complete(harness.registry.begin_delete("t"))))
+    assert infos_of(harness.lines) == [
         "created topic t: 1 partition, replication factor 1, retention.ms=5",
         "topic t has 3 partitions now, 1 before",
         "configuration of topic t: retention.ms=6 (was 5), segment.bytes=100",
         "configuration of topic t: retention.ms is no longer set (was 6)",
         "deleted topic t: 3 partitions",
     ]
-    assert house.reports == []
+    assert harness.reports == []
 
 
 def test_listeners_are_called_in_order_for_each_change() -> None:
-    house = House()
+    harness = Harness()
     told: list[tuple[str, Delta, int, int]] = []
 
     def listener(name: str) -> Callable[[Delta, ClusterImage], None]:
-        return lambda delta, before: told.append((name, delta, before.version, house.registry.image.version))
+        return lambda delta, before: told.append((name, delta, before.version, harness.registry.image.version))
 
-    end = house.registry.listen(listener("first"))
-    house.registry.listen(listener("second"))
-    began = house.registry.image.version
-    topic = house.create("t", 1)
+    end = harness.registry.listen(listener("first"))
+    harness.registry.listen(listener("second"))
+    began = harness.registry.image.version
+    topic = harness.create("t", 1)
     made = TopicSet(topic=topic, states={})
     assert told == [("first", made, began, began + 1), ("second", made, began, began + 1)]
     end()
     del told[:]
-    complete(house.registry.set_broker_configs(None, {"a": "1"}))
-    elect_again(house.registry, "t", 0)
-    complete(house.registry.begin_delete("t"))
-    complete(house.registry.finish_delete(topic))
+    complete(harness.registry.set_broker_configs(None, {"a": "1"}))
+    elect_again(harness.registry, "t", 0)
+    complete(harness.registry.begin_delete("t"))
+    complete(harness.registry.finish_delete(topic))
     state = evolve(first_state((1,)), leader_epoch=1, partition_epoch=1)
     assert [(name, delta) for name, delta, _, _ in told] == [
         ("second", ConfigsChanged(broker_id=None, configs={"a": "1"})),
@@ -520,182 +520,182 @@ def test_listeners_are_called_in_order_for_each_change() -> None:
 
 
 def test_configs_of_brokers() -> None:
-    house = House()
-    complete(house.registry.set_broker_configs(None, {"a": "1"}))
-    complete(house.registry.set_broker_configs(7, {"a": "2"}))
-    house.session.create("/barnabas/config/brokers/x", b"junk")
-    house.session.create("/barnabas/config/brokers/8", b"junk")
-    again = house.reopened()
+    harness = Harness()
+    complete(harness.registry.set_broker_configs(None, {"a": "1"}))
+    complete(harness.registry.set_broker_configs(7, {"a": "2"}))
+    harness.session.create("/barnabas/config/brokers/x", b"junk")
+    harness.session.create("/barnabas/config/brokers/8", b"junk")
+    again = harness.reopened()
     assert again.image.configs == {None: {"a": "1"}, 7: {"a": "2"}, 8: {}}
-    assert [report.split(",")[0] for report in house.reports] == [
+    assert [report.split(",")[0] for report in harness.reports] == [
         "ignored /barnabas/config/brokers/8",
         "ignored /barnabas/config/brokers/x",
     ]
-    house.session.set("/barnabas/config/brokers/7", b'{"version":1,"config":{"a":"3"}}')
+    harness.session.set("/barnabas/config/brokers/7", b'{"version":1,"config":{"a":"3"}}')
     complete(again.reread_configs(7))
     assert again.image.configs[7] == {"a": "3"}
 
 
 def test_a_topic_with_many_states_comes_back_and_goes() -> None:
-    house = House()
-    topic = house.plan(NewTopic(name="t", partitions=100))
-    complete(house.registry.create(topic))
+    harness = Harness()
+    topic = harness.plan(NewTopic(name="t", partitions=100))
+    complete(harness.registry.create(topic))
     for number in range(1, 100):  # as an older version has written them
         old = b'{"version":1,"leader":1,"leader_epoch":%d,"controller_epoch":0,"isr":[1]}' % number
-        house.session.create(f"/barnabas/partitions/t/{number}/state", old)
-    again = house.reopened()
+        harness.session.create(f"/barnabas/partitions/t/{number}/state", old)
+    again = harness.reopened()
     assert [again.image.state(TopicPartition("t", number)).leader_epoch for number in range(100)] == list(range(100))
-    assert house.session.children(layout.OLD_STATES) == [], "they are stored by the id of the topic now"
-    assert house.reopened().image.states_of("t") == again.image.states_of("t")
+    assert harness.session.children(layout.OLD_STATES) == [], "they are stored by the id of the topic now"
+    assert harness.reopened().image.states_of("t") == again.image.states_of("t")
     complete(again.begin_delete("t"))
     complete(again.finish_delete(topic))
-    assert house.session.children("/barnabas/topics") == house.session.children(layout.STATES) == []
+    assert harness.session.children("/barnabas/topics") == harness.session.children(layout.STATES) == []
 
 
 def test_states_by_topic_name_are_converted_once() -> None:
-    house = House()
+    harness = Harness()
     for name in ("t", "u", "v"):
-        complete(house.registry.create(house.plan(NewTopic(name=name, partitions=1200))))
-    topics = house.registry.image.topics
+        complete(harness.registry.create(harness.plan(NewTopic(name=name, partitions=1200))))
+    topics = harness.registry.image.topics
     state = evolve(first_state((1,)), leader_epoch=7)
     states = {number: evolve(state, leader_epoch=number) for number in range(1, 1200)}
     for name, topic_id in (("t", topics["t"].topic_id), ("u", b"another topic id")):
-        house.session.create(layout.old_states_path(name), layout.encode_states(topic_id, states))
+        harness.session.create(layout.old_states_path(name), layout.encode_states(topic_id, states))
     junk = layout.old_states_path("v")
-    house.session.create(junk, b"junk")
-    first, second = house.reopened(), house.reopened()
+    harness.session.create(junk, b"junk")
+    first, second = harness.reopened(), harness.reopened()
     for registry in (first, second):
         assert [registry.image.state(TopicPartition("t", number)).leader_epoch for number in range(1200)] == [
             *range(1200)
         ]
         assert registry.image.states_of("u") == registry.image.states_of("v") == {}
-    assert house.session.children(layout.OLD_STATES) == ["v"] and any(junk in line for line in house.reports)
-    assert len(house.session.children(layout.STATES)) == 3
+    assert harness.session.children(layout.OLD_STATES) == ["v"] and any(junk in line for line in harness.reports)
+    assert len(harness.session.children(layout.STATES)) == 3
     assert elect_again(second, "t", 700).leader_epoch == 701
     assert elect_again(first, "t", 701).leader_epoch == 702
     assert elect_again(first, "t", 700).leader_epoch == 702
 
 
 def test_conversion_that_was_interrupted_or_overtaken_loses_no_states() -> None:
-    house = House()
-    topic = house.plan(NewTopic(name="t", partitions=1200))
-    complete(house.registry.create(topic))
+    harness = Harness()
+    topic = harness.plan(NewTopic(name="t", partitions=1200))
+    complete(harness.registry.create(topic))
     states = {number: evolve(first_state((1,)), leader_epoch=7) for number in range(1200)}
     old = layout.old_states_path("t")
-    house.session.create(old, layout.encode_states(topic.topic_id, states))
+    harness.session.create(old, layout.encode_states(topic.topic_id, states))
     newer = {number: evolve(states[number], leader_epoch=8) for number in range(500)}
-    house.session.create(layout.states_path(topic.topic_id), layout.encode_states(topic.topic_id, newer))
-    commit, interfered = house.session.commit, list[object]()
+    harness.session.create(layout.states_path(topic.topic_id), layout.encode_states(topic.topic_id, newer))
+    commit, interfered = harness.session.commit, list[object]()
 
     def overtaken(changes: Sequence[NodeChange], *, guards: Mapping[str, int] | None = None) -> None:
         if not interfered:
-            interfered.append(house.session.set(layout.topic_path("t"), layout.encode_topic(topic)))
+            interfered.append(harness.session.set(layout.topic_path("t"), layout.encode_topic(topic)))
         commit(changes, guards=guards)
 
-    house.session.commit = overtaken  # type: ignore[method-assign]
-    image = house.reopened().image
+    harness.session.commit = overtaken  # type: ignore[method-assign]
+    image = harness.reopened().image
     assert [image.state(TopicPartition("t", number)).leader_epoch for number in (499, 500, 1199)] == [8, 7, 7]
-    assert house.session.children(layout.OLD_STATES) == []
+    assert harness.session.children(layout.OLD_STATES) == []
 
 
 def test_states_of_a_deleted_topic_never_come_into_those_of_its_successor() -> None:
-    house = House()
-    topic = house.create("t", 1)
-    complete(house.registry.change_states(["t"], all_again))
-    late = house.reopened()
-    complete(house.registry.begin_delete("t"))
-    complete(house.registry.finish_delete(topic))
-    house.create("t", 1)
-    complete(house.registry.change_states(["t"], all_again))
-    before = house.tree()
+    harness = Harness()
+    topic = harness.create("t", 1)
+    complete(harness.registry.change_states(["t"], all_again))
+    late = harness.reopened()
+    complete(harness.registry.begin_delete("t"))
+    complete(harness.registry.finish_delete(topic))
+    harness.create("t", 1)
+    complete(harness.registry.change_states(["t"], all_again))
+    before = harness.tree()
     assert complete(late.change_states(["t"], all_again)) == []
     complete(late.reread_states(["t"]))
     assert complete(late.change_states(["t"], all_again)) == []
-    assert house.tree() == before
+    assert harness.tree() == before
 
 
 def test_states_that_change_before_their_topic_is_known_are_read_again() -> None:
-    house = House()
-    other = house.reopened()
-    topic = house.create("t", 1)
-    complete(house.registry.change_states(["t"], all_again))
-    get_many = house.session.get_many
+    harness = Harness()
+    other = harness.reopened()
+    topic = harness.create("t", 1)
+    complete(harness.registry.change_states(["t"], all_again))
+    get_many = harness.session.get_many
 
     def meanwhile(paths: Sequence[str]) -> list[Node | None]:
         found = get_many(paths)
         if layout.states_path(topic.topic_id) in paths and "t" not in other.image.topics:
-            complete(house.registry.change_states(["t"], all_again))
+            complete(harness.registry.change_states(["t"], all_again))
             complete(other.reread_states_nodes([(topic.topic_id, 0)]))
         return found
 
-    house.session.get_many = meanwhile  # type: ignore[method-assign]
+    harness.session.get_many = meanwhile  # type: ignore[method-assign]
     complete(other.reread("t"))
     assert other.image.state(TopicPartition("t", 0)).leader_epoch == 2
 
 
 @pytest.mark.parametrize("is_loaded", [True, False])
 def test_states_of_partitions_that_are_not_known_yet_are_written_again(is_loaded: bool) -> None:
-    house = House()
-    house.create("t", 1)
-    complete(house.registry.change_states(["t"], all_again))
-    late, get_many = house.reopened(), house.session.get_many
-    grown = house.plan_partitions("t", 2, house.racks)
+    harness = Harness()
+    harness.create("t", 1)
+    complete(harness.registry.change_states(["t"], all_again))
+    late, get_many = harness.reopened(), harness.session.get_many
+    grown = harness.plan_partitions("t", 2, harness.racks)
 
     def grow() -> None:
-        complete(house.registry.resize(grown, {1: evolve(first_state((1,)), leader_epoch=5)}))
+        complete(harness.registry.resize(grown, {1: evolve(first_state((1,)), leader_epoch=5)}))
 
     def meanwhile(paths: Sequence[str]) -> list[Node | None]:
         found = []
         for path in paths:
             found += get_many([path])
-            if path == layout.topic_path("t") and len(house.registry.image.topic("t").partitions) == 1:
+            if path == layout.topic_path("t") and len(harness.registry.image.topic("t").partitions) == 1:
                 grow()
         return found
 
     if is_loaded:
-        house.session.get_many = meanwhile  # type: ignore[method-assign]
-        late = house.reopened()
+        harness.session.get_many = meanwhile  # type: ignore[method-assign]
+        late = harness.reopened()
     else:
         grow()
         complete(late.reread_states(["t"]))
     assert len(late.image.topic("t").partitions) == 1
     assert elect_again(late, "t", 0).leader_epoch == 2
-    assert house.reopened().image.state(TopicPartition("t", 1)).leader_epoch == 5
+    assert harness.reopened().image.state(TopicPartition("t", 1)).leader_epoch == 5
     complete(late.reread("t"))
     assert late.image.state(TopicPartition("t", 1)).leader_epoch == 5
 
 
 def test_topic_with_more_states_than_one_commit_takes_is_created_and_deleted() -> None:
-    house = House(brokers=9)
-    topic = house.plan(NewTopic(name="t", partitions=10_000, replication_factor=5))
+    harness = Harness(brokers=9)
+    topic = harness.plan(NewTopic(name="t", partitions=10_000, replication_factor=5))
     epochs = {broker: 1_000_000_000 + broker for broker in range(10)}
     states = {
         number: PartitionState(leader=replicas[0], leader_epoch=0, isr=replicas, broker_epochs=epochs)
         for number, replicas in topic.partitions.items()
     }
-    complete(house.registry.create(topic, states))
-    again = house.reopened()
+    complete(harness.registry.create(topic, states))
+    again = harness.reopened()
     assert len(again.image.states_of("t")) == 10_000
     assert again.image.state(TopicPartition("t", 9_999)).broker_epochs.keys() == set(topic.partitions[9_999])
-    refused(ErrorCode.TOPIC_ALREADY_EXISTS, lambda: complete(house.reopened().create(topic, states)))
-    assert len(house.session.children(layout.STATES)) == 20
+    refused(ErrorCode.TOPIC_ALREADY_EXISTS, lambda: complete(harness.reopened().create(topic, states)))
+    assert len(harness.session.children(layout.STATES)) == 20
     complete(again.begin_delete("t"))
     complete(again.finish_delete(topic))
-    assert house.session.children(layout.STATES) == []
+    assert harness.session.children(layout.STATES) == []
 
 
 def test_partitions_and_configs_are_stored_together_or_refused() -> None:
-    house = House(brokers=9)
+    harness = Harness(brokers=9)
     new = NewTopic(name="t", partitions=10_000, replication_factor=9)
-    refused(ErrorCode.INVALID_CONFIG, lambda: house.plan(new, k="x" * 900_000), "together")
-    complete(house.registry.create(house.plan(new, k="x" * 500_000)))
-    assert len(house.reopened().image.topic("t").configs["k"]) == 500_000
+    refused(ErrorCode.INVALID_CONFIG, lambda: harness.plan(new, k="x" * 900_000), "together")
+    complete(harness.registry.create(harness.plan(new, k="x" * 500_000)))
+    assert len(harness.reopened().image.topic("t").configs["k"]) == 500_000
 
 
 def test_a_topic_that_goes_after_the_last_try_is_no_error() -> None:
-    house = House()
-    topic = house.create("t", 1)
-    other, commit, tries = house.reopened(), house.session.commit, list[object]()
+    harness = Harness()
+    topic = harness.create("t", 1)
+    other, commit, tries = harness.reopened(), harness.session.commit, list[object]()
 
     def contended(changes: Sequence[NodeChange], *, guards: Mapping[str, int] | None = None) -> None:
         if any(change.path.startswith(layout.STATES) for change in changes) and len(tries) < ATTEMPTS:
@@ -706,62 +706,62 @@ def test_a_topic_that_goes_after_the_last_try_is_no_error() -> None:
             raise BadVersion("another one was quicker")
         commit(changes, guards=guards)
 
-    house.session.commit = contended  # type: ignore[method-assign]
-    assert complete(house.registry.change_states(["t"], all_again)) == []
+    harness.session.commit = contended  # type: ignore[method-assign]
+    assert complete(harness.registry.change_states(["t"], all_again)) == []
     assert len(tries) == ATTEMPTS
 
 
 def test_states_of_a_topic_that_is_gone_are_not_made_again() -> None:
     """Another broker has deleted it, and this one has seen that its states are away, but not yet that it is."""
-    house = House()
-    topic = house.create("t", 1)
-    house.create("u", 1)
-    complete(house.registry.change_states(["t"], all_again))
-    other = house.reopened()
+    harness = Harness()
+    topic = harness.create("t", 1)
+    harness.create("u", 1)
+    complete(harness.registry.change_states(["t"], all_again))
+    other = harness.reopened()
     complete(other.begin_delete("t"))
     complete(other.finish_delete(topic))
-    complete(house.registry.reread_states(["t"]))
-    assert "t" in house.registry.image.topics
-    assert complete(house.registry.change_states(["t", "u"], all_again)) == [TopicPartition("u", 0)]
-    assert len(house.session.children(layout.STATES)) == 1
+    complete(harness.registry.reread_states(["t"]))
+    assert "t" in harness.registry.image.topics
+    assert complete(harness.registry.change_states(["t", "u"], all_again)) == [TopicPartition("u", 0)]
+    assert len(harness.session.children(layout.STATES)) == 1
 
 
 @pytest.mark.parametrize("is_writing", [True, False])
 def test_states_that_went_back_are_noticed_by_a_running_broker(is_writing: bool) -> None:
-    house = House()
-    topic = house.create("t", 1)
-    complete(house.registry.change_states(["t"], all_again))
-    before = house.session.get(layout.states_path(topic.topic_id)).data
+    harness = Harness()
+    topic = harness.create("t", 1)
+    complete(harness.registry.change_states(["t"], all_again))
+    before = harness.session.get(layout.states_path(topic.topic_id)).data
     for _ in range(3):
-        complete(house.registry.change_states(["t"], all_again))
+        complete(harness.registry.change_states(["t"], all_again))
     path, told = layout.states_path(topic.topic_id), list[CoordinationWentBack]()
-    house.registry.add_went_back_listener(told.append)
-    house.session.delete(path)
-    house.session.create(path, before)
+    harness.registry.add_went_back_listener(told.append)
+    harness.session.delete(path)
+    harness.session.create(path, before)
     for _ in range(2):
         with pytest.raises(CoordinationWentBack, match="Stop all brokers, then start them"):
             if is_writing:
-                complete(house.registry.change_states(["t"], all_again))
+                complete(harness.registry.change_states(["t"], all_again))
             else:
-                complete(house.registry.reread_states(["t"]))
+                complete(harness.registry.reread_states(["t"]))
     assert len(told) == 1
-    assert elect_again(house.reopened(), "t", 0).leader_epoch == 2
+    assert elect_again(harness.reopened(), "t", 0).leader_epoch == 2
 
 
 @pytest.mark.parametrize("is_junk", [True, False])
 def test_states_that_were_removed_by_hand_and_written_again_count(is_junk: bool) -> None:
-    house = House()
-    topic = house.create("t", 1)
+    harness = Harness()
+    topic = harness.create("t", 1)
     for _ in range(4):
-        complete(house.registry.change_states(["t"], all_again))
-    other, path = house.reopened(), layout.states_path(topic.topic_id)
-    for registry in (house.registry, other):
+        complete(harness.registry.change_states(["t"], all_again))
+    other, path = harness.reopened(), layout.states_path(topic.topic_id)
+    for registry in (harness.registry, other):
         registry.add_went_back_listener(lambda error: pytest.fail(str(error)))
-    house.session.delete(path)
+    harness.session.delete(path)
     if is_junk:
-        house.session.create(path, b"junk")
-    complete(house.registry.reread_states(["t"]))
-    assert elect_again(house.registry, "t", 0).leader_epoch == 5
+        harness.session.create(path, b"junk")
+    complete(harness.registry.reread_states(["t"]))
+    assert elect_again(harness.registry, "t", 0).leader_epoch == 5
     complete(other.reread_states(["t"]))
     assert other.image.state(TopicPartition("t", 0)).leader_epoch == 5
     assert elect_again(other, "t", 0).leader_epoch == 6
@@ -769,19 +769,19 @@ def test_states_that_were_removed_by_hand_and_written_again_count(is_junk: bool)
 
 @pytest.mark.parametrize("late_readings", [1, 2])
 def test_states_that_a_late_reading_brings_are_not_taken_for_a_restored_tree(late_readings: int) -> None:
-    house = House()
-    house.create("t", 1)
-    complete(house.registry.change_states(["t"], all_again))
-    get_many, late = house.session.get_many, list[list[Node | None]]()
+    harness = Harness()
+    harness.create("t", 1)
+    complete(harness.registry.change_states(["t"], all_again))
+    get_many, late = harness.session.get_many, list[list[Node | None]]()
 
     def slow(paths: Sequence[str]) -> list[Node | None]:
         found = get_many(paths)
         if len(late) < late_readings:
             late.append(found)
-            complete(house.registry.change_states(["t"], all_again))
+            complete(harness.registry.change_states(["t"], all_again))
         return found
 
-    house.session.get_many = slow  # type: ignore[method-assign]
-    complete(house.registry.reread_states(["t"]))
+    harness.session.get_many = slow  # type: ignore[method-assign]
+    complete(harness.registry.reread_states(["t"]))
     assert len(late) == late_readings
-    assert house.registry.image.state(TopicPartition("t", 0)).leader_epoch == 1 + late_readings
+    assert harness.registry.image.state(TopicPartition("t", 0)).leader_epoch == 1 + late_readings

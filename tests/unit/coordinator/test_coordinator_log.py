@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from support.replica_house import ME, OTHER, ReplicaHouse, reached
+from support.replica_harness import ME, OTHER, ReplicaHarness, reached
 
 from barnabas.core.coordinator.log import CoordinatorLog, Record
 from barnabas.core.coordinator.log_loader import LogLoader
@@ -43,28 +43,28 @@ class Keeper:
     """A coordinator's end of the topic."""
 
     def __init__(self, ended: list[Kept] | None = None) -> None:
-        self.house = ReplicaHouse()
+        self.harness = ReplicaHarness()
         self.failures: list[str] = []
         self.told: list[tuple[str, ErrorCode]] = []
         self.ended: list[Kept] = [] if ended is None else ended
-        house = self.house
+        harness = self.harness
         self.log = CoordinatorLog(
             TOPIC,
-            house.replicas,
-            clock=house.clock,
-            scheduler=house.scheduler,
+            harness.replicas,
+            clock=harness.clock,
+            scheduler=harness.scheduler,
             timeout_ms=1000,
             failed=lambda what, _: self.failures.append(what),
         )
         self.loader = LogLoader(
-            house.replicas,
+            harness.replicas,
             Kept,
             self.ended.append,
             codecs=builtin_codecs(),
-            clock=house.clock,
-            scheduler=house.scheduler,
+            clock=harness.clock,
+            scheduler=harness.scheduler,
             slice_bytes=100,
-            report=house.reports.append,
+            report=harness.reports.append,
             failed=lambda what, _: self.failures.append(what),
             still_open=Kept.add_open,
         )
@@ -81,26 +81,26 @@ def keeper() -> Iterator[Keeper]:
 
 
 def test_writes_of_one_turn_are_one_batch_in_order(keeper: Keeper) -> None:
-    partition = keeper.house.open(TOPIC)
+    partition = keeper.harness.open(TOPIC)
     keeper.append("a", (b"k", b"1"), (b"l", b"1"))
     keeper.append("b", (b"k", b"2"))
     assert (keeper.told, partition.log.log_end_offset) == ([], 0)
-    keeper.house.scheduler.run_pending()
+    keeper.harness.scheduler.run_pending()
     assert keeper.told == [("a", NONE), ("b", NONE)]
     assert parse_header(memoryview(bytes_of(partition.log, 0))).next_offset == 3, "the first batch has all"
     assert partition.log.log_end_offset == 3
 
 
 def test_append_completes_when_in_sync_replicas_have_it_or_times_out(keeper: Keeper) -> None:
-    partition = keeper.house.open(TOPIC, replicas=(ME, OTHER))
+    partition = keeper.harness.open(TOPIC, replicas=(ME, OTHER))
     keeper.append("a", (b"k", b"1"))
-    keeper.house.scheduler.run_pending()
+    keeper.harness.scheduler.run_pending()
     assert keeper.told == []
     reached(partition, OTHER, 1)
-    keeper.house.replicas.purgatory.check(partition.topic_partition)
+    keeper.harness.replicas.purgatory.check(partition.topic_partition)
     assert keeper.told == [("a", NONE)]
     keeper.append("b", (b"k", b"2"))
-    keeper.house.scheduler.advance(1000)
+    keeper.harness.scheduler.advance(1000)
     assert keeper.told[1:] == [("b", ErrorCode.REQUEST_TIMED_OUT)]
 
 
@@ -116,7 +116,7 @@ def test_a_partition_that_is_not_here_and_a_log_that_is_closed(keeper: Keeper) -
 
 def test_failing_append_callback_is_reported_and_other_callbacks_run() -> None:
     keeper = Keeper()
-    keeper.house.open(TOPIC)
+    keeper.harness.open(TOPIC)
 
     def raises(_: ErrorCode) -> None:
         raise KeyError("a fault")
@@ -124,7 +124,7 @@ def test_failing_append_callback_is_reported_and_other_callbacks_run() -> None:
     keeper.append("before", (b"a", b"1"))
     keeper.log.append(0, [(b"k", b"1")], raises)
     keeper.append("after", (b"c", b"3"))
-    keeper.house.scheduler.run_pending()
+    keeper.harness.scheduler.run_pending()
     assert keeper.failures == [f"reporting the outcome of an append to {TOPIC}-0"]
     assert keeper.told == [("before", NONE), ("after", NONE)], "the others are told all the same, and once"
 
@@ -140,41 +140,41 @@ def test_a_partition_that_cannot_be_taken_in_holds_up_no_other() -> None:
             taken.append(kept.number)
 
     keeper = Keeper(Refusing())
-    partitions = [keeper.house.open(TOPIC, number) for number in (0, 1)]
+    partitions = [keeper.harness.open(TOPIC, number) for number in (0, 1)]
     for number in (0, 1):
         keeper.log.append(number, [(b"k", b"v")], lambda _: None)
-    keeper.house.scheduler.run_pending()
+    keeper.harness.scheduler.run_pending()
     for partition in partitions:
         keeper.loader.load(partition)
-    keeper.house.scheduler.run_pending()
+    keeper.harness.scheduler.run_pending()
     assert (taken, keeper.failures) == ([1], [f"loading {TOPIC}-0"])
-    keeper.house.scheduler.advance(2000)
+    keeper.harness.scheduler.advance(2000)
     assert (taken, keeper.loader.is_busy) == ([1, 0], False)
 
 
 def test_appended_records_are_loaded_again(keeper: Keeper) -> None:
-    partition = keeper.house.open(TOPIC)
+    partition = keeper.harness.open(TOPIC)
     for number in range(20):
         keeper.append("", (b"k%d" % (number % 3), b"%d" % number))
-        keeper.house.scheduler.run_pending()
+        keeper.harness.scheduler.run_pending()
     keeper.append("", (b"k0", None))
-    keeper.house.scheduler.run_pending()
+    keeper.harness.scheduler.run_pending()
     keeper.loader.load(partition)
     assert (keeper.ended, keeper.loader.is_busy) == ([], True)
-    keeper.house.scheduler.run_pending()
+    keeper.harness.scheduler.run_pending()
     (kept,) = keeper.ended
     assert (kept.number, kept.values) == (0, {b"k0": None, b"k1": b"19", b"k2": b"17"})
     assert not keeper.loader.is_busy
 
 
 def test_a_partition_that_goes_is_read_no_further(keeper: Keeper) -> None:
-    partition = keeper.house.open(TOPIC)
+    partition = keeper.harness.open(TOPIC)
     for number in range(5):
         keeper.append("", (b"k", b"%d" % number))
-        keeper.house.scheduler.run_pending()
+        keeper.harness.scheduler.run_pending()
     keeper.loader.load(partition)
-    keeper.house.replicas.drop([TopicPartition(TOPIC, 0)])
-    keeper.house.scheduler.run_pending()
+    keeper.harness.replicas.drop([TopicPartition(TOPIC, 0)])
+    keeper.harness.scheduler.run_pending()
     assert (keeper.ended, keeper.loader.is_busy) == ([], False)
 
 
@@ -182,36 +182,36 @@ def test_a_partition_that_goes_is_read_no_further(keeper: Keeper) -> None:
 
 
 def test_pending_writes_are_dropped_after_a_leader_change(keeper: Keeper) -> None:
-    partition = keeper.house.open(TOPIC)
+    partition = keeper.harness.open(TOPIC)
     keeper.append("of the old life", (b"k", b"1"))
     keeper.log.give_up(0)
     assert keeper.told == [("of the old life", ErrorCode.NOT_LEADER_OR_FOLLOWER)]
     keeper.append("of the new life", (b"k", b"2"))
-    keeper.house.scheduler.run_pending()
+    keeper.harness.scheduler.run_pending()
     assert keeper.told[1:] == [("of the new life", NONE)]
     assert partition.log.log_end_offset == 1
 
 
 def written(keeper: Keeper, count: int) -> Partition:
     """A partition with a follower that has nothing of it yet."""
-    partition = keeper.house.open(TOPIC, replicas=(ME, OTHER))
+    partition = keeper.harness.open(TOPIC, replicas=(ME, OTHER))
     for number in range(count):
         keeper.append("", (b"k", b"%d" % number))
-        keeper.house.scheduler.run_pending()
+        keeper.harness.scheduler.run_pending()
     return partition
 
 
 def test_loading_completes_when_followers_have_all_records(keeper: Keeper) -> None:
     partition = written(keeper, 3)
     keeper.loader.load(partition)
-    keeper.house.scheduler.run_pending()
+    keeper.harness.scheduler.run_pending()
     for offset in (0, 2):
         reached(partition, OTHER, offset)
-        keeper.house.replicas.purgatory.check(partition.topic_partition)
-        keeper.house.scheduler.advance(5000)
+        keeper.harness.replicas.purgatory.check(partition.topic_partition)
+        keeper.harness.scheduler.advance(5000)
         assert (keeper.ended, keeper.loader.is_busy) == ([], True)
     reached(partition, OTHER, 3)
-    keeper.house.replicas.purgatory.check(partition.topic_partition)
+    keeper.harness.replicas.purgatory.check(partition.topic_partition)
     (kept,) = keeper.ended
     assert (kept.values, keeper.loader.is_busy) == ({b"k": b"2"}, False)
 
@@ -221,14 +221,14 @@ def test_partition_that_changes_leader_during_loading_is_loaded_again(keeper: Ke
     partition = written(keeper, 2)
     keeper.loader.load(partition)
     if is_read:
-        keeper.house.scheduler.run_pending()
+        keeper.harness.scheduler.run_pending()
     partition.leader, partition.leader_epoch = OTHER, 1
     partition.leader, partition.leader_epoch = ME, 2  # both in one turn: only the epoch tells
     reached(partition, OTHER, 2)
     keeper.loader.load(partition)
-    keeper.house.replicas.purgatory.check(partition.topic_partition)
-    keeper.house.scheduler.run_pending()
-    keeper.house.scheduler.advance(5000)
+    keeper.harness.replicas.purgatory.check(partition.topic_partition)
+    keeper.harness.scheduler.run_pending()
+    keeper.harness.scheduler.advance(5000)
     (kept,) = keeper.ended
     assert (kept.values, keeper.loader.is_busy) == ({b"k": b"1"}, False)
 
@@ -236,9 +236,9 @@ def test_partition_that_changes_leader_during_loading_is_loaded_again(keeper: Ke
 def test_a_partition_that_stays_elsewhere_is_dropped(keeper: Keeper) -> None:
     partition = written(keeper, 2)
     keeper.loader.load(partition)
-    keeper.house.scheduler.run_pending()
+    keeper.harness.scheduler.run_pending()
     partition.leader, partition.leader_epoch = OTHER, 1
-    keeper.house.replicas.purgatory.check(partition.topic_partition)
+    keeper.harness.replicas.purgatory.check(partition.topic_partition)
     assert (keeper.ended, keeper.loader.is_busy) == ([], False)
 
 
@@ -268,7 +268,7 @@ def marker(producer: int, *, committed: bool) -> bytearray:
 
 def loaded(keeper: Keeper, partition: Partition) -> Kept:
     keeper.loader.load(partition)
-    keeper.house.scheduler.run_pending()
+    keeper.harness.scheduler.run_pending()
     return keeper.ended[-1]
 
 
@@ -277,7 +277,7 @@ GZIP = builtin_codecs().by_name("gzip")
 
 @pytest.mark.parametrize("codec", [None, GZIP], ids=["plain", "compressed"])
 def test_records_of_transactions_count_by_how_these_end(keeper: Keeper, codec: Codec | None) -> None:
-    partition = keeper.house.open(TOPIC)
+    partition = keeper.harness.open(TOPIC)
     copied(
         partition,
         plain(a="0", b="0", c="0"),
@@ -292,11 +292,11 @@ def test_records_of_transactions_count_by_how_these_end(keeper: Keeper, codec: C
     kept = loaded(keeper, partition)
     assert kept.values == {b"a": b"7", b"b": b"0", b"c": b"0", b"d": b"1"}
     assert kept.open == [(9, (b"c", b"9")), (9, (b"e", b"10"))]
-    assert not keeper.house.reports
+    assert not keeper.harness.reports
 
 
 def test_the_order_of_the_log_counts_and_not_that_of_the_ends(keeper: Keeper) -> None:
-    partition = keeper.house.open(TOPIC)
+    partition = keeper.harness.open(TOPIC)
     copied(
         partition,
         in_transaction(7, a="7", b="7", c="7"),
@@ -312,39 +312,39 @@ def test_the_order_of_the_log_counts_and_not_that_of_the_ends(keeper: Keeper) ->
 
 
 def test_a_marker_that_comes_while_followers_are_waited_for_is_read(keeper: Keeper) -> None:
-    partition = keeper.house.open(TOPIC, replicas=(ME, OTHER))
+    partition = keeper.harness.open(TOPIC, replicas=(ME, OTHER))
     copied(partition, in_transaction(7, a="7"), in_transaction(8, a="8"))
     keeper.loader.load(partition)
-    keeper.house.scheduler.run_pending()
+    keeper.harness.scheduler.run_pending()
     copied(partition, marker(8, committed=True))
     reached(partition, OTHER, 3)
-    keeper.house.replicas.purgatory.check(partition.topic_partition)
-    keeper.house.scheduler.run_pending()
+    keeper.harness.replicas.purgatory.check(partition.topic_partition)
+    keeper.harness.scheduler.run_pending()
     (kept,) = keeper.ended
     assert (kept.values, kept.open) == ({b"a": b"8"}, [])
 
 
 def test_a_damaged_marker_ends_nothing(keeper: Keeper) -> None:
-    partition = keeper.house.open(TOPIC)
+    partition = keeper.harness.open(TOPIC)
     copied(partition, in_transaction(7, a="7"))
     at = len(bytes_of(partition.log, 0))
     copied(partition, marker(7, committed=False), plain(b="1"))
-    data = keeper.house.disk.folders[f"{TOPIC}-0"]["00000000000000000000.log"].data
+    data = keeper.harness.disk.folders[f"{TOPIC}-0"]["00000000000000000000.log"].data
     data[at + HEADER_SIZE + 8] ^= 1  # the type: it would commit
     kept = loaded(keeper, partition)
     assert (kept.values, kept.open) == ({b"b": b"1"}, [(7, (b"a", b"7"))])
-    (line,) = keeper.house.reports
+    (line,) = keeper.harness.reports
     assert "left out the batch at offset 1" in line
 
 
 def rotten(keeper: Keeper) -> tuple[Partition, bytearray, int]:
     """A partition with another replica, and where a byte of its second batch is wrong."""
-    partition = keeper.house.open(TOPIC, replicas=(ME, OTHER))
+    partition = keeper.harness.open(TOPIC, replicas=(ME, OTHER))
     copied(partition, plain(a="1"))
     at = len(bytes_of(partition.log, 0)) + HEADER_SIZE + 8
     copied(partition, plain(a="2"), plain(b="1"))
     reached(partition, OTHER, 3)
-    data = keeper.house.disk.folders[f"{TOPIC}-0"]["00000000000000000000.log"].data
+    data = keeper.harness.disk.folders[f"{TOPIC}-0"]["00000000000000000000.log"].data
     data[at] ^= 1
     return partition, data, at
 
@@ -352,35 +352,35 @@ def rotten(keeper: Keeper) -> tuple[Partition, bytearray, int]:
 def test_damaged_segment_is_repaired_before_it_is_loaded(keeper: Keeper) -> None:
     partition, data, at = rotten(keeper)
     suspected: list[int] = []
-    keeper.house.replicas.add_suspicion_listener(lambda _, offset: suspected.append(offset))
+    keeper.harness.replicas.add_suspicion_listener(lambda _, offset: suspected.append(offset))
     keeper.loader.load(partition)
-    keeper.house.scheduler.advance(2_500)
+    keeper.harness.scheduler.advance(2_500)
     assert (keeper.ended, keeper.loader.is_busy) == ([], True)
     assert set(suspected) == {1}
     data[at] ^= 1
-    keeper.house.scheduler.advance(1_000)
+    keeper.harness.scheduler.advance(1_000)
     (kept,) = keeper.ended
     assert kept.values == {b"a": b"2", b"b": b"1"}
-    assert keeper.house.reports == []
+    assert keeper.harness.reports == []
 
 
 def test_damage_without_a_good_copy_is_left_out_after_the_limit(keeper: Keeper) -> None:
     partition, _, _ = rotten(keeper)
     keeper.loader.load(partition)
-    keeper.house.scheduler.advance(200_000)
+    keeper.harness.scheduler.advance(200_000)
     (kept,) = keeper.ended
     assert kept.values == {b"a": b"1", b"b": b"1"}
-    (line,) = keeper.house.reports
+    (line,) = keeper.harness.reports
     assert "left out the batch at offset 1" in line
 
 
 def test_transactional_records_get_their_own_batch(keeper: Keeper) -> None:
-    partition = keeper.house.open(TOPIC)
+    partition = keeper.harness.open(TOPIC)
     keeper.append("before", (b"k", b"1"))
     keeper.log.append(0, [(b"k", b"2")], lambda error: keeper.told.append(("in", error)), (7, 3))
     assert keeper.told == [("before", NONE), ("in", NONE)], "a marker may come in this turn"
     keeper.append("behind", (b"k", b"3"))
-    keeper.house.scheduler.run_pending()
+    keeper.harness.scheduler.run_pending()
     batches = [header for _, header in whole_batches(bytes_of(partition.log, 0))]
     assert [(each.producer_id, each.producer_epoch, each.transactional) for each in batches] == [
         (-1, -1, False),

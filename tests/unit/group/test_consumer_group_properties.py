@@ -3,7 +3,7 @@
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from support.group_house import ID, OTHER_ID, House
+from support.group_harness import ID, OTHER_ID, Harness
 from support.modern_members import ModernMember, settle
 
 from barnabas.core.coordinator.group.consumer_group import ConsumerGroup
@@ -20,14 +20,14 @@ class GroupMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.house = self._new_house(House())
+        self.harness = self._new_harness(Harness())
         self.members: list[ModernMember] = []
         self.count = 0
 
-    def _new_house(self, house: House, topics: dict[str, int] | None = None) -> House:
-        house.topics = {"t": 5, "u": 3} if topics is None else topics
-        house.topic_ids = dict(_IDS)
-        return house
+    def _new_harness(self, harness: Harness, topics: dict[str, int] | None = None) -> Harness:
+        harness.topics = {"t": 5, "u": 3} if topics is None else topics
+        harness.topic_ids = dict(_IDS)
+        return harness
 
     @initialize()
     def start(self) -> None:
@@ -35,7 +35,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @property
     def group(self) -> ConsumerGroup | None:
-        entry = self.house.coordinator._table.get("g")
+        entry = self.harness.coordinator._table.get("g")
         group = None if entry is None else entry.group
         return group if isinstance(group, ConsumerGroup) else None
 
@@ -51,7 +51,7 @@ class GroupMachine(RuleBasedStateMachine):
     @rule(topics=_NAMES)
     def join(self, topics: list[str]) -> None:
         self.count += 1
-        member = ModernMember(self.house, f"m{self.count}", topics)
+        member = ModernMember(self.harness, f"m{self.count}", topics)
         self.members.append(member)
         member.beat()
 
@@ -80,7 +80,7 @@ class GroupMachine(RuleBasedStateMachine):
         member = data.draw(st.sampled_from(self.members))
         self.members.remove(member)
         if says_so:
-            self.house.beat(member.member_id, -1)
+            self.harness.beat(member.member_id, -1)
 
     @precondition(lambda self: self.members)
     @rule(data=st.data())
@@ -91,28 +91,28 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(ms=st.sampled_from([100, 1_000, 5_000, 21_000, 46_000]))
     def pass_time(self, ms: float) -> None:
-        self.house.pass_time(ms)
+        self.harness.pass_time(ms)
 
     @rule(name=st.sampled_from(["t", "u", "w"]), count=st.integers(0, 7))
     def change_topic(self, name: str, count: int) -> None:
-        if count > self.house.topics.get(name, 0):
-            self.house.topics[name] = count
+        if count > self.harness.topics.get(name, 0):
+            self.harness.topics[name] = count
         elif not count:
-            self.house.topics.pop(name, None)
-            again = self.house.topic_ids[name] == _IDS[name]
-            self.house.topic_ids[name] = name.encode() + _AGAIN_ID[1:] if again else _IDS[name]
+            self.harness.topics.pop(name, None)
+            again = self.harness.topic_ids[name] == _IDS[name]
+            self.harness.topic_ids[name] = name.encode() + _AGAIN_ID[1:] if again else _IDS[name]
 
     @rule(fails=st.booleans())
     def log_fails(self, fails: bool) -> None:
-        self.house.error = ErrorCode.NOT_ENOUGH_REPLICAS if fails else ErrorCode.NONE
+        self.harness.error = ErrorCode.NOT_ENOUGH_REPLICAS if fails else ErrorCode.NONE
 
     @rule()
     def coordinator_moves(self) -> None:
-        topics, ids = self.house.topics, self.house.topic_ids
-        self.house = self._new_house(self.house.restarted(), topics)
-        self.house.topic_ids = ids
+        topics, ids = self.harness.topics, self.harness.topic_ids
+        self.harness = self._new_harness(self.harness.restarted(), topics)
+        self.harness.topic_ids = ids
         for member in self.members:
-            member.house = self.house
+            member.harness = self.harness
         group = self.group
         if group is not None:
             known = group.members
@@ -162,10 +162,10 @@ class GroupMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Without further events the group comes to rest, and every partition of a subscribed topic has one owner."""
-        self.house.error = ErrorCode.NONE
+        self.harness.error = ErrorCode.NONE
         if not self.members:
             return
-        self.house.pass_time(46_000)
+        self.harness.pass_time(46_000)
         members = self.members
 
         def is_settled() -> bool:
@@ -174,18 +174,18 @@ class GroupMachine(RuleBasedStateMachine):
                 return False
             return all(each.owned == each.wanted for each in members)
 
-        settle(self.house, members, is_settled)
+        settle(self.harness, members, is_settled)
         self.no_partition_has_two_owners()
-        topics = self.house.topics
+        topics = self.harness.topics
         wanted = {
-            (self.house.topic_ids[name], number)
+            (self.harness.topic_ids[name], number)
             for name in {name for member in members for name in member.topics} & topics.keys()
             for number in range(topics[name])
         }
         assert set().union(*(each.owned for each in members)) == wanted
-        again = self._new_house(self.house.restarted(), topics)
-        again.topic_ids = self.house.topic_ids
-        assert again.describe_consumers() == self.house.describe_consumers()
+        again = self._new_harness(self.harness.restarted(), topics)
+        again.topic_ids = self.harness.topic_ids
+        assert again.describe_consumers() == self.harness.describe_consumers()
 
 
 TestGroup = GroupMachine.TestCase
@@ -193,23 +193,25 @@ TestGroup.settings = settings(max_examples=100, stateful_step_count=40, deadline
 
 
 def test_member_that_keeps_its_partitions_is_not_stopped_when_others_join() -> None:
-    house = House()
-    house.topics = {"t": 500}
-    members = [ModernMember(house, f"m{number}", ["t"]) for number in range(50)]
+    harness = Harness()
+    harness.topics = {"t": 500}
+    members = [ModernMember(harness, f"m{number}", ["t"]) for number in range(50)]
 
     def is_settled() -> bool:
-        return house.describe_consumers().group_state == "Stable" and all(each.owned == each.wanted for each in members)
+        return harness.describe_consumers().group_state == "Stable" and all(
+            each.owned == each.wanted for each in members
+        )
 
-    settle(house, members, is_settled)
+    settle(harness, members, is_settled)
     before = [set(each.owned) for each in members]
     seen = [set(each.owned) for each in members]
-    members.append(ModernMember(house, "new", ["t"]))
+    members.append(ModernMember(harness, "new", ["t"]))
     members[-1].beat()
     while not is_settled():
         for member in members:
             member.beat()
         seen = [had & member.owned for had, member in zip(seen, members, strict=False)]
-        house.pass_time(1_000)
+        harness.pass_time(1_000)
     given_up = [had - kept for had, kept in zip(before, seen, strict=True)]
     assert set().union(*given_up) == members[-1].owned
     assert len(members[-1].owned) == 9

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from support.group_driver import Asked
-from support.group_house import ID, House
+from support.group_harness import ID, Harness
 from support.long_tests import examples
 
 from barnabas.core.client.group.consumer_protocol import (
@@ -59,18 +59,18 @@ class ClassicReader:
         elif self.must_join:
             self._join()
         else:
-            self._note(self.world.house.heartbeat("g", self.member_id, self.generation))
+            self._note(self.world.harness.heartbeat("g", self.member_id, self.generation))
 
     def leave(self) -> None:
         self.owned = set()
         if self.member_id:
-            self.world.house.leave("g", self.member_id)
+            self.world.harness.leave("g", self.member_id)
 
     def _join(self) -> None:
         if not self.is_cooperative:
             self.owned = set()
         metadata = encode_subscription(Subscription(topics=["t"], owned=named(self.owned)))
-        self.joining = self.world.house.join(
+        self.joining = self.world.harness.join(
             member=self.member_id, metadata=metadata, session_ms=SESSION_MS, at_once=False
         )
 
@@ -82,7 +82,7 @@ class ClassicReader:
         else:
             self.generation, self.must_join = result.generation_id, False
             given = self._assign(result.members) if result.leader == self.member_id else None
-            self.syncing = self.world.house.sync("g", self.member_id, self.generation, given)
+            self.syncing = self.world.harness.sync("g", self.member_id, self.generation, given)
 
     def _assign(self, members: Any) -> dict[str, bytes]:
         """In turn; cooperative members get nothing that another one still reads."""
@@ -129,7 +129,7 @@ class Reader:
     def step(self) -> None:
         owned = {ID: sorted(self.owned)} if self.owned else {}
         tells = self._has_news or not self.epoch
-        result = self.world.house.beat(self.member_id, self.epoch, owned=owned if tells else None).result
+        result = self.world.harness.beat(self.member_id, self.epoch, owned=owned if tells else None).result
         self._has_news = False
         if result.error is not E.NONE:
             assert result.error in (E.FENCED_MEMBER_EPOCH, E.UNKNOWN_MEMBER_ID, E.GROUP_ID_NOT_FOUND)
@@ -144,14 +144,14 @@ class Reader:
     def leave(self) -> None:
         self.owned = set()
         if self.epoch:
-            self.world.house.beat(self.member_id, -1)
+            self.world.harness.beat(self.member_id, -1)
 
 
 class World:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.house = House()
-        self.house.topics = {"t": PARTITIONS}
+        self.harness = Harness()
+        self.harness.topics = {"t": PARTITIONS}
         self.members: list[ClassicReader | Reader] = []
         self._is_cooperative = self.random.random() < 0.5
         self._made = 0
@@ -161,7 +161,7 @@ class World:
             self._step()
             self._check()
         for _ in range(400):
-            self.house.pass_time(150)
+            self.harness.pass_time(150)
             for member in self.members:
                 member.step()
                 self._check()
@@ -185,16 +185,16 @@ class World:
             # The classic group is written with its next generation: until then a restart brings the member back.
             self._settle_writes()
         elif chance < 0.07 and not any(member.waits for member in self.members):
-            self.house, before = self.house.restarted(), self.house
-            self.house.topics = before.topics
+            self.harness, before = self.harness.restarted(), self.harness
+            self.harness.topics = before.topics
         elif chance < 0.15:
-            self.house.pass_time(self.random.choice([1, 50, 200, 1000]))
+            self.harness.pass_time(self.random.choice([1, 50, 200, 1000]))
         else:
             self.random.choice(self.members).step()
 
     def _settle_writes(self) -> None:
         for _ in range(40):
-            self.house.pass_time(50)
+            self.harness.pass_time(50)
             for member in self.members:
                 member.step()
                 self._check()

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from support.group_house import House
+from support.group_harness import Harness
 from support.memory_persister import MemoryPersister
 
 from barnabas.core.coordinator.group.share_groups import ShareGroups
@@ -31,14 +31,14 @@ from barnabas.ports.types import TopicPartition
 CALLER = Caller(client_id="c", host="h")
 
 
-class ShareHouse:
-    """A house with share groups; the share coordinators are in memory."""
+class ShareHarness:
+    """A harness with share groups; the share coordinators are in memory."""
 
-    def __init__(self, house: House | None = None, persister: MemoryPersister | None = None, **config: Any) -> None:
+    def __init__(self, harness: Harness | None = None, persister: MemoryPersister | None = None, **config: Any) -> None:
         self.persister = persister or MemoryPersister()
-        self.house = House(None if house is None else house.log, persister=self.persister, **config)
-        self.house.topic_ids = {"t": b"t" * 16, "u": b"u" * 16}
-        self.coordinator = self.house.coordinator
+        self.harness = Harness(None if harness is None else harness.log, persister=self.persister, **config)
+        self.harness.topic_ids = {"t": b"t" * 16, "u": b"u" * 16}
+        self.coordinator = self.harness.coordinator
 
     @property
     def groups(self) -> ShareGroups:
@@ -48,7 +48,7 @@ class ShareHouse:
     def ask(self, handler: Any, request: Any) -> Any:
         answers: list[Any] = []
         handler(request, CALLER, answers.append)
-        self.house.pass_time(0)
+        self.harness.pass_time(0)
         assert len(answers) == 1
         return answers[0]
 
@@ -73,11 +73,11 @@ class ShareHouse:
 
 
 @pytest.fixture
-def share() -> ShareHouse:
-    return ShareHouse()
+def share() -> ShareHarness:
+    return ShareHarness()
 
 
-def test_a_member_gets_its_partitions(share: ShareHouse) -> None:
+def test_a_member_gets_its_partitions(share: ShareHarness) -> None:
     joined = share.heartbeat("m", 0, "u")
     assert (joined.error, joined.member_epoch) == (ErrorCode.NONE, 2)
     assigned = share.heartbeat("m", 2)
@@ -88,7 +88,7 @@ def test_a_member_gets_its_partitions(share: ShareHouse) -> None:
     assert share.listed("consumer") == {}
 
 
-def test_an_invalid_heartbeat_is_refused_before_the_coordinator_matters(share: ShareHouse) -> None:
+def test_an_invalid_heartbeat_is_refused_before_the_coordinator_matters(share: ShareHarness) -> None:
     assert share.heartbeat("", 0, "u").error is ErrorCode.INVALID_REQUEST
     for partition in share.coordinator.partitions:
         share.coordinator.unload(partition)
@@ -96,7 +96,7 @@ def test_an_invalid_heartbeat_is_refused_before_the_coordinator_matters(share: S
     assert share.heartbeat("m", 0, "u").error is ErrorCode.NOT_COORDINATOR
 
 
-def test_an_unknown_group_is_not_found(share: ShareHouse) -> None:
+def test_an_unknown_group_is_not_found(share: ShareHarness) -> None:
     assert share.heartbeat("m", 3).error is ErrorCode.GROUP_ID_NOT_FOUND
     assert share.describe("nope")[0].error is ErrorCode.GROUP_ID_NOT_FOUND
     assert share.offsets("nope").error is ErrorCode.GROUP_ID_NOT_FOUND
@@ -106,8 +106,8 @@ def test_an_unknown_group_is_not_found(share: ShareHouse) -> None:
     assert deleted.error is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_a_group_of_another_type_is_no_share_group(share: ShareHouse) -> None:
-    share.house.stable("classic")
+def test_a_group_of_another_type_is_no_share_group(share: ShareHarness) -> None:
+    share.harness.stable("classic")
     refused = share.heartbeat("m", 0, "u", group_id="classic")
     assert (refused.error, refused.error_message) == (
         ErrorCode.GROUP_ID_NOT_FOUND,
@@ -115,52 +115,52 @@ def test_a_group_of_another_type_is_no_share_group(share: ShareHouse) -> None:
     )
 
 
-def test_other_requests_do_not_find_a_share_group(share: ShareHouse) -> None:
+def test_other_requests_do_not_find_a_share_group(share: ShareHarness) -> None:
     share.heartbeat("m", 0, "u")
-    assert share.house.join("g").result.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert share.harness.join("g").result.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     described = share.ask(share.coordinator.describe_groups, DescribeGroups(group_ids=["g"])).groups[0]
     assert described.error is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_another_coordinator_serves_the_group(share: ShareHouse) -> None:
+def test_another_coordinator_serves_the_group(share: ShareHarness) -> None:
     share.heartbeat("m", 0, "u")
     share.heartbeat("m", 2)
-    other = ShareHouse(share.house, share.persister)
+    other = ShareHarness(share.harness, share.persister)
     assert other.describe("g") == share.describe("g")
     assert other.heartbeat("m", 3).assignment is None
 
 
-def test_a_failed_write_is_the_answer(share: ShareHouse) -> None:
-    share.house.error = ErrorCode.NOT_ENOUGH_REPLICAS
+def test_a_failed_write_is_the_answer(share: ShareHarness) -> None:
+    share.harness.error = ErrorCode.NOT_ENOUGH_REPLICAS
     assert share.heartbeat("m", 0, "u").error is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert not share.persister.offsets
 
 
-def test_the_share_coordinator_is_called_when_the_log_has_the_group(share: ShareHouse) -> None:
-    share.house.hold = True
+def test_the_share_coordinator_is_called_when_the_log_has_the_group(share: ShareHarness) -> None:
+    share.harness.hold = True
     answers: list[Any] = []
     request = ShareGroupHeartbeat(group_id="g", member_id="m", member_epoch=0, subscribed_topic_names=["u"])
     share.groups.heartbeat(request, CALLER, answers.append)
     assert (answers, share.persister.offsets) == ([], {})
-    share.house.finish()
+    share.harness.finish()
     assert (len(answers), len(share.persister.offsets)) == (1, 2)
 
 
-def test_an_answer_without_changes_waits_for_the_write_before_it(share: ShareHouse) -> None:
+def test_an_answer_without_changes_waits_for_the_write_before_it(share: ShareHarness) -> None:
     share.heartbeat("m", 0, "u")
     epoch = share.heartbeat("m", 2).member_epoch
-    share.house.hold = True
+    share.harness.hold = True
     answers: list[Any] = []
     joining = ShareGroupHeartbeat(group_id="g", member_id="n", member_epoch=0, subscribed_topic_names=["u"])
     share.groups.heartbeat(joining, CALLER, answers.append)
     share.groups.heartbeat(ShareGroupHeartbeat(group_id="g", member_id="m", member_epoch=epoch), CALLER, answers.append)
     assert answers == []
-    while share.house.held:
-        share.house.finish()
+    while share.harness.held:
+        share.harness.finish()
     assert [each.error for each in answers] == [ErrorCode.NONE, ErrorCode.NONE]
 
 
-def test_offsets_are_described_with_their_lag(share: ShareHouse) -> None:
+def test_offsets_are_described_with_their_lag(share: ShareHarness) -> None:
     share.heartbeat("m", 0, "u")
     (topic,) = share.offsets("g").topics
     assert (topic.topic, [each.start_offset for each in topic.partitions]) == ("u", [-1, -1])
@@ -177,18 +177,18 @@ def test_offsets_are_described_with_their_lag(share: ShareHouse) -> None:
     assert (second.start_offset, second.lag) == (-1, -1)
 
 
-def test_offsets_of_unknown_topics_and_partitions(share: ShareHouse) -> None:
+def test_offsets_of_unknown_topics_and_partitions(share: ShareHarness) -> None:
     share.heartbeat("m", 0, "u")
     unknown, other = share.offsets("g", [ShareGroupTopic("nope", [0]), ShareGroupTopic("t", [7])]).topics
     assert (unknown.topic_id, unknown.partitions[0].error) == (bytes(16), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert (other.partitions[0].error, other.partitions[0].start_offset) == (ErrorCode.NONE, -1)
 
 
-def test_no_group_is_described_where_none_is_asked_for(share: ShareHouse) -> None:
+def test_no_group_is_described_where_none_is_asked_for(share: ShareHarness) -> None:
     assert share.ask(share.groups.describe_offsets, DescribeShareGroupOffsets(groups=[])).groups == ()
 
 
-def test_altered_and_deleted_offsets(share: ShareHouse) -> None:
+def test_altered_and_deleted_offsets(share: ShareHarness) -> None:
     share.heartbeat("m", 0, "u")
     share.heartbeat("m", -1)
     request = AlterShareGroupOffsets(group_id="g", partitions=[SharePartitionStart("u", 1, 9)])
@@ -199,17 +199,17 @@ def test_altered_and_deleted_offsets(share: ShareHouse) -> None:
     assert share.offsets("g").topics == []
 
 
-def test_a_deleted_group_leaves_nothing(share: ShareHouse) -> None:
+def test_a_deleted_group_leaves_nothing(share: ShareHarness) -> None:
     share.heartbeat("m", 0, "u")
-    assert share.house.delete("g") == [ErrorCode.NON_EMPTY_GROUP]
+    assert share.harness.delete("g") == [ErrorCode.NON_EMPTY_GROUP]
     share.heartbeat("m", -1)
-    assert share.house.delete("g") == [ErrorCode.NONE]
+    assert share.harness.delete("g") == [ErrorCode.NONE]
     assert share.persister.offsets == {}
     assert share.listed() == {}
-    assert ShareHouse(share.house, share.persister).listed() == {}
+    assert ShareHarness(share.harness, share.persister).listed() == {}
 
 
-def test_a_group_stays_if_its_state_cannot_be_deleted(share: ShareHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_stays_if_its_state_cannot_be_deleted(share: ShareHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     share.heartbeat("m", 0, "u")
     share.heartbeat("m", -1)
 
@@ -218,29 +218,29 @@ def test_a_group_stays_if_its_state_cannot_be_deleted(share: ShareHouse, monkeyp
 
     with monkeypatch.context() as patch:
         patch.setattr(share.persister, "delete_state", refuse)
-        assert share.house.delete("g") == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+        assert share.harness.delete("g") == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
     assert share.listed() == {"g": ("share", "share", "Empty")}
-    assert share.house.delete("g") == [ErrorCode.NONE]
+    assert share.harness.delete("g") == [ErrorCode.NONE]
 
 
-def test_an_empty_group_does_not_expire(share: ShareHouse) -> None:
+def test_an_empty_group_does_not_expire(share: ShareHarness) -> None:
     share.heartbeat("m", 0, "u")
     share.heartbeat("m", -1)
     share.coordinator.start()
-    share.house.pass_time(30 * 24 * 3_600_000)
+    share.harness.pass_time(30 * 24 * 3_600_000)
     assert share.listed() == {"g": ("share", "share", "Empty")}
 
 
-def test_a_deleted_topic_is_forgotten(share: ShareHouse) -> None:
+def test_a_deleted_topic_is_forgotten(share: ShareHarness) -> None:
     share.heartbeat("m", 0, "t", "u")
-    topic_id = share.coordinator.share_groups and share.house.topic_id_of(TopicPartition("u", 0))
-    share.house.topics.pop("u")
+    topic_id = share.coordinator.share_groups and share.harness.topic_id_of(TopicPartition("u", 0))
+    share.harness.topics.pop("u")
     share.coordinator.partitions_deleted(topic_id or b"", [TopicPartition("u", number) for number in range(2)])
     assert "u" not in [each.topic for each in share.offsets("g").topics]
 
 
-def test_without_share_coordinators_nothing_is_initialized(share: ShareHouse) -> None:
+def test_without_share_coordinators_nothing_is_initialized(share: ShareHarness) -> None:
     share.heartbeat("m", 0, "u")
-    other = House(share.house.log)
+    other = Harness(share.harness.log)
     assert other.coordinator.share_groups is None
     assert other.coordinator.group_count() == 1

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from support.group_driver import Asked
-from support.group_house import ID, House
+from support.group_harness import ID, Harness
 
 from barnabas.core.coordinator.group.offsets import GroupOffsets, PendingCommit
 from barnabas.core.coordinator.group.records import StoredOffset
@@ -161,41 +161,41 @@ TestMachine = Machine.TestCase
 
 
 def test_from_the_request_to_the_marker() -> None:
-    house = House()
-    house.commit("g", {T0: 1})
-    assert errors(house.commit_in(P, "g", {T0: 5, T1: 6})) == [E.NONE, E.NONE]
-    assert house.producers == [(P, 3)]
-    assert house.committed("g", T0, T1) == {T0: 1, T1: -1}
-    assert house.committed("g", T0, T1, stable=True) == dict.fromkeys((T0, T1), E.UNSTABLE_OFFSET_COMMIT)
-    house.end_transaction("g", P)
-    assert house.committed("g", T0, T1, stable=True) == {T0: 5, T1: 6}
-    house.commit_in(P, "g", {T0: 7})
-    house.end_transaction("g", P, committed=False)
-    assert house.committed("g", stable=True) == {T0: 5, T1: 6}
+    harness = Harness()
+    harness.commit("g", {T0: 1})
+    assert errors(harness.commit_in(P, "g", {T0: 5, T1: 6})) == [E.NONE, E.NONE]
+    assert harness.producers == [(P, 3)]
+    assert harness.committed("g", T0, T1) == {T0: 1, T1: -1}
+    assert harness.committed("g", T0, T1, stable=True) == dict.fromkeys((T0, T1), E.UNSTABLE_OFFSET_COMMIT)
+    harness.end_transaction("g", P)
+    assert harness.committed("g", T0, T1, stable=True) == {T0: 5, T1: 6}
+    harness.commit_in(P, "g", {T0: 7})
+    harness.end_transaction("g", P, committed=False)
+    assert harness.committed("g", stable=True) == {T0: 5, T1: 6}
 
 
 def test_all_groups_of_a_partition_hear_of_its_marker() -> None:
-    house = House()
+    harness = Harness()
     groups = [f"g{number}" for number in range(9)]
-    mine = [each for each in groups if house.coordinator.partition_of(each) == house.coordinator.partition_of("g0")]
+    mine = [each for each in groups if harness.coordinator.partition_of(each) == harness.coordinator.partition_of("g0")]
     assert 1 < len(mine) < len(groups)
     for group in groups:
-        house.commit_in(P, group, {T0: 5})
-    house.commit_in(Q, "g0", {T1: 6})
-    house.end_transaction("g0", P)
+        harness.commit_in(P, group, {T0: 5})
+    harness.commit_in(Q, "g0", {T1: 6})
+    harness.end_transaction("g0", P)
     for group in groups:
-        assert house.committed(group, T0) == {T0: 5 if group in mine else -1}
-    assert house.committed("g0", T1, stable=True) == {T1: E.UNSTABLE_OFFSET_COMMIT}
+        assert harness.committed(group, T0) == {T0: 5 if group in mine else -1}
+    assert harness.committed("g0", T1, stable=True) == {T1: E.UNSTABLE_OFFSET_COMMIT}
 
 
 @pytest.mark.parametrize("ended", ["committed", "aborted", "not yet"])
 def test_the_next_coordinator_knows_how_they_stand(ended: str) -> None:
-    house = House()
-    house.commit("g", {T0: 1})
-    house.commit_in(P, "g", {T0: 5, T1: 6})
+    harness = Harness()
+    harness.commit("g", {T0: 1})
+    harness.commit_in(P, "g", {T0: 5, T1: 6})
     if ended != "not yet":
-        house.end_transaction("g", P, committed=ended == "committed")
-    later = house.restarted()
+        harness.end_transaction("g", P, committed=ended == "committed")
+    later = harness.restarted()
     if ended == "not yet":
         assert later.committed("g", T0, T1, stable=True) == dict.fromkeys((T0, T1), E.UNSTABLE_OFFSET_COMMIT)
         assert later.committed("g", T0) == {T0: 1}
@@ -205,13 +205,13 @@ def test_the_next_coordinator_knows_how_they_stand(ended: str) -> None:
 
 
 def test_a_group_that_has_nothing_else_lives_as_long_as_its_transaction() -> None:
-    house = House(offsets_retention_ms=DAY_MS)
-    house.coordinator.start()
-    house.commit_in(P, "g", {T0: 5})
-    house.commit_in(P, "h", {T0: 5})
-    house.pass_time(3 * DAY_MS)
-    assert house.listed() == {"g": "Empty", "h": "Empty"}
-    later = house.restarted()
+    harness = Harness(offsets_retention_ms=DAY_MS)
+    harness.coordinator.start()
+    harness.commit_in(P, "g", {T0: 5})
+    harness.commit_in(P, "h", {T0: 5})
+    harness.pass_time(3 * DAY_MS)
+    assert harness.listed() == {"g": "Empty", "h": "Empty"}
+    later = harness.restarted()
     assert later.listed() == {"g": "Empty", "h": "Empty"}
     later.end_transaction("g", P, committed=False)
     later.end_transaction("h", P)
@@ -220,24 +220,24 @@ def test_a_group_that_has_nothing_else_lives_as_long_as_its_transaction() -> Non
 
 
 def test_pending_transactional_offsets_do_not_expire() -> None:
-    house = House(offsets_retention_ms=DAY_MS)
-    house.coordinator.start()
-    house.commit("g", {T0: 1, T1: 2})
-    house.commit_in(P, "g", {T0: 5})
-    house.pass_time(3 * DAY_MS)
-    assert house.committed("g") == {T0: 1}
-    house.end_transaction("g", P, committed=False)
-    house.pass_time(DAY_MS)
-    assert house.listed() == {}
-    assert house.restarted().listed() == {}
+    harness = Harness(offsets_retention_ms=DAY_MS)
+    harness.coordinator.start()
+    harness.commit("g", {T0: 1, T1: 2})
+    harness.commit_in(P, "g", {T0: 5})
+    harness.pass_time(3 * DAY_MS)
+    assert harness.committed("g") == {T0: 1}
+    harness.end_transaction("g", P, committed=False)
+    harness.pass_time(DAY_MS)
+    assert harness.listed() == {}
+    assert harness.restarted().listed() == {}
 
 
 def test_a_deleted_group_does_not_come_back_with_the_marker() -> None:
-    house = House()
-    house.commit_in(P, "g", {T0: 5})
-    house.commit_in(P, "h", {T0: 5})
-    assert house.delete("g") == [E.NONE]
-    for each in (house, house.restarted()):
+    harness = Harness()
+    harness.commit_in(P, "g", {T0: 5})
+    harness.commit_in(P, "h", {T0: 5})
+    assert harness.delete("g") == [E.NONE]
+    for each in (harness, harness.restarted()):
         each.end_transaction("g", P)
         assert each.committed("g") == {}
         each.end_transaction("h", P)
@@ -245,11 +245,11 @@ def test_a_deleted_group_does_not_come_back_with_the_marker() -> None:
 
 
 def test_positions_go_with_their_topic() -> None:
-    house = House()
-    house.commit_in(P, "g", {T0: 5, ("u", 0): 6})
-    house.coordinator.partitions_deleted(ID, [TopicPartition("t", 0)])
-    later = house.restarted()
-    for each in (house, later):
+    harness = Harness()
+    harness.commit_in(P, "g", {T0: 5, ("u", 0): 6})
+    harness.coordinator.partitions_deleted(ID, [TopicPartition("t", 0)])
+    later = harness.restarted()
+    for each in (harness, later):
         each.end_transaction("g", P)
         assert each.committed("g") == {("u", 0): 6}
 
@@ -264,117 +264,119 @@ def test_positions_go_with_their_topic() -> None:
     ],
 )
 def test_failed_offset_write_leaves_nothing_pending(error: E, told: E) -> None:
-    house = House()
-    house.error = error
-    assert errors(house.commit_in(P, "g", {T0: 5})) == [told]
-    assert house.listed() == {}
-    assert not house.coordinator._shard.transactions._groups.get(house.coordinator.partition_of("g"))
-    house.error = E.NONE
-    house.commit_in(P, "g", {T0: 5})
-    house.error = error
-    assert errors(house.commit_in(P, "g", {T0: 6, T1: 7})) == [told, told]
-    house.end_transaction("g", P)
-    assert house.committed("g") == {T0: 5}
+    harness = Harness()
+    harness.error = error
+    assert errors(harness.commit_in(P, "g", {T0: 5})) == [told]
+    assert harness.listed() == {}
+    assert not harness.coordinator._shard.transactions._groups.get(harness.coordinator.partition_of("g"))
+    harness.error = E.NONE
+    harness.commit_in(P, "g", {T0: 5})
+    harness.error = error
+    assert errors(harness.commit_in(P, "g", {T0: 6, T1: 7})) == [told, told]
+    harness.end_transaction("g", P)
+    assert harness.committed("g") == {T0: 5}
 
 
 def test_timed_out_transactional_commit_follows_end_marker() -> None:
-    house = House()
-    house.error = E.REQUEST_TIMED_OUT
-    assert errors(house.commit_in(P, "g", {T0: 5})) == [E.COORDINATOR_NOT_AVAILABLE]
-    for each in (house, house.restarted()):
+    harness = Harness()
+    harness.error = E.REQUEST_TIMED_OUT
+    assert errors(harness.commit_in(P, "g", {T0: 5})) == [E.COORDINATOR_NOT_AVAILABLE]
+    for each in (harness, harness.restarted()):
         assert each.committed("g", T0, stable=True) == {T0: E.UNSTABLE_OFFSET_COMMIT}
         each.end_transaction("g", P)
         assert each.committed("g") == {T0: 5}
 
 
 def test_coordinator_commits_offset_when_marker_precedes_write_completion() -> None:
-    house = House()
-    house.hold = True
-    asked = house.commit_in(P, "g", {T0: 5})
-    house.end_transaction("g", P)
-    house.finish()
+    harness = Harness()
+    harness.hold = True
+    asked = harness.commit_in(P, "g", {T0: 5})
+    harness.end_transaction("g", P)
+    harness.finish()
     assert errors(asked) == [E.NONE]
-    assert house.committed("g", T0, stable=True) == {T0: 5}
+    assert harness.committed("g", T0, stable=True) == {T0: 5}
 
 
 def test_another_coordinator_forgets_what_was_open_here() -> None:
-    house = House()
-    house.commit_in(P, "g", {T0: 5})
-    house.coordinator.unload(house.coordinator.partition_of("g"))
-    assert errors(house.commit_in(P, "g", {T0: 5})) == [E.NOT_COORDINATOR]
-    house.end_transaction("g", P)
-    house.load()
-    assert house.committed("g", T0, stable=True) == {T0: 5}
+    harness = Harness()
+    harness.commit_in(P, "g", {T0: 5})
+    harness.coordinator.unload(harness.coordinator.partition_of("g"))
+    assert errors(harness.commit_in(P, "g", {T0: 5})) == [E.NOT_COORDINATOR]
+    harness.end_transaction("g", P)
+    harness.load()
+    assert harness.committed("g", T0, stable=True) == {T0: 5}
 
 
 # --- who may (KIP-447)
 
 
 def test_a_producer_that_says_of_which_member_it_is() -> None:
-    house = House()
-    member, generation = house.stable()
-    assert errors(house.commit_in(P, "g", {T0: 1}, member=member, generation=generation)) == [E.NONE]
-    assert errors(house.commit_in(P, "g", {T0: 2}, member=member, generation=generation - 1)) == [E.ILLEGAL_GENERATION]
-    assert errors(house.commit_in(P, "g", {T0: 2}, member="who", generation=generation)) == [E.UNKNOWN_MEMBER_ID]
-    assert errors(house.commit_in(P, "g", {T0: 2}, member="who")) == [E.UNKNOWN_MEMBER_ID]
-    assert errors(house.commit_in(P, "x", {T0: 2}, member="who", generation=0)) == [E.ILLEGAL_GENERATION]
-    house.end_transaction("g", P)
-    assert house.committed("g") == {T0: 1}
+    harness = Harness()
+    member, generation = harness.stable()
+    assert errors(harness.commit_in(P, "g", {T0: 1}, member=member, generation=generation)) == [E.NONE]
+    assert errors(harness.commit_in(P, "g", {T0: 2}, member=member, generation=generation - 1)) == [
+        E.ILLEGAL_GENERATION
+    ]
+    assert errors(harness.commit_in(P, "g", {T0: 2}, member="who", generation=generation)) == [E.UNKNOWN_MEMBER_ID]
+    assert errors(harness.commit_in(P, "g", {T0: 2}, member="who")) == [E.UNKNOWN_MEMBER_ID]
+    assert errors(harness.commit_in(P, "x", {T0: 2}, member="who", generation=0)) == [E.ILLEGAL_GENERATION]
+    harness.end_transaction("g", P)
+    assert harness.committed("g") == {T0: 1}
 
 
 def test_a_static_member_whose_place_is_taken() -> None:
-    house = House()
-    member, generation = house.stable(instance="i")
-    fresh = house.join("g", instance="i").result.member_id
+    harness = Harness()
+    member, generation = harness.stable(instance="i")
+    fresh = harness.join("g", instance="i").result.member_id
     assert fresh != member
-    refused = house.commit_in(P, "g", {T0: 1}, member=member, generation=generation, instance="i")
+    refused = harness.commit_in(P, "g", {T0: 1}, member=member, generation=generation, instance="i")
     assert errors(refused) == [E.FENCED_INSTANCE_ID]
-    accepted = house.commit_in(P, "g", {T0: 1}, member=fresh, generation=generation, instance="i")
+    accepted = harness.commit_in(P, "g", {T0: 1}, member=fresh, generation=generation, instance="i")
     assert errors(accepted) == [E.NONE]
 
 
 def test_a_producer_that_says_nothing_may_always() -> None:
     """As before KIP-447, when the transactional id said which partitions it is of."""
-    house = House()
-    house.stable()
-    assert errors(house.commit_in(P, "g", {T0: 1})) == [E.NONE]
-    assert errors(house.commit("g", {T0: 1})) == [E.UNKNOWN_MEMBER_ID]
+    harness = Harness()
+    harness.stable()
+    assert errors(harness.commit_in(P, "g", {T0: 1})) == [E.NONE]
+    assert errors(harness.commit("g", {T0: 1})) == [E.UNKNOWN_MEMBER_ID]
 
 
 def test_a_commit_in_a_transaction_is_no_sign_of_life_of_the_member() -> None:
-    house = House()
-    member, generation = house.stable(session_ms=10_000)
-    house.pass_time(9_000)
-    assert errors(house.commit_in(P, "g", {T0: 1}, member=member, generation=generation)) == [E.NONE]
-    house.pass_time(2_000)
-    assert house.describe().state == "Empty"
+    harness = Harness()
+    member, generation = harness.stable(session_ms=10_000)
+    harness.pass_time(9_000)
+    assert errors(harness.commit_in(P, "g", {T0: 1}, member=member, generation=generation)) == [E.NONE]
+    harness.pass_time(2_000)
+    assert harness.describe().state == "Empty"
 
 
 def test_invalid_partition_is_answered_with_its_own_error() -> None:
-    house = House()
-    assert errors(house.commit_in(P, "g", {T0: 1, ("t", 100): 2})) == [E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION]
-    assert errors(house.commit_in(P, "h", {("nowhere", 0): 2})) == [E.UNKNOWN_TOPIC_OR_PARTITION]
-    assert house.listed() == {"g": "Empty"}
-    house.end_transaction("g", P)
-    assert house.committed("g") == {T0: 1}
+    harness = Harness()
+    assert errors(harness.commit_in(P, "g", {T0: 1, ("t", 100): 2})) == [E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION]
+    assert errors(harness.commit_in(P, "h", {("nowhere", 0): 2})) == [E.UNKNOWN_TOPIC_OR_PARTITION]
+    assert harness.listed() == {"g": "Empty"}
+    harness.end_transaction("g", P)
+    assert harness.committed("g") == {T0: 1}
 
 
 # --- the transaction's coordinator is asked (KIP-890)
 
 
 def test_the_first_commit_of_a_transaction_is_verified() -> None:
-    house = House(verifies=True)
-    first = house.commit_in(P, "g", {T0: 1})
-    (asked,) = house.asked
-    assert asked[:2] == ("x7", house.coordinator.partition_of("g"))
-    assert (first.result, house.appends, house.listed()) == (None, 0, {})
+    harness = Harness(verifies=True)
+    first = harness.commit_in(P, "g", {T0: 1})
+    (asked,) = harness.asked
+    assert asked[:2] == ("x7", harness.coordinator.partition_of("g"))
+    assert (first.result, harness.appends, harness.listed()) == (None, 0, {})
     asked[2](E.NONE)
     assert errors(first) == [E.NONE]
-    assert errors(house.commit_in(P, "g", {T0: 2})) == [E.NONE], "it is known now"
-    house.end_transaction("g", P)
-    house.commit_in(P, "g", {T0: 3})
-    assert len(house.asked) == 2
-    assert house.committed("g", T0, stable=True) == {T0: 2}
+    assert errors(harness.commit_in(P, "g", {T0: 2})) == [E.NONE], "it is known now"
+    harness.end_transaction("g", P)
+    harness.commit_in(P, "g", {T0: 3})
+    assert len(harness.asked) == 2
+    assert harness.committed("g", T0, stable=True) == {T0: 2}
 
 
 @pytest.mark.parametrize(
@@ -389,32 +391,32 @@ def test_the_first_commit_of_a_transaction_is_verified() -> None:
     ],
 )
 def test_offsets_outside_the_transaction_are_not_written(said: E, told: E) -> None:
-    house = House(verifies=True)
-    asked = house.commit_in(P, "g", {T0: 1})
-    house.asked.pop()[2](said)
+    harness = Harness(verifies=True)
+    asked = harness.commit_in(P, "g", {T0: 1})
+    harness.asked.pop()[2](said)
     assert errors(asked) == [told]
-    assert (house.appends, house.listed()) == (0, {})
+    assert (harness.appends, harness.listed()) == (0, {})
 
 
 def test_a_marker_that_comes_while_the_coordinator_is_asked() -> None:
-    house = House(verifies=True)
-    asked = house.commit_in(P, "g", {T0: 1})
-    house.end_transaction("g", P)
-    house.asked.pop()[2](E.NONE)
+    harness = Harness(verifies=True)
+    asked = harness.commit_in(P, "g", {T0: 1})
+    harness.end_transaction("g", P)
+    harness.asked.pop()[2](E.NONE)
     assert errors(asked) == [E.INVALID_TXN_STATE]
-    assert house.appends == 0
+    assert harness.appends == 0
 
 
 def test_change_during_verification_refuses_the_offsets() -> None:
-    house = House(verifies=True)
-    member, generation = house.stable()
-    asked = house.commit_in(P, "g", {T0: 1}, member=member, generation=generation)
-    house.leave("g", member)
-    house.asked.pop()[2](E.NONE)
+    harness = Harness(verifies=True)
+    member, generation = harness.stable()
+    asked = harness.commit_in(P, "g", {T0: 1}, member=member, generation=generation)
+    harness.leave("g", member)
+    harness.asked.pop()[2](E.NONE)
     assert errors(asked) == [E.UNKNOWN_MEMBER_ID]
-    elsewhere = house.commit_in(P, "g", {T0: 1})
-    house.coordinator.unload(house.coordinator.partition_of("g"))
-    house.asked.pop()[2](E.NONE)
+    elsewhere = harness.commit_in(P, "g", {T0: 1})
+    harness.coordinator.unload(harness.coordinator.partition_of("g"))
+    harness.asked.pop()[2](E.NONE)
     assert errors(elsewhere) == [E.NOT_COORDINATOR]
 
 
@@ -422,39 +424,39 @@ def test_change_during_verification_refuses_the_offsets() -> None:
 
 
 def test_the_first_commit_of_each_transaction_of_version_2_adds_the_partition() -> None:
-    house = House(verifies=True)
-    first = house.commit_in(P, "g", {T0: 1}, epoch=0, adds=True)
-    house.asked.pop()[2](E.NONE)
+    harness = Harness(verifies=True)
+    first = harness.commit_in(P, "g", {T0: 1}, epoch=0, adds=True)
+    harness.asked.pop()[2](E.NONE)
     assert errors(first) == [E.NONE]
-    assert errors(house.commit_in(P, "g", {T1: 1}, epoch=0, adds=True)) == [E.NONE]
-    assert not house.asked, "it is in the transaction"
+    assert errors(harness.commit_in(P, "g", {T1: 1}, epoch=0, adds=True)) == [E.NONE]
+    assert not harness.asked, "it is in the transaction"
 
 
 def test_offsets_of_the_next_epoch_are_added_though_the_transaction_before_is_open() -> None:
-    house = House(verifies=True)
-    house.commit_in(P, "g", {T0: 1}, epoch=0, adds=True)
-    house.asked.pop()[2](E.NONE)
-    following = house.commit_in(P, "g", {T0: 2}, epoch=1, adds=True)
-    (asked,) = house.asked
-    house.end_transaction("g", P, epoch=1)
-    assert house.committed("g", T0) == {T0: 1}
+    harness = Harness(verifies=True)
+    harness.commit_in(P, "g", {T0: 1}, epoch=0, adds=True)
+    harness.asked.pop()[2](E.NONE)
+    following = harness.commit_in(P, "g", {T0: 2}, epoch=1, adds=True)
+    (asked,) = harness.asked
+    harness.end_transaction("g", P, epoch=1)
+    assert harness.committed("g", T0) == {T0: 1}
     asked[2](E.NONE)
     assert errors(following) == [E.NONE], "the marker belongs to the transaction before"
-    assert house.committed("g", T0) == {T0: 1}
-    house.end_transaction("g", P, epoch=2)
-    assert house.committed("g", T0) == {T0: 2}
+    assert harness.committed("g", T0) == {T0: 1}
+    harness.end_transaction("g", P, epoch=2)
+    assert harness.committed("g", T0) == {T0: 2}
 
 
 def test_offsets_whose_transaction_a_marker_has_ended_are_refused() -> None:
-    house = House(verifies=True)
-    late = house.commit_in(P, "g", {T0: 1}, epoch=0, adds=True)
-    house.end_transaction("g", P, epoch=1)
-    house.asked.pop()[2](E.NONE)
+    harness = Harness(verifies=True)
+    late = harness.commit_in(P, "g", {T0: 1}, epoch=0, adds=True)
+    harness.end_transaction("g", P, epoch=1)
+    harness.asked.pop()[2](E.NONE)
     assert errors(late) == [E.INVALID_TXN_STATE]
-    fenced = house.commit_in(P, "g", {T0: 1}, epoch=0, adds=True)
-    house.asked.pop()[2](E.PRODUCER_FENCED)
+    fenced = harness.commit_in(P, "g", {T0: 1}, epoch=0, adds=True)
+    harness.asked.pop()[2](E.PRODUCER_FENCED)
     assert errors(fenced) == [E.INVALID_PRODUCER_EPOCH]
-    missing = house.commit_in(P, "g", {T0: 1}, epoch=1, adds=True)
-    house.asked.pop()[2](E.INVALID_TXN_STATE)
+    missing = harness.commit_in(P, "g", {T0: 1}, epoch=1, adds=True)
+    harness.asked.pop()[2](E.INVALID_TXN_STATE)
     assert errors(missing) == [E.TRANSACTION_ABORTABLE]
-    assert house.appends == 0
+    assert harness.appends == 0

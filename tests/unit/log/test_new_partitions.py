@@ -27,7 +27,7 @@ ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
 FIRST, NEXT = b"of the first one", b"of the next one."
 
 
-class House:
+class Harness:
     """A broker's logs on one disk; `ids` is what the cluster knows."""
 
     def __init__(self) -> None:
@@ -92,129 +92,129 @@ class House:
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
+def harness() -> Harness:
+    return Harness()
 
 
-def test_topic_ids_of_new_partitions_survive_a_power_cut_before_their_own_files_do(house: House) -> None:
-    house.manager.note_life(LifeNote(broker_epoch=7))
-    house.create({ONE: FIRST, TWO: FIRST})
-    house.write(ONE, b"kept")
-    house.crash()
-    assert house.metadata(ONE) != format_partition_metadata(FIRST), "this test shows nothing"
-    house.start()
-    assert house.values(ONE) == [b"kept"]
-    house.scheduler.run_pending()
-    assert house.metadata(ONE) == house.metadata(TWO) == format_partition_metadata(FIRST)
-    assert house.manager.has_complete_log(TWO, 7), "a new empty log replaces no lost one"
+def test_topic_ids_of_new_partitions_survive_a_power_cut_before_their_own_files_do(harness: Harness) -> None:
+    harness.manager.note_life(LifeNote(broker_epoch=7))
+    harness.create({ONE: FIRST, TWO: FIRST})
+    harness.write(ONE, b"kept")
+    harness.crash()
+    assert harness.metadata(ONE) != format_partition_metadata(FIRST), "this test shows nothing"
+    harness.start()
+    assert harness.values(ONE) == [b"kept"]
+    harness.scheduler.run_pending()
+    assert harness.metadata(ONE) == harness.metadata(TWO) == format_partition_metadata(FIRST)
+    assert harness.manager.has_complete_log(TWO, 7), "a new empty log replaces no lost one"
 
 
-def test_partition_metadata_is_durable_in_a_moment(house: House) -> None:
-    house.create({ONE: FIRST})
-    house.create({TWO: FIRST})
-    assert house.noted() == {ONE: FIRST, TWO: FIRST}
-    house.scheduler.advance(METADATA_AFTER_MS)
-    house.crash()
-    assert house.metadata(ONE) == house.metadata(TWO) == format_partition_metadata(FIRST)
+def test_partition_metadata_is_durable_in_a_moment(harness: Harness) -> None:
+    harness.create({ONE: FIRST})
+    harness.create({TWO: FIRST})
+    assert harness.noted() == {ONE: FIRST, TWO: FIRST}
+    harness.scheduler.advance(METADATA_AFTER_MS)
+    harness.crash()
+    assert harness.metadata(ONE) == harness.metadata(TWO) == format_partition_metadata(FIRST)
 
 
-def test_only_partitions_that_are_not_labelled_durably_stay_in_the_file(house: House) -> None:
-    house.create({ONE: FIRST})
-    house.scheduler.advance(METADATA_AFTER_MS)
-    house.create({TWO: FIRST})
-    assert house.noted() == {TWO: FIRST}
-    house.scheduler.advance(METADATA_AFTER_MS)
-    house.stop()
-    assert NEW_PARTITIONS not in house.disk.root
+def test_only_partitions_that_are_not_labelled_durably_stay_in_the_file(harness: Harness) -> None:
+    harness.create({ONE: FIRST})
+    harness.scheduler.advance(METADATA_AFTER_MS)
+    harness.create({TWO: FIRST})
+    assert harness.noted() == {TWO: FIRST}
+    harness.scheduler.advance(METADATA_AFTER_MS)
+    harness.stop()
+    assert NEW_PARTITIONS not in harness.disk.root
 
 
-def test_partitions_not_labelled_durably_at_a_clean_shutdown_are_labelled_after_the_start(house: House) -> None:
-    house.create({ONE: FIRST})
-    house.write(ONE, b"kept")
-    house.stop()
-    assert house.noted() == {ONE: FIRST}
-    house.disk.folders["t-0"][PARTITION_METADATA].data[:] = b""
-    house.start()
-    house.scheduler.run_pending()
-    assert house.values(ONE) == [b"kept"]
-    assert house.metadata(ONE) == format_partition_metadata(FIRST)
+def test_partitions_not_labelled_durably_at_a_clean_shutdown_are_labelled_after_the_start(harness: Harness) -> None:
+    harness.create({ONE: FIRST})
+    harness.write(ONE, b"kept")
+    harness.stop()
+    assert harness.noted() == {ONE: FIRST}
+    harness.disk.folders["t-0"][PARTITION_METADATA].data[:] = b""
+    harness.start()
+    harness.scheduler.run_pending()
+    assert harness.values(ONE) == [b"kept"]
+    assert harness.metadata(ONE) == format_partition_metadata(FIRST)
 
 
-def test_records_of_an_earlier_topic_are_not_served_for_the_next_one_of_its_name(house: House) -> None:
+def test_records_of_an_earlier_topic_are_not_served_for_the_next_one_of_its_name(harness: Harness) -> None:
     """The topic was deleted and created again while the broker was down."""
-    house.create({ONE: FIRST})
-    house.write(ONE, b"of the first")
-    house.crash()
-    house.ids[ONE] = NEXT
-    house.start()
-    assert house.manager.get(ONE) is None
-    assert any("belongs to another topic of that name" in line for line in house.reports)
-    assert [name[-6:] for name in house.disk.folders] == ["-stray"]
+    harness.create({ONE: FIRST})
+    harness.write(ONE, b"of the first")
+    harness.crash()
+    harness.ids[ONE] = NEXT
+    harness.start()
+    assert harness.manager.get(ONE) is None
+    assert any("belongs to another topic of that name" in line for line in harness.reports)
+    assert [name[-6:] for name in harness.disk.folders] == ["-stray"]
 
 
-def test_topic_id_of_a_deleted_topic_does_not_count_for_the_next_one_of_its_name(house: House) -> None:
-    house.create({ONE: FIRST})
-    house.manager.delete(ONE)
-    house.create({ONE: NEXT})
-    assert house.noted() == {ONE: NEXT}
-    house.write(ONE, b"of the next")
-    house.crash()
-    house.start()
-    assert house.values(ONE) == [b"of the next"]
+def test_topic_id_of_a_deleted_topic_does_not_count_for_the_next_one_of_its_name(harness: Harness) -> None:
+    harness.create({ONE: FIRST})
+    harness.manager.delete(ONE)
+    harness.create({ONE: NEXT})
+    assert harness.noted() == {ONE: NEXT}
+    harness.write(ONE, b"of the next")
+    harness.crash()
+    harness.start()
+    assert harness.values(ONE) == [b"of the next"]
 
 
-def test_creation_that_a_power_cut_interrupts_is_repeated(house: House) -> None:
+def test_creation_that_a_power_cut_interrupts_is_repeated(harness: Harness) -> None:
     """The folder is there, and the file has the id of the topic before."""
-    house.create({ONE: FIRST})
-    house.manager.delete(ONE)
-    house.ids[ONE] = NEXT
-    creation = house.manager.begin_create({ONE: NEXT})
+    harness.create({ONE: FIRST})
+    harness.manager.delete(ONE)
+    harness.ids[ONE] = NEXT
+    creation = harness.manager.begin_create({ONE: NEXT})
     for part in creation.parts:
         part()
-    house.crash()
-    house.disk.folders["t-0"].pop(PARTITION_METADATA, None)
-    house.start()
-    house.scheduler.run_pending()
-    assert house.values(ONE) == []
-    assert house.metadata(ONE) == format_partition_metadata(NEXT)
-    assert not [name for name in house.disk.folders if name.endswith("-stray")]
+    harness.crash()
+    harness.disk.folders["t-0"].pop(PARTITION_METADATA, None)
+    harness.start()
+    harness.scheduler.run_pending()
+    assert harness.values(ONE) == []
+    assert harness.metadata(ONE) == format_partition_metadata(NEXT)
+    assert not [name for name in harness.disk.folders if name.endswith("-stray")]
 
 
-def test_old_entry_of_the_file_does_not_replace_a_readable_topic_id(house: House) -> None:
-    house.create({ONE: NEXT})
-    house.scheduler.advance(METADATA_AFTER_MS)
-    house.stop()
-    MemoryLogDir(house.disk).root.write_small(NEW_PARTITIONS, format_topic_ids({ONE: FIRST, TWO: FIRST}))
-    house.disk.in_use = False
-    house.start()
-    house.scheduler.run_pending()
-    assert house.manager.get(ONE) is not None
-    assert house.metadata(ONE) == format_partition_metadata(NEXT)
-    assert "t-1" not in house.disk.folders
+def test_old_entry_of_the_file_does_not_replace_a_readable_topic_id(harness: Harness) -> None:
+    harness.create({ONE: NEXT})
+    harness.scheduler.advance(METADATA_AFTER_MS)
+    harness.stop()
+    MemoryLogDir(harness.disk).root.write_small(NEW_PARTITIONS, format_topic_ids({ONE: FIRST, TWO: FIRST}))
+    harness.disk.in_use = False
+    harness.start()
+    harness.scheduler.run_pending()
+    assert harness.manager.get(ONE) is not None
+    assert harness.metadata(ONE) == format_partition_metadata(NEXT)
+    assert "t-1" not in harness.disk.folders
 
 
-def test_folder_of_an_unknown_topic_keeps_its_topic_id(house: House) -> None:
-    house.create({ONE: FIRST})
-    house.write(ONE, b"kept")
-    house.crash()
-    house.ids.clear()
-    house.start()
-    assert house.manager.orphans[ONE].topic_id == FIRST
+def test_folder_of_an_unknown_topic_keeps_its_topic_id(harness: Harness) -> None:
+    harness.create({ONE: FIRST})
+    harness.write(ONE, b"kept")
+    harness.crash()
+    harness.ids.clear()
+    harness.start()
+    assert harness.manager.orphans[ONE].topic_id == FIRST
 
 
-def test_damaged_topic_id_file_is_reported_and_its_partitions_are_opened(house: House) -> None:
-    house.create({ONE: FIRST})
-    house.crash()
-    house.disk.root[NEW_PARTITIONS].data[:] = b"0\n1\nt 0 c2hvcnQ="
-    house.start()
-    assert any(NEW_PARTITIONS in line and "corrupt" in line for line in house.reports)
-    assert house.manager.get(ONE) is not None
+def test_damaged_topic_id_file_is_reported_and_its_partitions_are_opened(harness: Harness) -> None:
+    harness.create({ONE: FIRST})
+    harness.crash()
+    harness.disk.root[NEW_PARTITIONS].data[:] = b"0\n1\nt 0 c2hvcnQ="
+    harness.start()
+    assert any(NEW_PARTITIONS in line and "corrupt" in line for line in harness.reports)
+    assert harness.manager.get(ONE) is not None
 
 
 def test_creation_fails_where_the_topic_ids_cannot_be_made_durable(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    creation = house.manager.begin_create({ONE: FIRST})
+    creation = harness.manager.begin_create({ONE: FIRST})
     for part in creation.parts:
         part()
 
@@ -224,7 +224,7 @@ def test_creation_fails_where_the_topic_ids_cannot_be_made_durable(
     with monkeypatch.context() as patch:
         patch.setattr("barnabas.adapters.storage_memory.memory.MemoryFolder.write_small", fail)
         creation()
-    assert set(house.manager.complete_create(creation)) == {ONE}
-    assert "t-0" not in house.disk.folders
-    house.create({TWO: FIRST})
-    assert house.noted() == {TWO: FIRST}
+    assert set(harness.manager.complete_create(creation)) == {ONE}
+    assert "t-0" not in harness.disk.folders
+    harness.create({TWO: FIRST})
+    assert harness.noted() == {TWO: FIRST}

@@ -180,10 +180,10 @@ class Disk:
 
 def test_batches_behind_one_rejected_by_a_full_disk_get_the_same_error_until_it_arrives() -> None:
     """With OUT_OF_ORDER_SEQUENCE_NUMBER librdkafka begins an epoch, and sends what is on its way a second time."""
-    house = Disk()
-    log = house.log
+    harness = Disk()
+    log = harness.log
     send(log, b"a", sequence=0)
-    house.full_for(b"b", b"c", sequence=1)
+    harness.full_for(b"b", b"c", sequence=1)
     for sequence in (3, 4):
         assert refused(log, b"d", sequence=sequence) is ErrorCode.KAFKA_STORAGE_ERROR
     assert send(log, b"a", sequence=0).base_offset == 0, "what it repeats is still known"
@@ -194,31 +194,31 @@ def test_batches_behind_one_rejected_by_a_full_disk_get_the_same_error_until_it_
 
 
 def test_an_unknown_producer_does_not_begin_behind_a_rejected_batch() -> None:
-    house = Disk()
-    house.full_for(b"a", sequence=0)
-    assert refused(house.log, b"b", sequence=1) is ErrorCode.KAFKA_STORAGE_ERROR
-    assert send(house.log, b"a", sequence=0).base_offset == 0
-    assert send(house.log, b"b", sequence=1).base_offset == 1
+    harness = Disk()
+    harness.full_for(b"a", sequence=0)
+    assert refused(harness.log, b"b", sequence=1) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert send(harness.log, b"a", sequence=0).base_offset == 0
+    assert send(harness.log, b"b", sequence=1).base_offset == 1
 
 
 def test_a_new_epoch_does_not_wait_for_a_rejected_batch() -> None:
-    house = Disk()
-    send(house.log, b"a", sequence=0)
-    house.full_for(b"b", sequence=1)
-    assert send(house.log, b"b", sequence=0, epoch=1).base_offset == 1
-    assert refused(house.log, b"c", sequence=2, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    harness = Disk()
+    send(harness.log, b"a", sequence=0)
+    harness.full_for(b"b", sequence=1)
+    assert send(harness.log, b"b", sequence=0, epoch=1).base_offset == 1
+    assert refused(harness.log, b"c", sequence=2, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_a_rejected_batch_may_arrive_by_replication() -> None:
-    house = Disk()
-    send(house.log, b"a", sequence=0)
-    house.full_for(b"b", sequence=1)
+    harness = Disk()
+    send(harness.log, b"a", sequence=0)
+    harness.full_for(b"b", sequence=1)
     leader = open_log(MemoryLogDir().folder("t-0"))
     send(leader, b"a", sequence=0)
     send(leader, b"b", sequence=1)
-    house.log.append_replicated(memoryview(bytearray(bytes_of(leader, 1))), now_ms=0)
-    assert refused(house.log, b"d", sequence=3) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert send(house.log, b"c", sequence=2).base_offset == 2
+    harness.log.append_replicated(memoryview(bytearray(bytes_of(leader, 1))), now_ms=0)
+    assert refused(harness.log, b"d", sequence=3) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert send(harness.log, b"c", sequence=2).base_offset == 2
 
 
 def test_only_the_next_batch_is_recorded_as_rejected() -> None:

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from attrs import evolve
 from support.replica_cluster import KEY, TOPIC_ID, Member, ReplicaCluster
-from support.replica_house import ME, OTHER, ReplicaHouse
+from support.replica_harness import ME, OTHER, ReplicaHarness
 
 from barnabas.core.cluster.topics import ReplicaId
 from barnabas.core.replica.follower.fetcher import ReplicaFetcherManager
@@ -406,11 +406,11 @@ def test_a_second_question_ends_the_wait_of_the_first(cluster: ReplicaCluster) -
 def test_a_partition_that_comes_is_asked_for_at_once() -> None:
     """Though a question waits for news of another one: else nothing would be acknowledged for as long."""
     asked: list[tuple[Fetch, Callable[[Any], None]]] = []
-    house = ReplicaHouse(fetch_from=lambda _node, request, reply: asked.append((request, reply)))
+    harness = ReplicaHarness(fetch_from=lambda _node, request, reply: asked.append((request, reply)))
 
     def opened(topic: str) -> FetchResultPartition:
-        partition = house.open(topic, replicas=(OTHER, ME), leader=OTHER)
-        house.scheduler.run_pending()
+        partition = harness.open(topic, replicas=(OTHER, ME), leader=OTHER)
+        harness.scheduler.run_pending()
         return FetchResultPartition(topic, 0, high_watermark=0, log_start_offset=0, topic_id=partition.topic_id)
 
     first = opened("a")
@@ -419,7 +419,7 @@ def test_a_partition_that_comes_is_asked_for_at_once() -> None:
     opened("b")
     assert len(asked) == 1, "there is no session yet"
     reply(FetchResult(partitions=[first], session_id=7))
-    house.scheduler.run_pending()
+    harness.scheduler.run_pending()
     assert [(each.session_epoch, len(each.partitions)) for each, _ in asked] == [(0, 1), (1, 1)]
     assert asked[1][0].max_wait_ms == 500
     opened("c")
@@ -428,25 +428,25 @@ def test_a_partition_that_comes_is_asked_for_at_once() -> None:
     assert len(asked) == 3, "no more than two at a time"
     asked[1][1](FetchResult(partitions=[], session_id=7))
     asked[2][1](FetchResult(partitions=[], session_id=7))
-    house.scheduler.run_pending()
+    harness.scheduler.run_pending()
     assert [each.topic for each in asked[3][0].partitions] == ["d"]
     assert [each.session_epoch for each, _ in asked] == [0, 1, 2, 3]
 
 
 def test_response_of_an_ended_session_is_ignored() -> None:
     asked: list[tuple[Fetch, Callable[[Any], None]]] = []
-    house = ReplicaHouse(fetch_from=lambda _node, request, reply: asked.append((request, reply)))
+    harness = ReplicaHarness(fetch_from=lambda _node, request, reply: asked.append((request, reply)))
     for topic in ("a", "b"):
-        house.open(topic, replicas=(OTHER, ME), leader=OTHER)
-        house.scheduler.run_pending()
+        harness.open(topic, replicas=(OTHER, ME), leader=OTHER)
+        harness.scheduler.run_pending()
     asked[0][1](FetchResult(partitions=[], session_id=7))
-    house.scheduler.advance(20)
-    house.open("c", replicas=(OTHER, ME), leader=OTHER)
-    house.scheduler.run_pending()
+    harness.scheduler.advance(20)
+    harness.open("c", replicas=(OTHER, ME), leader=OTHER)
+    harness.scheduler.run_pending()
     assert len(asked) == 3
     asked[1][1](FetchResult(partitions=[], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
     asked[2][1](FetchResult(partitions=[], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
-    house.scheduler.run_pending()
+    harness.scheduler.run_pending()
     last, _ = asked[3]
     assert (len(asked), last.session_id, last.session_epoch, len(last.partitions)) == (4, 0, 0, 3)
 

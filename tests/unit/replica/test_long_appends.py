@@ -23,7 +23,7 @@ LONG = 20 * PIECE
 ZSTD = builtin_codecs().by_name("zstd")
 
 
-class House:
+class Harness:
     """A broker whose clock for long work shows one millisecond more each time that it is asked: every piece of work
     takes a turn."""
 
@@ -61,33 +61,33 @@ def outcome(answers: list[ProduceResult]) -> tuple[ErrorCode, int]:
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
+def harness() -> Harness:
+    return Harness()
 
 
-def test_others_are_served_while_the_records_of_a_long_request_are_checked(house: House) -> None:
-    long = house.send(keyed(LONG))
+def test_others_are_served_while_the_records_of_a_long_request_are_checked(harness: Harness) -> None:
+    long = harness.send(keyed(LONG))
     assert not long, "it takes turns"
-    assert outcome(house.send(keyed(1), OTHER)) == (E.NONE, 0)
-    assert outcome(house.send(keyed(1), OTHER, partition=1)) == (E.NONE, 0)
-    house.run()
+    assert outcome(harness.send(keyed(1), OTHER)) == (E.NONE, 0)
+    assert outcome(harness.send(keyed(1), OTHER, partition=1)) == (E.NONE, 0)
+    harness.run()
     assert outcome(long) == (E.NONE, 1)
-    assert house.log.log_end_offset == 1 + LONG
-    assert (house.long.copied_bytes, house.replicas.is_appending(1)) == (0, False)
+    assert harness.log.log_end_offset == 1 + LONG
+    assert (harness.long.copied_bytes, harness.replicas.is_appending(1)) == (0, False)
 
 
-def test_a_turn_opens_a_bounded_number_of_records(house: House) -> None:
-    before = house.ms
-    house.send(keyed(LONG))
-    house.run()
-    assert house.ms - before >= LONG / PIECE, "the clock is looked at behind every piece"
+def test_a_turn_opens_a_bounded_number_of_records(harness: Harness) -> None:
+    before = harness.ms
+    harness.send(keyed(LONG))
+    harness.run()
+    assert harness.ms - before >= LONG / PIECE, "the clock is looked at behind every piece"
 
 
-def test_produce_requests_of_one_connection_are_appended_in_order(house: House) -> None:
-    answers = [house.send(keyed(LONG)), house.send(keyed(1)), house.send(keyed(LONG)), house.send(keyed(1))]
+def test_produce_requests_of_one_connection_are_appended_in_order(harness: Harness) -> None:
+    answers = [harness.send(keyed(LONG)), harness.send(keyed(1)), harness.send(keyed(LONG)), harness.send(keyed(1))]
     assert answers == [[], [], [], []]
-    assert house.replicas.is_appending(1)
-    house.run()
+    assert harness.replicas.is_appending(1)
+    harness.run()
     assert [outcome(each) for each in answers] == [
         (E.NONE, 0),
         (E.NONE, LONG),
@@ -96,91 +96,91 @@ def test_produce_requests_of_one_connection_are_appended_in_order(house: House) 
     ]
 
 
-def test_a_long_batch_that_is_sent_again_meanwhile_is_appended_once(house: House) -> None:
+def test_a_long_batch_that_is_sent_again_meanwhile_is_appended_once(harness: Harness) -> None:
     numbers: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0}
-    first = house.send(keyed(LONG, base_sequence=0, **numbers))
-    again = house.send(keyed(LONG, base_sequence=0, **numbers), OTHER)
-    behind = house.send(keyed(1, base_sequence=LONG, **numbers), OTHER)
-    house.run()
+    first = harness.send(keyed(LONG, base_sequence=0, **numbers))
+    again = harness.send(keyed(LONG, base_sequence=0, **numbers), OTHER)
+    behind = harness.send(keyed(1, base_sequence=LONG, **numbers), OTHER)
+    harness.run()
     assert [outcome(each) for each in (first, again, behind)] == [(E.NONE, 0), (E.NONE, 0), (E.NONE, LONG)]
 
 
-def test_a_record_without_a_key_far_behind_is_refused_and_nothing_appended(house: House) -> None:
+def test_a_record_without_a_key_far_behind_is_refused_and_nothing_appended(harness: Harness) -> None:
     batch = encode_columns([b"v"] * LONG, keys=[b"k"] * (LONG - 1) + [None], now_ms=1, codec=ZSTD)
-    answers = house.send(batch)
-    behind = house.send(keyed(1))
-    house.run()
+    answers = harness.send(batch)
+    behind = harness.send(keyed(1))
+    harness.run()
     assert outcome(answers) == (E.INVALID_RECORD, -1)
     assert [each.index for each in answers[0].partitions[0].record_errors] == [LONG - 1]
     assert outcome(behind) == (E.NONE, 0)
 
 
-def test_a_topic_that_changes_meanwhile_has_the_batch_sent_again(house: House) -> None:
-    answers = house.send(keyed(LONG))
-    house.broker.node.state.logs.get(TopicPartition("t", 0)).update_config(  # type: ignore[union-attr]
-        house.replicas.partitions["t", 1].log.config.__class__(message_timestamp_type="LogAppendTime")
+def test_a_topic_that_changes_meanwhile_has_the_batch_sent_again(harness: Harness) -> None:
+    answers = harness.send(keyed(LONG))
+    harness.broker.node.state.logs.get(TopicPartition("t", 0)).update_config(  # type: ignore[union-attr]
+        harness.replicas.partitions["t", 1].log.config.__class__(message_timestamp_type="LogAppendTime")
     )
-    house.run()
+    harness.run()
     assert outcome(answers) == (E.NOT_LEADER_OR_FOLLOWER, -1)
 
 
 @pytest.mark.parametrize("marked", [False, True])
-def test_a_marker_that_comes_meanwhile_ends_the_transaction_before_the_batch(house: House, marked: bool) -> None:
+def test_a_marker_that_comes_meanwhile_ends_the_transaction_before_the_batch(harness: Harness, marked: bool) -> None:
     asked: list[Callable[[ErrorCode], None]] = []
-    house.broker.node.api.verified_appends._verify = lambda *said: asked.append(said[-1])
+    harness.broker.node.api.verified_appends._verify = lambda *said: asked.append(said[-1])
     numbers: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
-    answers = house.send(keyed(LONG, base_sequence=0, **numbers), transactional_id="orders")
-    behind = house.send(keyed(1, base_sequence=LONG, **numbers), transactional_id="orders")
+    answers = harness.send(keyed(LONG, base_sequence=0, **numbers), transactional_id="orders")
+    behind = harness.send(keyed(1, base_sequence=LONG, **numbers), transactional_id="orders")
     asked.pop()(E.NONE)
     assert not asked, "the batch behind waits until this one is appended"
     if marked:
         place = TopicPartition("t", 0)
         marker = TxnMarker(producer_id=7, producer_epoch=0, committed=False, partitions=[place])
-        house.broker.submit(WriteTxnMarkers(markers=[marker]))
-    house.run()
+        harness.broker.submit(WriteTxnMarkers(markers=[marker]))
+    harness.run()
     if marked:
         assert outcome(answers)[0] is E.INVALID_TXN_STATE
-        assert house.log.log_end_offset == 1, "the marker alone"
+        assert harness.log.log_end_offset == 1, "the marker alone"
         assert len(asked) == 1, "the batch behind begins another transaction, if its coordinator says so"
     else:
         assert [outcome(each) for each in (answers, behind)] == [(E.NONE, 0), (E.NONE, LONG)]
-        assert house.broker.node.api.verified_appends.waiting_bytes == 0
+        assert harness.broker.node.api.verified_appends.waiting_bytes == 0
 
 
-def test_batches_that_decompress_to_much_wait_for_each_other_and_hold_up_no_others(house: House) -> None:
-    bombs = [house.send(keyed(PIECE, value=bytes(10_000)), Caller(connection=9 + each)) for each in range(4)]
-    long = house.send(keyed(LONG))
+def test_batches_that_decompress_to_much_wait_for_each_other_and_hold_up_no_others(harness: Harness) -> None:
+    bombs = [harness.send(keyed(PIECE, value=bytes(10_000)), Caller(connection=9 + each)) for each in range(4)]
+    long = harness.send(keyed(LONG))
     assert not any(bombs)
-    house.run()
+    harness.run()
     assert outcome(long)[0] is E.NONE
     assert [outcome(each)[0] for each in bombs] == [E.NONE] * 4
     assert sorted([outcome(each)[1] for each in (*bombs, long)])[0] == 0
-    assert house.log.log_end_offset == LONG + 4 * PIECE
+    assert harness.log.log_end_offset == LONG + 4 * PIECE
 
 
-def test_more_than_the_memory_for_them_is_refused_for_now(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_the_memory_for_them_is_refused_for_now(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(appender, "COPIED_BYTES_MAX", 2 * (len(keyed(LONG)) + 1_000))
-    answers = [house.send(keyed(LONG), Caller(connection=9 + each)) for each in range(3)]
-    house.run()
+    answers = [harness.send(keyed(LONG), Caller(connection=9 + each)) for each in range(3)]
+    harness.run()
     assert [outcome(each)[0] for each in answers] == [E.NONE, E.NONE, E.NOT_ENOUGH_REPLICAS]
 
 
 @pytest.mark.parametrize("wanted", ["lz4", "uncompressed"])
 def test_another_compression_is_made_on_a_worker(wanted: str) -> None:
-    house = House(compression_type=wanted)
+    harness = Harness(compression_type=wanted)
     value = bytes(range(256)) * 4
-    answers = house.send(keyed(PIECE, value=value))
+    answers = harness.send(keyed(PIECE, value=value))
     assert not answers
-    assert outcome(house.send(keyed(1), OTHER)) == (E.NONE, 0)
-    house.run()
+    assert outcome(harness.send(keyed(1), OTHER)) == (E.NONE, 0)
+    harness.run()
     assert outcome(answers) == (E.NONE, 1)
-    assert house.broker.values("t")[1:] == [value] * PIECE
+    assert harness.broker.values("t")[1:] == [value] * PIECE
 
 
 def test_log_append_time_is_that_of_the_append() -> None:
-    house = House(cleanup_policy="compact", message_timestamp_type="LogAppendTime")
-    answers = house.send(keyed(LONG))
-    house.broker.clock.advance(5_000)
-    now_ms = house.broker.clock.now_ms()
-    house.run()
+    harness = Harness(cleanup_policy="compact", message_timestamp_type="LogAppendTime")
+    answers = harness.send(keyed(LONG))
+    harness.broker.clock.advance(5_000)
+    now_ms = harness.broker.clock.now_ms()
+    harness.run()
     assert answers[0].partitions[0].log_append_time_ms == now_ms

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
-from support.replica_house import ME, OTHER, ReplicaHouse, reached
+from support.replica_harness import ME, OTHER, ReplicaHarness, reached
 
 from barnabas.core.log.append_origin import AppendOrigin
 from barnabas.core.log.config import LogConfig
@@ -21,8 +21,8 @@ from barnabas.testing.manual_broker import batch
 
 
 @pytest.fixture
-def house() -> ReplicaHouse:
-    return ReplicaHouse()
+def harness() -> ReplicaHarness:
+    return ReplicaHarness()
 
 
 def codes(told: Sequence[ProduceResultPartition | FetchResultPartition]) -> list[ErrorCode]:
@@ -36,7 +36,7 @@ def count(result: FetchResultPartition) -> int:
 # --- coming and going
 
 
-def sent(house: ReplicaHouse, sequence: int, producer: int = 1) -> ErrorCode:
+def sent(harness: ReplicaHarness, sequence: int, producer: int = 1) -> ErrorCode:
     told: list[ProduceResultPartition] = []
 
     def done(results: Sequence[ProduceResultPartition] | ApiError) -> None:
@@ -44,105 +44,105 @@ def sent(house: ReplicaHouse, sequence: int, producer: int = 1) -> ErrorCode:
         told.extend(results)
 
     records = numbered(b"%d" % sequence, producer=producer, sequence=sequence)
-    house.replicas.append([ProducePartition("t", 0, records)], done, acks=1, timeout_ms=0)
+    harness.replicas.append([ProducePartition("t", 0, records)], done, acks=1, timeout_ms=0)
     return told[0].error
 
 
-def test_a_producer_that_was_early_begins_where_it_was_refused(house: ReplicaHouse) -> None:
+def test_a_producer_that_was_early_begins_where_it_was_refused(harness: ReplicaHarness) -> None:
     """It has heard of a new topic before its leader has made the log; the other batch was on its way already."""
-    assert [sent(house, 0), sent(house, 1)] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
-    house.open()
-    assert sent(house, 2) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert [sent(house, 0), sent(house, 1), sent(house, 2)] == [ErrorCode.NONE] * 3
-    assert sent(house, 7, producer=2) is ErrorCode.NONE, "one that nobody has refused may begin anywhere"
+    assert [sent(harness, 0), sent(harness, 1)] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
+    harness.open()
+    assert sent(harness, 2) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert [sent(harness, 0), sent(harness, 1), sent(harness, 2)] == [ErrorCode.NONE] * 3
+    assert sent(harness, 7, producer=2) is ErrorCode.NONE, "one that nobody has refused may begin anywhere"
 
 
-def test_early_batches_expire(house: ReplicaHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_early_batches_expire(harness: ReplicaHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(appender, "BATCHES_MAX", 10)
-    sent(house, 0)
-    house.clock.advance(appender.PATIENCE_MS + 1)
+    sent(harness, 0)
+    harness.clock.advance(appender.PATIENCE_MS + 1)
     for producer in range(2, 14):
-        sent(house, 0, producer)
-    house.open()
-    assert sent(house, 1) is ErrorCode.NONE, "it was long ago"
-    assert sent(house, 1, 2) is ErrorCode.NONE, "there were too many since"
-    assert sent(house, 1, 13) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        sent(harness, 0, producer)
+    harness.open()
+    assert sent(harness, 1) is ErrorCode.NONE, "it was long ago"
+    assert sent(harness, 1, 2) is ErrorCode.NONE, "there were too many since"
+    assert sent(harness, 1, 13) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_partition_listeners_are_called_in_order(house: ReplicaHouse) -> None:
+def test_partition_listeners_are_called_in_order(harness: ReplicaHarness) -> None:
     told: list[tuple[int, str, object]] = []
 
     def listen(number: int) -> None:
-        house.replicas.listen(
+        harness.replicas.listen(
             lambda partition: told.append((number, "opened", partition.topic_partition)),
             lambda keys: told.append((number, "dropped", tuple(keys))),
         )
 
     listen(1)
     listen(2)
-    key = house.open().topic_partition
-    house.open()
+    key = harness.open().topic_partition
+    harness.open()
     assert told == [(1, "opened", key), (2, "opened", key)], "what is here already does not come again"
     told.clear()
     never_here = TopicPartition("t", 7)
-    assert house.replicas.drop([key, never_here])
+    assert harness.replicas.drop([key, never_here])
     assert told == [(1, "dropped", (key, never_here)), (2, "dropped", (key, never_here))]
-    assert key not in house.replicas.partitions
-    assert house.logs.get(key) is None
+    assert key not in harness.replicas.partitions
+    assert harness.logs.get(key) is None
 
 
-def test_unknown_partition_is_refused_by_name(house: ReplicaHouse) -> None:
-    assert house.append()[0].error_message == "no t-0"
+def test_unknown_partition_is_refused_by_name(harness: ReplicaHarness) -> None:
+    assert harness.append()[0].error_message == "no t-0"
     with pytest.raises(ApiError, match="no t-0"):
-        house.replicas.led("t", 0)
-    house.open().leader = OTHER
+        harness.replicas.led("t", 0)
+    harness.open().leader = OTHER
     with pytest.raises(ApiError, match="is led by broker 2"):
-        house.replicas.led("t", 0)
+        harness.replicas.led("t", 0)
 
 
-def test_delayed_requests_of_a_dropped_partition_are_answered(house: ReplicaHouse) -> None:
-    key = house.open(replicas=(ME, OTHER)).topic_partition
-    appended, read = house.append(), house.read(offset=0, max_wait_ms=500)
+def test_delayed_requests_of_a_dropped_partition_are_answered(harness: ReplicaHarness) -> None:
+    key = harness.open(replicas=(ME, OTHER)).topic_partition
+    appended, read = harness.append(), harness.read(offset=0, max_wait_ms=500)
     assert (appended, read) == ([], [])
-    house.replicas.drop([key])
+    harness.replicas.drop([key])
     assert codes(appended) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     assert codes(read) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    assert len(house.replicas.purgatory) == 0
+    assert len(harness.replicas.purgatory) == 0
 
 
 # --- append
 
 
-def test_acks_all_is_answered_when_the_in_sync_replicas_have_it(house: ReplicaHouse) -> None:
-    partition = house.open(replicas=(ME, OTHER))
-    waiting, at_once = house.append(), house.append(acks=1)
+def test_acks_all_is_answered_when_the_in_sync_replicas_have_it(harness: ReplicaHarness) -> None:
+    partition = harness.open(replicas=(ME, OTHER))
+    waiting, at_once = harness.append(), harness.append(acks=1)
     assert (waiting, codes(at_once)) == ([], [ErrorCode.NONE])
     assert reached(partition, OTHER, 1)
-    house.replicas.purgatory.check(partition.topic_partition)
+    harness.replicas.purgatory.check(partition.topic_partition)
     assert [(each.error, each.base_offset) for each in waiting] == [(ErrorCode.NONE, 0)]
 
 
-def test_acks_all_does_not_wait_for_ever(house: ReplicaHouse) -> None:
-    house.open(replicas=(ME, OTHER))
-    waiting = house.append(timeout_ms=100)
-    house.scheduler.advance(99)
+def test_acks_all_does_not_wait_for_ever(harness: ReplicaHarness) -> None:
+    harness.open(replicas=(ME, OTHER))
+    waiting = harness.append(timeout_ms=100)
+    harness.scheduler.advance(99)
     assert waiting == []
-    house.scheduler.advance(1)
+    harness.scheduler.advance(1)
     assert codes(waiting) == [ErrorCode.REQUEST_TIMED_OUT]
 
 
-def test_topics_of_the_broker_itself_are_open_to_itself_alone(house: ReplicaHouse) -> None:
-    house.open("__transaction_state")
-    assert codes(house.append("__transaction_state")) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
-    assert codes(house.append("__transaction_state", origin=AppendOrigin.BROKER)) == [ErrorCode.NONE]
+def test_topics_of_the_broker_itself_are_open_to_itself_alone(harness: ReplicaHarness) -> None:
+    harness.open("__transaction_state")
+    assert codes(harness.append("__transaction_state")) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
+    assert codes(harness.append("__transaction_state", origin=AppendOrigin.BROKER)) == [ErrorCode.NONE]
 
 
 def test_an_append_that_is_to_be_durable_waits_for_the_disk() -> None:
-    house = ReplicaHouse(LogConfig(flush_messages=1))
-    partition = house.open()
-    waiting, unasked = house.append(acks=1), house.append(acks=0)
+    harness = ReplicaHarness(LogConfig(flush_messages=1))
+    partition = harness.open()
+    waiting, unasked = harness.append(acks=1), harness.append(acks=0)
     assert (waiting, codes(unasked)) == ([], [ErrorCode.NONE])
-    house.scheduler.run_pending()
+    harness.scheduler.run_pending()
     assert codes(waiting) == [ErrorCode.NONE]
     assert partition.log.recovery_point == 2, "the second had its own flush"
 
@@ -154,30 +154,32 @@ def test_an_append_that_is_to_be_durable_waits_for_the_disk() -> None:
     ("isolation", "seen"),
     [(FetchIsolation.LOG_END, 3), (FetchIsolation.HIGH_WATERMARK, 1), (FetchIsolation.TXN_COMMITTED, 1)],
 )
-def test_a_follower_sees_what_consumers_do_not_see(house: ReplicaHouse, isolation: FetchIsolation, seen: int) -> None:
-    partition = house.open(replicas=(ME, OTHER))
+def test_a_follower_sees_what_consumers_do_not_see(
+    harness: ReplicaHarness, isolation: FetchIsolation, seen: int
+) -> None:
+    partition = harness.open(replicas=(ME, OTHER))
     for _ in range(3):
         put(partition.log, b"x")
     reached(partition, OTHER, 1)
-    (result,) = house.read(isolation)
+    (result,) = harness.read(isolation)
     assert (count(result), result.high_watermark) == (seen, 1)
 
 
-def test_a_follower_waits_for_appends_and_a_consumer_for_the_high_watermark(house: ReplicaHouse) -> None:
-    partition = house.open(replicas=(ME, OTHER))
-    follower = house.read(FetchIsolation.LOG_END, max_wait_ms=500)
-    consumer = house.read(max_wait_ms=500)
-    house.append()
+def test_a_follower_waits_for_appends_and_a_consumer_for_the_high_watermark(harness: ReplicaHarness) -> None:
+    partition = harness.open(replicas=(ME, OTHER))
+    follower = harness.read(FetchIsolation.LOG_END, max_wait_ms=500)
+    consumer = harness.read(max_wait_ms=500)
+    harness.append()
     assert ([count(each) for each in follower], consumer) == ([1], [])
     reached(partition, OTHER, 1)
-    house.replicas.purgatory.check(partition.topic_partition)
+    harness.replicas.purgatory.check(partition.topic_partition)
     assert [count(each) for each in consumer] == [1]
-    bytes_out = house.metrics.value("kafka_server_brokertopicmetrics_bytesout_total", topic="t")
+    bytes_out = harness.metrics.value("kafka_server_brokertopicmetrics_bytesout_total", topic="t")
     assert bytes_out == len(batch(b"x")), "what followers copy is not counted as read"
 
 
 def test_delete_records_is_refused_for_a_compacted_topic() -> None:
-    house = ReplicaHouse(LogConfig(cleanup_policy=frozenset({"compact"})))
-    house.open()
-    (told,) = house.delete(-1)
+    harness = ReplicaHarness(LogConfig(cleanup_policy=frozenset({"compact"})))
+    harness.open()
+    (told,) = harness.delete(-1)
     assert (told.error, told.low_watermark) == (ErrorCode.POLICY_VIOLATION, -1)

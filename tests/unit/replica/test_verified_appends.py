@@ -44,7 +44,7 @@ class Coordinator:
         return first.partition
 
 
-class House:
+class Harness:
     def __init__(self) -> None:
         self.broker = ManualBroker()
         self.broker.create("t", 3)
@@ -89,8 +89,8 @@ class House:
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
+def harness() -> Harness:
+    return Harness()
 
 
 def errors(answers: list[ProduceResult]) -> list[ErrorCode]:
@@ -98,45 +98,45 @@ def errors(answers: list[ProduceResult]) -> list[ErrorCode]:
     return [each.error for each in answer.partitions]
 
 
-def test_each_partition_is_asked_for_once_in_a_transaction(house: House) -> None:
-    answers = house.send((0, 0), (2, 0))
-    assert [each[:4] for each in house.coordinator.asked] == [
+def test_each_partition_is_asked_for_once_in_a_transaction(harness: Harness) -> None:
+    answers = harness.send((0, 0), (2, 0))
+    assert [each[:4] for each in harness.coordinator.asked] == [
         ("orders", 1, 0, TopicPartition("t", 0)),
         ("orders", 1, 0, TopicPartition("t", 2)),
     ]
-    house.coordinator.tell()
-    assert (answers, house.ends()) == ([], [0, 0, 0])
-    house.coordinator.tell()
-    assert (errors(answers), house.ends()) == ([E.NONE, E.NONE], [1, 0, 1])
-    assert errors(house.send((0, 1), (2, 1))) == [E.NONE, E.NONE]
-    house.end()
-    house.send((0, 2))
-    assert [each.partition for each in house.coordinator.asked] == [TopicPartition("t", 0)]
-    assert house.appends.waiting_bytes > 0
+    harness.coordinator.tell()
+    assert (answers, harness.ends()) == ([], [0, 0, 0])
+    harness.coordinator.tell()
+    assert (errors(answers), harness.ends()) == ([E.NONE, E.NONE], [1, 0, 1])
+    assert errors(harness.send((0, 1), (2, 1))) == [E.NONE, E.NONE]
+    harness.end()
+    harness.send((0, 2))
+    assert [each.partition for each in harness.coordinator.asked] == [TopicPartition("t", 0)]
+    assert harness.appends.waiting_bytes > 0
 
 
-def test_immediate_verification_appends_at_once(house: House) -> None:
-    house.coordinator.at_once = E.NONE
-    assert errors(house.send((0, 0), (1, 0))) == [E.NONE, E.NONE]
-    house.coordinator.at_once = E.INVALID_TXN_STATE
-    assert errors(house.send((0, 1), (2, 0))) == [E.NONE, E.INVALID_TXN_STATE]
-    assert (house.ends(), house.appends.waiting_bytes) == ([2, 1, 0], 0)
+def test_immediate_verification_appends_at_once(harness: Harness) -> None:
+    harness.coordinator.at_once = E.NONE
+    assert errors(harness.send((0, 0), (1, 0))) == [E.NONE, E.NONE]
+    harness.coordinator.at_once = E.INVALID_TXN_STATE
+    assert errors(harness.send((0, 1), (2, 0))) == [E.NONE, E.INVALID_TXN_STATE]
+    assert (harness.ends(), harness.appends.waiting_bytes) == ([2, 1, 0], 0)
 
 
-def test_the_batches_of_a_producer_stay_in_order(house: House) -> None:
-    answers = [house.send((0, 0)), house.send((0, 1), (1, 0)), house.send((1, 1)), house.send((0, 2))]
-    others = house.send((0, 0), producer=2)
-    assert house.ends() == [0, 0, 0]
-    assert len(house.coordinator.asked) == 2, "of each producer the first"
-    house.coordinator.tell()
+def test_the_batches_of_a_producer_stay_in_order(harness: Harness) -> None:
+    answers = [harness.send((0, 0)), harness.send((0, 1), (1, 0)), harness.send((1, 1)), harness.send((0, 2))]
+    others = harness.send((0, 0), producer=2)
+    assert harness.ends() == [0, 0, 0]
+    assert len(harness.coordinator.asked) == 2, "of each producer the first"
+    harness.coordinator.tell()
     assert errors(answers[0]) == [E.NONE]
     assert not answers[1]
-    assert house.ends() == [1, 0, 0]
-    house.coordinator.tell()
+    assert harness.ends() == [1, 0, 0]
+    harness.coordinator.tell()
     assert errors(others) == [E.NONE]
-    assert house.coordinator.tell() == TopicPartition("t", 1)
+    assert harness.coordinator.tell() == TopicPartition("t", 1)
     assert [errors(each) for each in answers] == [[E.NONE], [E.NONE, E.NONE], [E.NONE], [E.NONE]]
-    assert (house.ends(), house.appends.waiting_bytes) == ([4, 2, 0], 0)
+    assert (harness.ends(), harness.appends.waiting_bytes) == ([4, 2, 0], 0)
 
 
 @pytest.mark.parametrize(
@@ -150,146 +150,148 @@ def test_the_batches_of_a_producer_stay_in_order(house: House) -> None:
         (E.COORDINATOR_NOT_AVAILABLE, E.NOT_ENOUGH_REPLICAS),
     ],
 )
-def test_batch_refused_by_the_coordinator_is_not_appended(house: House, said: ErrorCode, told: ErrorCode) -> None:
-    answers = house.send((0, 0), (1, 0))
-    house.coordinator.tell(said)
-    house.coordinator.tell()
-    assert (errors(answers), house.ends()) == ([told, E.NONE], [0, 1, 0])
+def test_batch_refused_by_the_coordinator_is_not_appended(harness: Harness, said: ErrorCode, told: ErrorCode) -> None:
+    answers = harness.send((0, 0), (1, 0))
+    harness.coordinator.tell(said)
+    harness.coordinator.tell()
+    assert (errors(answers), harness.ends()) == ([told, E.NONE], [0, 1, 0])
     assert "coordinator" in answers[0].partitions[0].error_message
 
 
-def test_batch_after_an_unverified_one_does_not_start_the_transaction(house: House) -> None:
-    first, second = house.send((0, 0)), house.send((0, 1))
-    house.coordinator.tell(E.COORDINATOR_NOT_AVAILABLE)
-    house.coordinator.tell()
+def test_batch_after_an_unverified_one_does_not_start_the_transaction(harness: Harness) -> None:
+    first, second = harness.send((0, 0)), harness.send((0, 1))
+    harness.coordinator.tell(E.COORDINATOR_NOT_AVAILABLE)
+    harness.coordinator.tell()
     assert (errors(first), errors(second)) == ([E.NOT_ENOUGH_REPLICAS], [E.NOT_ENOUGH_REPLICAS])
-    assert house.ends() == [0, 0, 0]
-    house.coordinator.at_once = E.NONE
-    assert errors(house.send((0, 0))) == [E.NONE]
-    assert errors(house.send((0, 1))) == [E.NONE]
-    assert house.ends() == [2, 0, 0]
+    assert harness.ends() == [0, 0, 0]
+    harness.coordinator.at_once = E.NONE
+    assert errors(harness.send((0, 0))) == [E.NONE]
+    assert errors(harness.send((0, 1))) == [E.NONE]
+    assert harness.ends() == [2, 0, 0]
 
 
-def test_nor_what_comes_behind_one_that_there_was_no_room_for(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nor_what_comes_behind_one_that_there_was_no_room_for(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(verified_appends, "WAITING_BYTES_MAX", 4_000)
-    house.send((1, 0), producer=2, size=2_000)
-    assert errors(house.send((0, 0), size=2_000)) == [E.NOT_ENOUGH_REPLICAS]
-    house.coordinator.at_once = E.NONE
-    assert errors(house.send((0, 1))) == [E.NOT_ENOUGH_REPLICAS]
-    assert errors(house.send((0, 0), size=2_000)) == [E.NONE]
-    assert errors(house.send((0, 1))) == [E.NONE]
+    harness.send((1, 0), producer=2, size=2_000)
+    assert errors(harness.send((0, 0), size=2_000)) == [E.NOT_ENOUGH_REPLICAS]
+    harness.coordinator.at_once = E.NONE
+    assert errors(harness.send((0, 1))) == [E.NOT_ENOUGH_REPLICAS]
+    assert errors(harness.send((0, 0), size=2_000)) == [E.NONE]
+    assert errors(harness.send((0, 1))) == [E.NONE]
 
 
-def test_silent_coordinator_delays_a_producer_only_until_the_timeout(house: House) -> None:
-    answers = house.send((0, 0), (1, 0), timeout_ms=5_000)
-    behind = house.send((0, 1))
-    stuck = house.coordinator.asked.copy()
-    house.coordinator.tell()
-    house.broker.scheduler.advance(4_999)
+def test_silent_coordinator_delays_a_producer_only_until_the_timeout(harness: Harness) -> None:
+    answers = harness.send((0, 0), (1, 0), timeout_ms=5_000)
+    behind = harness.send((0, 1))
+    stuck = harness.coordinator.asked.copy()
+    harness.coordinator.tell()
+    harness.broker.scheduler.advance(4_999)
     assert not answers
-    house.broker.scheduler.advance(1)
-    assert (errors(answers), house.ends()) == ([E.NONE, E.NOT_ENOUGH_REPLICAS], [2, 0, 0])
+    harness.broker.scheduler.advance(1)
+    assert (errors(answers), harness.ends()) == ([E.NONE, E.NOT_ENOUGH_REPLICAS], [2, 0, 0])
     assert errors(behind) == [E.NONE]
     stuck[1].told(E.NONE)
-    assert (house.ends(), len(answers)) == ([2, 0, 0], 1)
+    assert (harness.ends(), len(answers)) == ([2, 0, 0], 1)
 
 
-def test_a_marker_that_comes_meanwhile_has_ended_the_transaction(house: House) -> None:
-    answers = house.send((0, 0))
-    house.end()
-    house.coordinator.tell()
-    assert (errors(answers), house.ends()) == ([E.INVALID_TXN_STATE], [1, 0, 0])
+def test_a_marker_that_comes_meanwhile_has_ended_the_transaction(harness: Harness) -> None:
+    answers = harness.send((0, 0))
+    harness.end()
+    harness.coordinator.tell()
+    assert (errors(answers), harness.ends()) == ([E.INVALID_TXN_STATE], [1, 0, 0])
 
 
-def test_a_log_that_was_cut_meanwhile_is_asked_about_again(house: House) -> None:
-    house.broker.produce("t", b"plain", b"plain")
-    answers = house.send((0, 0))
-    house.broker.node.state.replicas.partitions["t", 0].log.truncate_to(1)
-    house.coordinator.tell()
+def test_a_log_that_was_cut_meanwhile_is_asked_about_again(harness: Harness) -> None:
+    harness.broker.produce("t", b"plain", b"plain")
+    answers = harness.send((0, 0))
+    harness.broker.node.state.replicas.partitions["t", 0].log.truncate_to(1)
+    harness.coordinator.tell()
     assert errors(answers) == [E.NOT_ENOUGH_REPLICAS]
 
 
-def test_two_producers_in_one_request_are_refused(house: House) -> None:
+def test_two_producers_in_one_request_are_refused(harness: Harness) -> None:
     entries = [
         ProducePartition("t", number, numbered(b"x", producer=number, transactional=True)) for number in range(2)
     ]
-    assert errors(house.submit(entries)) == [E.INVALID_PRODUCER_ID_MAPPING] * 2
+    assert errors(harness.submit(entries)) == [E.INVALID_PRODUCER_ID_MAPPING] * 2
 
 
-def test_batch_outside_a_transaction_is_not_verified(house: House) -> None:
+def test_batch_outside_a_transaction_is_not_verified(harness: Harness) -> None:
     damaged = memoryview(bytearray(b"\0" * 30))
     entries = [ProducePartition("t", 0, batch(b"plain")), ProducePartition("t", 1, damaged)]
-    assert errors(house.submit(entries)) == [E.NONE, E.INVALID_RECORD]
-    answers = house.submit(
+    assert errors(harness.submit(entries)) == [E.NONE, E.INVALID_RECORD]
+    answers = harness.submit(
         [
             ProducePartition("t", 1, numbered(b"x", transactional=True)),
             ProducePartition("t", 0, batch(b"plain")),
             ProducePartition("t", 9, numbered(b"x", transactional=True)),
         ]
     )
-    assert len(house.coordinator.asked) == 1
-    house.coordinator.tell(E.INVALID_TXN_STATE)
+    assert len(harness.coordinator.asked) == 1
+    harness.coordinator.tell(E.INVALID_TXN_STATE)
     assert errors(answers) == [E.INVALID_TXN_STATE, E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-def test_waiting_batches_are_bounded(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_batches_are_bounded(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verified_appends, "WAITING_BYTES_MAX", 5_000)
-    large = house.send((0, 0), size=9_000)
-    refused = house.send((0, 0), producer=2)
-    behind = house.send((0, 1))
+    large = harness.send((0, 0), size=9_000)
+    refused = harness.send((0, 0), producer=2)
+    behind = harness.send((0, 1))
     assert errors(refused) == errors(behind) == [E.NOT_ENOUGH_REPLICAS]
-    house.coordinator.tell()
+    harness.coordinator.tell()
     assert errors(large) == [E.NONE]
-    house.coordinator.tell()
-    assert house.appends.waiting_bytes == 0
-    house.send((0, 0), producer=2)
-    assert len(house.coordinator.asked) == 1
+    harness.coordinator.tell()
+    assert harness.appends.waiting_bytes == 0
+    harness.send((0, 0), producer=2)
+    assert len(harness.coordinator.asked) == 1
 
 
 # --- version 2: the leader adds the partition (KIP-890, part 2)
 
 
-def test_leader_adds_a_partition_that_is_not_in_the_transaction(house: House) -> None:
-    answers = house.send_v2((0, 0))
-    assert [each.operation for each in house.coordinator.asked] == [TransactionSupportedOperation.ADD_PARTITION]
-    assert (answers, house.ends()) == ([], [0, 0, 0])
-    house.coordinator.tell()
-    assert (errors(answers), house.ends()) == ([E.NONE], [1, 0, 0])
-    assert errors(house.send_v2((0, 1))) == [E.NONE]
-    assert not house.coordinator.asked, "it is in the transaction"
+def test_leader_adds_a_partition_that_is_not_in_the_transaction(harness: Harness) -> None:
+    answers = harness.send_v2((0, 0))
+    assert [each.operation for each in harness.coordinator.asked] == [TransactionSupportedOperation.ADD_PARTITION]
+    assert (answers, harness.ends()) == ([], [0, 0, 0])
+    harness.coordinator.tell()
+    assert (errors(answers), harness.ends()) == ([E.NONE], [1, 0, 0])
+    assert errors(harness.send_v2((0, 1))) == [E.NONE]
+    assert not harness.coordinator.asked, "it is in the transaction"
 
 
-def test_transaction_of_the_next_epoch_is_added_though_the_one_before_is_open_in_the_log(house: House) -> None:
-    house.coordinator.at_once = E.NONE
-    house.send_v2((0, 0))
-    house.coordinator.at_once = None
-    answers = house.send_v2((0, 0), epoch=1)
-    assert [each.epoch for each in house.coordinator.asked] == [1]
-    assert house.end(epoch=1, version=2) is E.NONE
-    house.coordinator.tell()
-    assert (errors(answers), house.ends()) == ([E.NONE], [3, 0, 0])
+def test_transaction_of_the_next_epoch_is_added_though_the_one_before_is_open_in_the_log(harness: Harness) -> None:
+    harness.coordinator.at_once = E.NONE
+    harness.send_v2((0, 0))
+    harness.coordinator.at_once = None
+    answers = harness.send_v2((0, 0), epoch=1)
+    assert [each.epoch for each in harness.coordinator.asked] == [1]
+    assert harness.end(epoch=1, version=2) is E.NONE
+    harness.coordinator.tell()
+    assert (errors(answers), harness.ends()) == ([E.NONE], [3, 0, 0])
 
 
-def test_marker_of_the_transaction_itself_refuses_a_batch_that_comes_after_it(house: House) -> None:
-    answers = house.send_v2((0, 0))
-    assert house.end(epoch=1, version=2) is E.NONE
-    house.coordinator.tell()
-    assert (errors(answers), house.ends()) == ([E.INVALID_PRODUCER_EPOCH], [1, 0, 0])
+def test_marker_of_the_transaction_itself_refuses_a_batch_that_comes_after_it(harness: Harness) -> None:
+    answers = harness.send_v2((0, 0))
+    assert harness.end(epoch=1, version=2) is E.NONE
+    harness.coordinator.tell()
+    assert (errors(answers), harness.ends()) == ([E.INVALID_PRODUCER_EPOCH], [1, 0, 0])
 
 
-def test_repeated_marker_of_the_transaction_before_does_not_refuse_the_next(house: House) -> None:
-    assert house.end(epoch=1, version=2) is E.NONE
-    answers = house.send_v2((0, 0), epoch=1)
-    assert house.end(epoch=1, version=2) is E.NONE
-    house.coordinator.tell()
-    assert (errors(answers), house.ends()) == ([E.NONE], [3, 0, 0])
-    assert house.end(epoch=1, version=2) is E.INVALID_PRODUCER_EPOCH
+def test_repeated_marker_of_the_transaction_before_does_not_refuse_the_next(harness: Harness) -> None:
+    assert harness.end(epoch=1, version=2) is E.NONE
+    answers = harness.send_v2((0, 0), epoch=1)
+    assert harness.end(epoch=1, version=2) is E.NONE
+    harness.coordinator.tell()
+    assert (errors(answers), harness.ends()) == ([E.NONE], [3, 0, 0])
+    assert harness.end(epoch=1, version=2) is E.INVALID_PRODUCER_EPOCH
 
 
-def test_unknown_producer_of_version_2_begins_with_sequence_0(house: House) -> None:
-    house.coordinator.at_once = E.NONE
-    assert errors(house.send_v2((0, 3))) == [E.OUT_OF_ORDER_SEQUENCE_NUMBER]
-    assert errors(house.send((0, 3))) == [E.NONE], "version 1"
+def test_unknown_producer_of_version_2_begins_with_sequence_0(harness: Harness) -> None:
+    harness.coordinator.at_once = E.NONE
+    assert errors(harness.send_v2((0, 3))) == [E.OUT_OF_ORDER_SEQUENCE_NUMBER]
+    assert errors(harness.send((0, 3))) == [E.NONE], "version 1"
 
 
 @pytest.mark.parametrize(
@@ -303,17 +305,17 @@ def test_unknown_producer_of_version_2_begins_with_sequence_0(house: House) -> N
     ],
 )
 def test_error_is_one_that_the_version_of_the_request_knows(
-    house: House, said: ErrorCode, default: ErrorCode, generic: ErrorCode, adding: ErrorCode
+    harness: Harness, said: ErrorCode, default: ErrorCode, generic: ErrorCode, adding: ErrorCode
 ) -> None:
-    house.coordinator.at_once = said
+    harness.coordinator.at_once = said
     for operation, expected in zip(TransactionSupportedOperation, (default, generic, adding), strict=True):
-        assert errors(house.send((0, 0), supported_operation=operation)) == [expected]
-    assert house.ends() == [0, 0, 0]
+        assert errors(harness.send((0, 0), supported_operation=operation)) == [expected]
+    assert harness.ends() == [0, 0, 0]
 
 
-def test_batch_behind_one_that_is_to_be_sent_again_gets_the_same_error(house: House) -> None:
-    house.coordinator.at_once = E.CONCURRENT_TRANSACTIONS
-    assert errors(house.send_v2((0, 0))) == [E.CONCURRENT_TRANSACTIONS]
-    house.coordinator.at_once = E.NONE
-    assert errors(house.send_v2((0, 1))) == [E.CONCURRENT_TRANSACTIONS]
-    assert errors(house.send_v2((0, 0), (0, 1))) == [E.NONE, E.NONE]
+def test_batch_behind_one_that_is_to_be_sent_again_gets_the_same_error(harness: Harness) -> None:
+    harness.coordinator.at_once = E.CONCURRENT_TRANSACTIONS
+    assert errors(harness.send_v2((0, 0))) == [E.CONCURRENT_TRANSACTIONS]
+    harness.coordinator.at_once = E.NONE
+    assert errors(harness.send_v2((0, 1))) == [E.CONCURRENT_TRANSACTIONS]
+    assert errors(harness.send_v2((0, 0), (0, 1))) == [E.NONE, E.NONE]

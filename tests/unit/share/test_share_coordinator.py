@@ -33,7 +33,7 @@ TOPIC, GONE = bytes(range(16)), bytes(16)
 CALLER = Caller()
 
 
-class House:
+class Harness:
     """A coordinator of one partition over a log of plain lists, whose appends are done at once unless `held`."""
 
     def __init__(self, records: Sequence[Record] = (), start: int = 0, **config: int) -> None:
@@ -79,9 +79,9 @@ class House:
     def delete_records(self, _: int, offset: int) -> None:
         self.start = max(self.start, offset)
 
-    def again(self) -> "House":
+    def again(self) -> "Harness":
         """Another coordinator, which loads what is in the log."""
-        return House(self.records, self.start)
+        return Harness(self.records, self.start)
 
     # --- requests
 
@@ -126,45 +126,45 @@ class House:
 
 
 def test_a_state_begins_with_a_snapshot_and_its_changes_are_updates() -> None:
-    house = House()
-    assert house.initialize(start=5) == [E.NONE]
-    assert house.write(5, 9) == [E.NONE]
-    assert house.write(7, 7, 0, 2) == [E.NONE]
-    assert [decode_key(key)[0] for key, _ in house.records] == [0, UPDATE, UPDATE]
+    harness = Harness()
+    assert harness.initialize(start=5) == [E.NONE]
+    assert harness.write(5, 9) == [E.NONE]
+    assert harness.write(7, 7, 0, 2) == [E.NONE]
+    assert [decode_key(key)[0] for key, _ in harness.records] == [0, UPDATE, UPDATE]
     expected = [(5, 6, 2, 1), (7, 7, 0, 2), (8, 9, 2, 1)]
-    assert house.batches() == expected
-    assert house.again().batches() == expected
-    assert house.summary().start_offset == house.again().summary().start_offset == 5
+    assert harness.batches() == expected
+    assert harness.again().batches() == expected
+    assert harness.summary().start_offset == harness.again().summary().start_offset == 5
 
 
 def test_the_whole_state_is_written_after_the_updates_of_the_setting() -> None:
-    house = House(updates_per_snapshot=3)
-    house.initialize(start=0)
+    harness = Harness(updates_per_snapshot=3)
+    harness.initialize(start=0)
     for offset in range(9):
-        assert house.write(2 * offset, 2 * offset) == [E.NONE]
-    assert [decode_key(key)[0] for key, _ in house.records] == [0, 1, 1, 1, 0, 1, 1, 1, 0, 1]
-    _key, value = house.records[8]
+        assert harness.write(2 * offset, 2 * offset) == [E.NONE]
+    assert [decode_key(key)[0] for key, _ in harness.records] == [0, 1, 1, 1, 0, 1, 1, 1, 0, 1]
+    _key, value = harness.records[8]
     assert value is not None
     snapshot = decode_snapshot(value)
     assert (snapshot.snapshot_epoch, len(snapshot.offset.state_batches)) == (2, 8)
-    assert house.again().batches() == house.batches()
+    assert harness.again().batches() == harness.batches()
 
 
 def test_a_write_in_a_higher_state_epoch_is_a_snapshot() -> None:
-    house = House()
-    house.initialize()
-    assert house.write(0, 0, state_epoch=4) == [E.NONE]
-    assert house.again().read().state_epoch == 4
+    harness = Harness()
+    harness.initialize()
+    assert harness.write(0, 0, state_epoch=4) == [E.NONE]
+    assert harness.again().read().state_epoch == 4
 
 
 def test_a_read_of_a_new_leader_is_stored_and_fences_earlier_leaders() -> None:
-    house = House()
-    house.initialize(start=3)
-    assert house.read(leader_epoch=5).start_offset == 3
-    assert len(house.records) == 2
-    assert house.read(leader_epoch=5).error is E.NONE
-    assert len(house.records) == 2, "the epoch is known"
-    later = house.again()
+    harness = Harness()
+    harness.initialize(start=3)
+    assert harness.read(leader_epoch=5).start_offset == 3
+    assert len(harness.records) == 2
+    assert harness.read(leader_epoch=5).error is E.NONE
+    assert len(harness.records) == 2, "the epoch is known"
+    later = harness.again()
     assert later.read(leader_epoch=4).error is E.FENCED_LEADER_EPOCH
     assert later.write(3, 3, leader_epoch=4) == [E.FENCED_LEADER_EPOCH]
     assert later.write(3, 3, leader_epoch=5) == [E.NONE]
@@ -172,58 +172,58 @@ def test_a_read_of_a_new_leader_is_stored_and_fences_earlier_leaders() -> None:
 
 
 def test_requests_that_cannot_be_done_have_kafkas_errors() -> None:
-    house = House()
-    assert house.write(0, 0) == [E.INVALID_REQUEST]
-    assert house.read().error is E.INVALID_REQUEST
-    assert house.initialize(topic=GONE) == [E.UNKNOWN_TOPIC_OR_PARTITION]
-    assert house.initialize(partition=100) == [E.UNKNOWN_TOPIC_OR_PARTITION]
-    assert house.initialize(partition=-1) == [E.INVALID_REQUEST]
-    assert house.initialize(state_epoch=3) == [E.NONE]
-    assert house.initialize(state_epoch=2) == [E.FENCED_STATE_EPOCH]
-    assert house.write(0, 0, state_epoch=2) == [E.FENCED_STATE_EPOCH]
-    assert house.delete(5) == [E.NONE], "it has none"
-    assert len(house.records) == 1
-    assert len(house.coordinator) == 1
-    house.leads = False
-    assert house.write(0, 0, state_epoch=3) == [E.NOT_COORDINATOR]
-    assert house.read().error is E.NOT_COORDINATOR
-    assert house.summary().error is E.NOT_COORDINATOR
+    harness = Harness()
+    assert harness.write(0, 0) == [E.INVALID_REQUEST]
+    assert harness.read().error is E.INVALID_REQUEST
+    assert harness.initialize(topic=GONE) == [E.UNKNOWN_TOPIC_OR_PARTITION]
+    assert harness.initialize(partition=100) == [E.UNKNOWN_TOPIC_OR_PARTITION]
+    assert harness.initialize(partition=-1) == [E.INVALID_REQUEST]
+    assert harness.initialize(state_epoch=3) == [E.NONE]
+    assert harness.initialize(state_epoch=2) == [E.FENCED_STATE_EPOCH]
+    assert harness.write(0, 0, state_epoch=2) == [E.FENCED_STATE_EPOCH]
+    assert harness.delete(5) == [E.NONE], "it has none"
+    assert len(harness.records) == 1
+    assert len(harness.coordinator) == 1
+    harness.leads = False
+    assert harness.write(0, 0, state_epoch=3) == [E.NOT_COORDINATOR]
+    assert harness.read().error is E.NOT_COORDINATOR
+    assert harness.summary().error is E.NOT_COORDINATOR
 
 
 def test_one_answer_has_all_partitions_in_their_order() -> None:
-    house = House()
+    harness = Harness()
     some = [InitializePartition(TOPIC, each, 0) for each in (3, 100, 1)]
     request = InitializeShareGroupState(group_id="g", partitions=some)
-    assert house.asked(house.coordinator.initialize, request) == [E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION, E.NONE]
-    assert house.asked(house.coordinator.initialize, InitializeShareGroupState(group_id="g", partitions=[])) == []
+    assert harness.asked(harness.coordinator.initialize, request) == [E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION, E.NONE]
+    assert harness.asked(harness.coordinator.initialize, InitializeShareGroupState(group_id="g", partitions=[])) == []
     assert (
-        house.asked(house.coordinator.initialize, InitializeShareGroupState(group_id="", partitions=some))
+        harness.asked(harness.coordinator.initialize, InitializeShareGroupState(group_id="", partitions=some))
         == [E.INVALID_REQUEST] * 3
     )
 
 
 def test_a_deleted_state_is_gone_and_may_begin_again() -> None:
-    house = House()
-    house.initialize()
-    assert house.delete() == [E.NONE]
-    assert house.records[-1][1] is None
-    assert len(house.coordinator) == 0
-    assert house.again().read().error is E.INVALID_REQUEST
-    assert house.initialize(state_epoch=0) == [E.NONE]
+    harness = Harness()
+    harness.initialize()
+    assert harness.delete() == [E.NONE]
+    assert harness.records[-1][1] is None
+    assert len(harness.coordinator) == 0
+    assert harness.again().read().error is E.INVALID_REQUEST
+    assert harness.initialize(state_epoch=0) == [E.NONE]
 
 
 def test_changes_of_a_share_partition_are_written_one_after_the_other() -> None:
-    house = House()
-    house.initialize()
-    house.held = []
-    first, second = house.write(0, 0), house.write(1, 1)
+    harness = Harness()
+    harness.initialize()
+    harness.held = []
+    first, second = harness.write(0, 0), harness.write(1, 1)
     read: list[Any] = []
     request = ReadShareGroupState(group_id="g", partitions=[ReadPartition(TOPIC, 0)])
-    house.coordinator.read(request, CALLER, read.append)
-    assert (first, second, read, len(house.held)) == ([], [], [], 1)
-    house.held.pop()(E.NONE)
-    assert (first, second, len(house.held)) == ([E.NONE], [], 1)
-    house.held.pop()(E.NONE)
+    harness.coordinator.read(request, CALLER, read.append)
+    assert (first, second, read, len(harness.held)) == ([], [], [], 1)
+    harness.held.pop()(E.NONE)
+    assert (first, second, len(harness.held)) == ([E.NONE], [], 1)
+    harness.held.pop()(E.NONE)
     assert second == [E.NONE]
     assert read[0].partitions[0].state_batches == (StateBatch(0, 1, 2, 1),)
 
@@ -237,94 +237,94 @@ def test_changes_of_a_share_partition_are_written_one_after_the_other() -> None:
     ],
 )
 def test_after_a_failed_write_the_state_is_that_of_the_log(error: E, answer: E, is_there: bool) -> None:
-    house = House()
-    house.initialize(start=0)
-    house.error = error
-    assert house.write(0, 4) == [answer]
-    house.error = E.NONE
-    assert house.batches() == ([(0, 4, 2, 1)] if is_there else [])
-    assert house.again().batches() == house.batches()
+    harness = Harness()
+    harness.initialize(start=0)
+    harness.error = error
+    assert harness.write(0, 4) == [answer]
+    harness.error = E.NONE
+    assert harness.batches() == ([(0, 4, 2, 1)] if is_there else [])
+    assert harness.again().batches() == harness.batches()
 
 
 def test_another_leader_of_the_log_ends_all_that_waits() -> None:
-    house = House()
-    house.initialize()
-    house.held = []
-    first, second = house.write(0, 0), house.write(1, 1)
-    house.coordinator.unload(0)
+    harness = Harness()
+    harness.initialize()
+    harness.held = []
+    first, second = harness.write(0, 0), harness.write(1, 1)
+    harness.coordinator.unload(0)
     assert (first, second) == ([E.NOT_COORDINATOR], [E.NOT_COORDINATOR])
-    house.held.pop()(E.NONE)
-    assert house.read().error is E.NOT_COORDINATOR
-    house.coordinator.begin_load(0)
-    assert house.write(0, 0) == [E.COORDINATOR_LOAD_IN_PROGRESS]
-    house.coordinator.close()
-    assert house.write(0, 0) == [E.NOT_COORDINATOR]
+    harness.held.pop()(E.NONE)
+    assert harness.read().error is E.NOT_COORDINATOR
+    harness.coordinator.begin_load(0)
+    assert harness.write(0, 0) == [E.COORDINATOR_LOAD_IN_PROGRESS]
+    harness.coordinator.close()
+    assert harness.write(0, 0) == [E.NOT_COORDINATOR]
 
 
 def test_records_before_the_snapshots_are_deleted() -> None:
-    house = House(updates_per_snapshot=10, cold_snapshot_interval_ms=10**9)
-    house.initialize(0)
+    harness = Harness(updates_per_snapshot=10, cold_snapshot_interval_ms=10**9)
+    harness.initialize(0)
     for offset in range(25):
-        house.write(2 * offset, 2 * offset)
-    house.scheduler.advance(300_000)
-    assert house.start == 22
-    assert house.again().batches() == house.batches()
-    house.initialize(1)
+        harness.write(2 * offset, 2 * offset)
+    harness.scheduler.advance(300_000)
+    assert harness.start == 22
+    assert harness.again().batches() == harness.batches()
+    harness.initialize(1)
     for offset in range(25):
-        house.write(2 * offset, 2 * offset)
-    house.scheduler.advance(300_000)
-    assert house.start == 26, "the snapshot of partition 1 is needed"
-    assert house.again().batches() == house.batches()
-    assert house.again().read(1).error is E.NONE
-    house.delete(0)
-    house.delete(1)
-    house.scheduler.advance(300_000)
-    assert house.start == len(house.records)
+        harness.write(2 * offset, 2 * offset)
+    harness.scheduler.advance(300_000)
+    assert harness.start == 26, "the snapshot of partition 1 is needed"
+    assert harness.again().batches() == harness.batches()
+    assert harness.again().read(1).error is E.NONE
+    harness.delete(0)
+    harness.delete(1)
+    harness.scheduler.advance(300_000)
+    assert harness.start == len(harness.records)
 
 
 def test_a_share_partition_without_changes_gets_one_snapshot() -> None:
-    house = House()
-    house.initialize()
-    house.write(0, 0)
-    before = house.batches()
-    house.scheduler.advance(1_000_000)
-    assert [decode_key(key)[0] for key, _ in house.records] == [0, 1, 0]
-    assert house.start == 2
-    assert house.again().batches() == before
+    harness = Harness()
+    harness.initialize()
+    harness.write(0, 0)
+    before = harness.batches()
+    harness.scheduler.advance(1_000_000)
+    assert [decode_key(key)[0] for key, _ in harness.records] == [0, 1, 0]
+    assert harness.start == 2
+    assert harness.again().batches() == before
 
 
 def test_an_old_snapshot_is_written_again_when_much_came_after_it() -> None:
-    house = House()
-    house.initialize(1)
-    house.initialize(0)
+    harness = Harness()
+    harness.initialize(1)
+    harness.initialize(0)
     for _ in range(40):
         for offset in range(30):
-            house.write(offset, offset)
-        house.scheduler.advance(1_000)
-    house.scheduler.advance(700_000)
-    assert house.start > 1_000
-    assert house.again().summary(1).error is E.NONE
+            harness.write(offset, offset)
+        harness.scheduler.advance(1_000)
+    harness.scheduler.advance(700_000)
+    assert harness.start > 1_000
+    assert harness.again().summary(1).error is E.NONE
 
 
 def test_the_states_of_a_deleted_topic_go() -> None:
-    house = House()
-    house.initialize()
-    house.topics.clear()
-    house.scheduler.advance(300_000)
-    assert len(house.coordinator) == 0
-    assert house.records[-1][1] is None
+    harness = Harness()
+    harness.initialize()
+    harness.topics.clear()
+    harness.scheduler.advance(300_000)
+    assert len(harness.coordinator) == 0
+    assert harness.records[-1][1] is None
 
 
 def test_memory_is_that_of_the_states() -> None:
-    house = House()
-    house.initialize()
-    small = house.coordinator._runtime.size_bytes
+    harness = Harness()
+    harness.initialize()
+    small = harness.coordinator._runtime.size_bytes
     for offset in range(10):
-        house.write(2 * offset, 2 * offset)
-    assert house.coordinator._runtime.size_bytes > small
-    assert house.again().coordinator._runtime.size_bytes == house.coordinator._runtime.size_bytes
-    house.delete()
-    assert house.coordinator._runtime.size_bytes == 0
+        harness.write(2 * offset, 2 * offset)
+    assert harness.coordinator._runtime.size_bytes > small
+    assert harness.again().coordinator._runtime.size_bytes == harness.coordinator._runtime.size_bytes
+    harness.delete()
+    assert harness.coordinator._runtime.size_bytes == 0
 
 
 requests = st.one_of(
@@ -350,7 +350,7 @@ requests = st.one_of(
 def test_any_story_gives_the_answers_of_a_persister_in_memory_also_after_loading(
     story: list[tuple[Any, ...]], updates_per_snapshot: int
 ) -> None:
-    house, memory = House(updates_per_snapshot=updates_per_snapshot), MemoryPersister()
+    harness, memory = Harness(updates_per_snapshot=updates_per_snapshot), MemoryPersister()
     for name, partition, *rest in story:
         request: Any
         if name == "initialize":
@@ -367,10 +367,10 @@ def test_any_story_gives_the_answers_of_a_persister_in_memory_also_after_loading
             request = WriteShareGroupState(group_id="g", partitions=[write])
         ours: list[Any] = []
         theirs: list[Any] = []
-        getattr(house.coordinator, name)(request, CALLER, ours.append)
+        getattr(harness.coordinator, name)(request, CALLER, ours.append)
         getattr(memory, f"{name}_state")(request, theirs.append)
         assert ours == theirs
-    for coordinator in (house, house.again()):
+    for coordinator in (harness, harness.again()):
         for partition in (0, 1):
             expected = memory.offsets.get(SharePartitionKey("g", TOPIC, partition))
             entry = coordinator.coordinator._table.get(str(SharePartitionKey("g", TOPIC, partition)))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import pytest
-from support.transaction_house import ELSEWHERE, HERE, T0, T1, U0, TransactionHouse
+from support.transaction_harness import ELSEWHERE, HERE, T0, T1, U0, TransactionHarness
 
 from barnabas.adapters.system import ManualClock, ManualScheduler
 from barnabas.core.coordinator.transaction.markers import MarkerSender, PartitionLookup
@@ -13,36 +13,36 @@ from barnabas.ports.broker_api.transactions import TxnMarker, WriteTxnMarkersRes
 from barnabas.ports.error_codes import ErrorCode as E
 
 
-def begun(*partitions: object) -> tuple[TransactionHouse, tuple[int, int]]:
-    house = TransactionHouse()
-    who = house.identity()
-    house.added(who, *(partitions or (T0, U0)))  # type: ignore[arg-type]
-    return house, who
+def begun(*partitions: object) -> tuple[TransactionHarness, tuple[int, int]]:
+    harness = TransactionHarness()
+    who = harness.identity()
+    harness.added(who, *(partitions or (T0, U0)))  # type: ignore[arg-type]
+    return harness, who
 
 
 def test_each_leader_is_asked_once_about_all_that_it_leads() -> None:
-    house, who = begun(T0, T1, U0)
-    house.hold_markers = True
-    house.end(who)
-    asked = {node: sorted(markers[0].partitions) for node, markers, _ in house.asked_to_mark}
+    harness, who = begun(T0, T1, U0)
+    harness.hold_markers = True
+    harness.end(who)
+    asked = {node: sorted(markers[0].partitions) for node, markers, _ in harness.asked_to_mark}
     assert asked == {HERE: [T0, T1], ELSEWHERE: [U0]}
 
 
 def test_markers_of_concurrent_ends_are_batched_per_leader() -> None:
-    house = TransactionHouse()
-    house.hold_markers = True
+    harness = TransactionHarness()
+    harness.hold_markers = True
     names = [f"p{number}" for number in range(20)]
     for name in names:
-        who = house.identity(name)
-        house.added(who, U0, name=name)
-        house.end(who, name=name)
-    assert len(house.asked_to_mark) == 2, "so many are under way to one leader"
-    house.mark()
-    house.mark()
-    assert sum(len(markers) for _, markers, _ in house.asked_to_mark) == 18
-    while house.asked_to_mark:
-        house.mark()
-    assert {house.state(name) for name in names} == {"CompleteCommit"}
+        who = harness.identity(name)
+        harness.added(who, U0, name=name)
+        harness.end(who, name=name)
+    assert len(harness.asked_to_mark) == 2, "so many are under way to one leader"
+    harness.mark()
+    harness.mark()
+    assert sum(len(markers) for _, markers, _ in harness.asked_to_mark) == 18
+    while harness.asked_to_mark:
+        harness.mark()
+    assert {harness.state(name) for name in names} == {"CompleteCommit"}
 
 
 @pytest.mark.parametrize(
@@ -57,97 +57,99 @@ def test_markers_of_concurrent_ends_are_batched_per_leader() -> None:
     ],
 )
 def test_retriable_marker_error_is_retried(error: E) -> None:
-    house, who = begun()
-    house.marker_error[U0] = error
-    assert house.end(who).error is E.NONE
-    house.pass_time(5000)
-    assert house.state() == "PrepareCommit"
-    assert house.markers == [(T0, *who, True)], "who has been told is not told again"
-    del house.marker_error[U0]
-    house.pass_time(1100)
-    assert house.state() == "CompleteCommit"
-    assert not house.reports
+    harness, who = begun()
+    harness.marker_error[U0] = error
+    assert harness.end(who).error is E.NONE
+    harness.pass_time(5000)
+    assert harness.state() == "PrepareCommit"
+    assert harness.markers == [(T0, *who, True)], "who has been told is not told again"
+    del harness.marker_error[U0]
+    harness.pass_time(1100)
+    assert harness.state() == "CompleteCommit"
+    assert not harness.reports
 
 
 def test_a_leader_that_moves() -> None:
-    house, who = begun(U0)
-    house.hold_markers = True
-    house.end(who)
-    house.leaders[U0] = HERE
-    house.mark(lost=True)
-    house.pass_time(100)
-    assert [node for node, _, _ in house.asked_to_mark] == [HERE]
-    house.mark()
-    assert house.state() == "CompleteCommit"
+    harness, who = begun(U0)
+    harness.hold_markers = True
+    harness.end(who)
+    harness.leaders[U0] = HERE
+    harness.mark(lost=True)
+    harness.pass_time(100)
+    assert [node for node, _, _ in harness.asked_to_mark] == [HERE]
+    harness.mark()
+    assert harness.state() == "CompleteCommit"
 
 
 def test_marker_waits_for_partition_without_leader() -> None:
-    house, who = begun()
-    house.leaders[U0] = -1
-    house.end(who)
-    house.pass_time(60_000)
-    assert (house.state(), house.sender.without_leader) == ("PrepareCommit", 1)
-    (line,) = house.reports
+    harness, who = begun()
+    harness.leaders[U0] = -1
+    harness.end(who)
+    harness.pass_time(60_000)
+    assert (harness.state(), harness.sender.without_leader) == ("PrepareCommit", 1)
+    (line,) = harness.reports
     assert line == f"the marker of producer {who[0]}, epoch 0, cannot be written everywhere yet: no leader of u-0"
-    house.leaders[U0] = ELSEWHERE
-    house.pass_time(1100)
-    assert (house.state(), house.sender.without_leader) == ("CompleteCommit", 0)
+    harness.leaders[U0] = ELSEWHERE
+    harness.pass_time(1100)
+    assert (harness.state(), harness.sender.without_leader) == ("CompleteCommit", 0)
 
 
 def test_a_partition_that_was_deleted_is_passed_over() -> None:
-    house, who = begun()
-    del house.leaders[U0]
-    house.end(who)
-    house.pass_time(1000)
-    assert house.state() == "PrepareCommit", "news of a topic may be late"
-    house.pass_time(3000)
-    assert house.state() == "CompleteCommit"
-    assert house.markers == [(T0, *who, True)]
+    harness, who = begun()
+    del harness.leaders[U0]
+    harness.end(who)
+    harness.pass_time(1000)
+    assert harness.state() == "PrepareCommit", "news of a topic may be late"
+    harness.pass_time(3000)
+    assert harness.state() == "CompleteCommit"
+    assert harness.markers == [(T0, *who, True)]
 
 
 def test_a_partition_that_this_broker_has_not_heard_of_gets_its_marker_when_it_has() -> None:
-    house, who = begun()
-    leader = house.leaders.pop(U0)
-    house.not_known_yet.add(U0)
-    house.end(who)
-    house.pass_time(60_000)
-    assert (house.state(), house.markers) == ("PrepareCommit", [(T0, *who, True)])
-    assert 10 < house.asked_the_tree <= 30
-    house.leaders[U0] = leader
-    house.pass_time(1100)
-    assert (house.state(), house.markers) == ("CompleteCommit", [(T0, *who, True), (U0, *who, True)])
-    asked = house.asked_the_tree
-    house.pass_time(10_000)
-    assert house.asked_the_tree == asked
+    harness, who = begun()
+    leader = harness.leaders.pop(U0)
+    harness.not_known_yet.add(U0)
+    harness.end(who)
+    harness.pass_time(60_000)
+    assert (harness.state(), harness.markers) == ("PrepareCommit", [(T0, *who, True)])
+    assert 10 < harness.asked_the_tree <= 30
+    harness.leaders[U0] = leader
+    harness.pass_time(1100)
+    assert (harness.state(), harness.markers) == ("CompleteCommit", [(T0, *who, True), (U0, *who, True)])
+    asked = harness.asked_the_tree
+    harness.pass_time(10_000)
+    assert harness.asked_the_tree == asked
 
 
 def test_the_tree_is_asked_once_for_the_partitions_of_many_transactions() -> None:
-    house = TransactionHouse()
+    harness = TransactionHarness()
     names = [f"p{number}" for number in range(20)]
-    identities = [house.identity(name) for name in names]
+    identities = [harness.identity(name) for name in names]
     for name, who in zip(names, identities, strict=True):
-        house.added(who, U0, name=name)
-    del house.leaders[U0]
+        harness.added(who, U0, name=name)
+    del harness.leaders[U0]
     for name, who in zip(names, identities, strict=True):
-        house.end(who, name=name)
-    house.pass_time(4000)
-    assert {house.state(name) for name in names} == {"CompleteCommit"}
-    assert house.asked_the_tree <= 2
+        harness.end(who, name=name)
+    harness.pass_time(4000)
+    assert {harness.state(name) for name in names} == {"CompleteCommit"}
+    assert harness.asked_the_tree <= 2
 
 
 def test_a_partition_that_comes_back_while_the_tree_is_asked_gets_its_marker() -> None:
-    house, who = begun()
+    harness, who = begun()
     answers: list[Callable[[], None]] = []
-    house.sender._look_up = lambda partitions, looked: answers.append(lambda: looked(PartitionLookup(set(partitions))))
-    leader = house.leaders.pop(U0)
-    house.end(who)
-    house.pass_time(3500)
+    harness.sender._look_up = lambda partitions, looked: answers.append(
+        lambda: looked(PartitionLookup(set(partitions)))
+    )
+    leader = harness.leaders.pop(U0)
+    harness.end(who)
+    harness.pass_time(3500)
     (answer,) = answers
-    house.leaders[U0] = leader
+    harness.leaders[U0] = leader
     answer()
-    assert house.state() == "PrepareCommit"
-    house.pass_time(1100)
-    assert (house.state(), house.markers) == ("CompleteCommit", [(T0, *who, True), (U0, *who, True)])
+    assert harness.state() == "PrepareCommit"
+    harness.pass_time(1100)
+    assert (harness.state(), harness.markers) == ("CompleteCommit", [(T0, *who, True), (U0, *who, True)])
 
 
 def test_a_coordinator_that_knows_an_earlier_topic_of_the_name_waits_for_the_one_that_the_tree_has() -> None:
@@ -155,7 +157,7 @@ def test_a_coordinator_that_knows_an_earlier_topic_of_the_name_waits_for_the_one
     old, who = begun()
     old.hold_markers = True
     old.end(who)
-    new = TransactionHouse(old.log, load=False)
+    new = TransactionHarness(old.log, load=False)
     new.not_known_yet.add(U0)
     new.load()
     new.pass_time(30_000)
@@ -169,7 +171,7 @@ def test_markers_of_a_coordinator_before_wait_until_the_tree_answers() -> None:
     old, who = begun()
     old.hold_markers = True
     old.end(who)
-    new = TransactionHouse(old.log, load=False)
+    new = TransactionHarness(old.log, load=False)
     new.tree_answers = False
     new.load()
     new.pass_time(30_000)
@@ -183,7 +185,7 @@ def test_all_partitions_were_deleted_before_it_is_read() -> None:
     old, who = begun()
     old.hold_markers = True
     old.end(who)
-    new = TransactionHouse(old.log, load=False)
+    new = TransactionHarness(old.log, load=False)
     new.leaders.clear()
     new.load()
     new.pass_time(1000)
@@ -191,51 +193,51 @@ def test_all_partitions_were_deleted_before_it_is_read() -> None:
 
 
 def test_a_partition_that_knows_a_later_producer_needs_no_marker() -> None:
-    house, who = begun()
-    house.marker_error[U0] = E.INVALID_PRODUCER_EPOCH
-    house.end(who)
-    house.settle()
-    assert house.state() == "CompleteCommit"
+    harness, who = begun()
+    harness.marker_error[U0] = E.INVALID_PRODUCER_EPOCH
+    harness.end(who)
+    harness.settle()
+    assert harness.state() == "CompleteCommit"
 
 
 def test_fatal_marker_error_is_reported_once_and_retried() -> None:
-    house, who = begun()
-    house.marker_error[U0] = E.TRANSACTION_COORDINATOR_FENCED
-    house.end(who)
-    house.pass_time(20_000)
-    assert house.state() == "PrepareCommit"
-    (line,) = house.reports
+    harness, who = begun()
+    harness.marker_error[U0] = E.TRANSACTION_COORDINATOR_FENCED
+    harness.end(who)
+    harness.pass_time(20_000)
+    assert harness.state() == "PrepareCommit"
+    (line,) = harness.reports
     assert "TRANSACTION_COORDINATOR_FENCED" in line
-    del house.marker_error[U0]
-    house.pass_time(1100)
-    assert house.state() == "CompleteCommit"
+    del harness.marker_error[U0]
+    harness.pass_time(1100)
+    assert harness.state() == "CompleteCommit"
 
 
 def test_an_answer_that_leaves_things_out_is_no_answer() -> None:
-    house, who = begun(U0)
-    house.hold_markers = True
-    house.end(who)
-    _, _, reply = house.asked_to_mark.pop(0)
+    harness, who = begun(U0)
+    harness.hold_markers = True
+    harness.end(who)
+    _, _, reply = harness.asked_to_mark.pop(0)
     reply(WriteTxnMarkersResult(markers=[]))
-    house.pass_time(100)
-    assert house.state() == "PrepareCommit"
-    house.mark()
-    assert house.state() == "CompleteCommit"
+    harness.pass_time(100)
+    assert harness.state() == "PrepareCommit"
+    harness.mark()
+    assert harness.state() == "CompleteCommit"
 
 
 def test_more_partitions_than_one_request_takes() -> None:
-    house = TransactionHouse()
+    harness = TransactionHarness()
     many = [type(T0)("many", number) for number in range(2500)]
-    house.leaders.update(dict.fromkeys(many, ELSEWHERE))
-    who = house.identity()
-    assert set(house.added(who, *many)) == {E.NONE}
-    house.hold_markers = True
-    house.end(who)
-    assert sorted(len(markers[0].partitions) for _, markers, _ in house.asked_to_mark) == [500, 2000]
-    house.mark()
-    house.mark()
-    assert house.state() == "CompleteCommit"
-    assert len(house.markers) == 2500
+    harness.leaders.update(dict.fromkeys(many, ELSEWHERE))
+    who = harness.identity()
+    assert set(harness.added(who, *many)) == {E.NONE}
+    harness.hold_markers = True
+    harness.end(who)
+    assert sorted(len(markers[0].partitions) for _, markers, _ in harness.asked_to_mark) == [500, 2000]
+    harness.mark()
+    harness.mark()
+    assert harness.state() == "CompleteCommit"
+    assert len(harness.markers) == 2500
 
 
 def test_many_batches_for_partitions_that_are_led_here_are_written_one_after_the_other(

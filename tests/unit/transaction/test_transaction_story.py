@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from attrs import define, field
-from support.transaction_house import HERE, T0, T1, U0, TransactionHouse
+from support.transaction_harness import HERE, T0, T1, U0, TransactionHarness
 
 from barnabas.core.coordinator.log import Record
 from barnabas.ports.broker_api.groups import PartitionOutcome
@@ -78,18 +78,18 @@ class Story:
         self.late: list[Callable[[], None]] = []
         """Markers of coordinators that are no more, on their way."""
         self.next_id = 100
-        self.house = self.coordinator({})
+        self.harness = self.coordinator({})
 
-    def coordinator(self, log: dict[int, list[Record]]) -> TransactionHouse:
+    def coordinator(self, log: dict[int, list[Record]]) -> TransactionHarness:
         self.epoch += 1
-        house = TransactionHouse(log, load=False, first_id=self.next_id, abort_check_interval_ms=1000)
-        house.coordinator_epoch = self.epoch
-        house._written = self.marked  # type: ignore[method-assign]  # the places are the story's
-        house.hold = house.hold_markers = True
-        house.load()
-        house.coordinator.start()
-        house.settle()
-        return house
+        harness = TransactionHarness(log, load=False, first_id=self.next_id, abort_check_interval_ms=1000)
+        harness.coordinator_epoch = self.epoch
+        harness._written = self.marked  # type: ignore[method-assign]  # the places are the story's
+        harness.hold = harness.hold_markers = True
+        harness.load()
+        harness.coordinator.start()
+        harness.settle()
+        return harness
 
     def marked(self, markers: Any) -> WriteTxnMarkersResult:
         written = []
@@ -106,7 +106,7 @@ class Story:
 
     def die(self) -> None:
         """The coordinator is killed; what it was writing is there, or not, and so are its markers."""
-        old, random = self.house, self.random
+        old, random = self.harness, self.random
         landed: set[int] = set()
         for partition, records, _ in old.held:
             if partition in landed:
@@ -120,32 +120,32 @@ class Story:
         log = {partition: list(records) for partition, records in old.log.items()}
         for partition in old.coordinator._table.partitions:
             old.coordinator.unload(partition)
-        self.house = self.coordinator(log)
+        self.harness = self.coordinator(log)
 
     def go_on(self) -> None:
         """Some of what is under way comes to an end."""
-        house, random = self.house, self.random
+        harness, random = self.harness, self.random
         choices: list[Callable[[], None]] = []
-        if house.held:
-            choices += [house.finish] * 4
+        if harness.held:
+            choices += [harness.finish] * 4
             choices += [lambda: self.fail(landed=True), lambda: self.fail(landed=False)]
-        if house.asked_to_mark:
-            choices += [house.mark, house.mark, house.mark]
-            if house.asked_to_mark[0][0] != HERE:
-                choices.append(lambda: house.mark(lost=True))
+        if harness.asked_to_mark:
+            choices += [harness.mark, harness.mark, harness.mark]
+            if harness.asked_to_mark[0][0] != HERE:
+                choices.append(lambda: harness.mark(lost=True))
         if self.late:
             choices.append(self.late.pop(0))
-        choices.append(lambda: house.pass_time(random.choice((1, 50, 700, 3000))))
+        choices.append(lambda: harness.pass_time(random.choice((1, 50, 700, 3000))))
         random.choice(choices)()
 
     def fail(self, *, landed: bool) -> None:
         """A write that takes too long may be in the log all the same."""
-        partition, records, _ = self.house.held[0]
+        partition, records, _ = self.harness.held[0]
         if landed:
-            self.house.log.setdefault(partition, []).extend(records)
-            self.house.finish(E.REQUEST_TIMED_OUT)
+            self.harness.log.setdefault(partition, []).extend(records)
+            self.harness.finish(E.REQUEST_TIMED_OUT)
         else:
-            self.house.finish(E.NOT_ENOUGH_REPLICAS)
+            self.harness.finish(E.NOT_ENOUGH_REPLICAS)
 
     def act(self, client: Client) -> None:
         random = self.random
@@ -169,7 +169,7 @@ class Story:
         return asked.result
 
     def init(self, client: Client) -> None:
-        result = self.answered(self.house.init(client.name, timeout_ms=self.random.choice((2000, 60_000))))
+        result = self.answered(self.harness.init(client.name, timeout_ms=self.random.choice((2000, 60_000))))
         client.serial, client.ending, client.who = -1, None, None
         client.added.clear()
         if result is not None and result.error is E.NONE:
@@ -178,7 +178,7 @@ class Story:
     def add(self, client: Client) -> None:
         assert client.who is not None
         wanted = self.random.sample(KEYS, self.random.randint(1, 3))
-        result = self.answered(self.house.add(client.who, *wanted, name=client.name))
+        result = self.answered(self.harness.add(client.who, *wanted, name=client.name))
         errors = {E.COORDINATOR_NOT_AVAILABLE} if result is None else {each.error for each in result.partitions}
         if errors == {E.NONE}:
             if client.serial < 0:
@@ -195,7 +195,7 @@ class Story:
         key = self.random.choice(KEYS)
         place = self.places[key]
         if not place.open.get(client.who[0]):
-            (error,) = self.house.verified(client.who, key, name=client.name)
+            (error,) = self.harness.verified(client.who, key, name=client.name)
             if error is not E.NONE:
                 return
         if place.write(*client.who, client.serial):
@@ -204,7 +204,7 @@ class Story:
     def end(self, client: Client, commit: bool) -> None:
         assert client.who is not None
         client.ending = commit
-        result = self.answered(self.house.end(client.who, client.name, commit=commit))
+        result = self.answered(self.harness.end(client.who, client.name, commit=commit))
         if result is None:
             return
         if result.error is E.NONE:
@@ -227,20 +227,20 @@ class Story:
                 self.go_on()
             else:
                 self.act(self.random.choice(self.clients))
-        house = self.house
-        house.hold = house.hold_markers = False
+        harness = self.harness
+        harness.hold = harness.hold_markers = False
         while self.late:
             self.late.pop(0)()
         for _ in range(100):
-            while house.held:
-                house.finish()
-            while house.asked_to_mark:
-                house.mark()
-            house.pass_time(1500)  # long enough for every transaction to time out, and every marker to be tried again
+            while harness.held:
+                harness.finish()
+            while harness.asked_to_mark:
+                harness.mark()
+            harness.pass_time(1500)  # long enough for every transaction to time out, and every marker to be tried again
 
     def check(self) -> None:
         for name in ("x", "y"):
-            state = self.house.state(name)
+            state = self.harness.state(name)
             assert state in ("", "Empty", "CompleteCommit", "CompleteAbort"), f"{name} ends in {state}"
         for key, place in self.places.items():
             assert not any(place.open.values()), f"{key} is left with what nobody ends"

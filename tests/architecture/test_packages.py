@@ -1,4 +1,4 @@
-"""The house stays in order: what the import contracts cannot see."""
+"""The layout stays in order: what the import contracts cannot see."""
 
 import ast
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 import grimp
 import pytest
 
-ROOMS = (
+PACKAGES = (
     "ports",
     "core",
     "adapters",
@@ -73,8 +73,8 @@ def graph() -> grimp.ImportGraph:
     return grimp.build_graph("barnabas", include_external_packages=True, cache_dir=None)
 
 
-def _outside(graph: grimp.ImportGraph, room: str) -> set[str]:
-    modules = {m for m in graph.modules if m == f"barnabas.{room}" or m.startswith(f"barnabas.{room}.")}
+def _outside(graph: grimp.ImportGraph, package: str) -> set[str]:
+    modules = {m for m in graph.modules if m == f"barnabas.{package}" or m.startswith(f"barnabas.{package}.")}
     imported = {i for m in modules for i in graph.find_modules_directly_imported_by(m)}
     return {i.split(".")[0] for i in imported if not i.startswith("barnabas")}
 
@@ -120,8 +120,8 @@ def test_ports_take_only_types_from_outside(graph: grimp.ImportGraph) -> None:
 
 
 def _sources(checkout: Path) -> Iterator[Path]:
-    for room in ROOMS:
-        yield from (checkout / room).rglob("*.py")
+    for package in PACKAGES:
+        yield from (checkout / package).rglob("*.py")
 
 
 def test_no_two_classes_have_one_name(checkout: Path) -> None:
@@ -139,8 +139,8 @@ def test_no_two_classes_have_one_name(checkout: Path) -> None:
 
 def test_no_alias_has_the_name_of_a_class(checkout: Path) -> None:
     """Of those that broker and clients are made of; the options of commands are named as what they stand for."""
-    rooms = [checkout / room for room in ("ports", "core", "adapters", "app")]
-    paths = [path for room in rooms for path in room.rglob("*.py") if "cli" not in path.parts]
+    packages = [checkout / package for package in ("ports", "core", "adapters", "app")]
+    paths = [path for package in packages for path in package.rglob("*.py") if "cli" not in path.parts]
     classes = {
         node.name
         for path in paths

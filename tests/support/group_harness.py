@@ -44,7 +44,7 @@ from barnabas.ports.types import TopicPartition
 
 PARTITIONS = 4
 ID, OTHER_ID = b"t" * 16, b"o" * 16
-"""Of the topics that the house has, and of others."""
+"""Of the topics that the harness has, and of others."""
 CALLER = Caller(client_id="app", host="127.0.0.1")
 
 
@@ -62,33 +62,33 @@ class Ended(NamedTuple):
     committed: bool
 
 
-class HouseTopics:
-    """The topics of a house, as modern groups see them."""
+class HarnessTopics:
+    """The topics of a harness, as modern groups see them."""
 
-    def __init__(self, house: "House") -> None:
-        self._house = house
+    def __init__(self, harness: "Harness") -> None:
+        self._harness = harness
 
     @property
     def version(self) -> int:
-        house = self._house
-        return hash((frozenset(house.topics.items()), frozenset(house.topic_ids.items())))
+        harness = self._harness
+        return hash((frozenset(harness.topics.items()), frozenset(harness.topic_ids.items())))
 
     def topic_id(self, name: str) -> bytes | None:
-        if name not in self._house.topics:
+        if name not in self._harness.topics:
             return None
-        return self._house.topic_ids.get(name, ID)
+        return self._harness.topic_ids.get(name, ID)
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        return next((name for name in self._house.topics if self.topic_id(name) == topic_id), None)
+        return next((name for name in self._harness.topics if self.topic_id(name) == topic_id), None)
 
     def names(self) -> frozenset[str]:
-        return frozenset(self._house.topics)
+        return frozenset(self._harness.topics)
 
     def num_partitions(self, topic_id: bytes) -> int:
-        return self._house.topics.get(self.topic_name(topic_id) or "", -1)
+        return self._harness.topics.get(self.topic_name(topic_id) or "", -1)
 
 
-class House:
+class Harness:
     """A coordinator of all `PARTITIONS`; with `hold`, appends wait in `held` until `finish`.
 
     The log of a partition has records, and those in transactions and markers as what they are.
@@ -120,7 +120,7 @@ class House:
         """What the transactions' coordinator is asked, with `verifies`: transactional id, partition, whom to tell."""
         self.topics = {"t": 100, "u": 2}
         self.topic_ids: dict[str, bytes] = {}
-        self.cluster = HouseTopics(self)
+        self.cluster = HarnessTopics(self)
         self.hidden: set[str] = set()
         """Topics that the caller may not describe."""
         self.lines: list[str] = []
@@ -176,10 +176,10 @@ class House:
         self.log.setdefault(partition, []).append(Ended(producer, committed))
         self.coordinator.transaction_ended(partition, producer, epoch, committed=committed)
 
-    def restarted(self, **config: Any) -> "House":
+    def restarted(self, **config: Any) -> "Harness":
         """Another coordinator that reads what this one has written; this one is as if killed."""
         log = {partition: list(records) for partition, records in self.log.items()}
-        return House(log, load=True, seed=self.seed + 1, verifies=False, **config)
+        return Harness(log, load=True, seed=self.seed + 1, verifies=False, **config)
 
     def _append(
         self,

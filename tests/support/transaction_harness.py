@@ -38,7 +38,7 @@ Written = tuple[TopicPartition, int, int, bool]
 """A marker that is in a partition: producer id, epoch, committed."""
 
 
-class TransactionHouse:
+class TransactionHarness:
     """A coordinator of all `PARTITIONS`; with `hold`, appends wait in `held` until `finish`, and so do markers with
     `hold_markers`, in `asked_to_mark`, until `mark`.
 
@@ -119,10 +119,10 @@ class TransactionHouse:
         deleted = {each for each in partitions if each not in self.leaders and each not in self.not_known_yet}
         looked(PartitionLookup(deleted, self.not_known_yet.intersection(partitions)))
 
-    def restarted(self) -> "TransactionHouse":
+    def restarted(self) -> "TransactionHarness":
         """Another coordinator that reads what this one has written; this one is as if killed."""
         log = {partition: list(records) for partition, records in self.log.items()}
-        return TransactionHouse(log, first_id=1000)
+        return TransactionHarness(log, first_id=1000)
 
     def settle(self) -> None:
         """Let happen what happens in no time."""

@@ -29,7 +29,7 @@ TP = TopicPartition("t", 0)
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=150, retention_ms=-1)
 
 
-class RepairHouse:
+class RepairHarness:
     """`start` and `stop` or `crash` as often as wanted; between them files may be changed."""
 
     def __init__(self, config: LogConfig = CONFIG) -> None:

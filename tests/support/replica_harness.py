@@ -57,7 +57,7 @@ def led_in_sync(
     replicas.apply(topic, {partition.topic_partition.partition: changed})
 
 
-class ReplicaHouse:
+class ReplicaHarness:
     """Broker 1; broker 2 follows where a partition has it."""
 
     def __init__(self, config: LogConfig | None = None, **others: Any) -> None:

@@ -8,6 +8,8 @@ class SystemEntropy:
 
     def below(self, bound: int) -> int:
         """A uniform integer in [0, bound)."""
+        if bound <= 0:
+            raise ValueError(f"no integer is in [0, {bound})")
         return int.from_bytes(os.urandom(16)) % bound
 
     def fraction(self) -> float:

@@ -9,7 +9,8 @@ from ....core.cluster.reassignment import grown
 from ....core.cluster.topics import INTERNAL_TOPICS, Topic
 from ....ports.broker_api.topics import NewTopic
 from ....ports.coordination import BadVersion
-from ....ports.errors import BarnabasError
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError, BarnabasError
 from ....ports.report import counted, info
 from ..state.broker_state import BrokerState
 from .internal_topics import replication_factor_of
@@ -24,16 +25,30 @@ class InternalTopics:
         self._topics = topics
 
     def make(self, name: str, callback: Callable[[str], None]) -> None:
-        """Call back when the topic exists, at once or later: with an empty text, or the error of its creation."""
+        """Call back when the topic exists, at once or later: with an empty text, or the error of its creation.
+
+        Another broker may create it at the same time. The text then says so, until this broker knows the topic.
+        """
         if name in self._state.image.topics:
             callback("")
             return
+        created_by_another = ""
 
         async def made() -> None:
-            if name not in self._state.image.topics:
+            nonlocal created_by_another
+            if name in self._state.image.topics:
+                return
+            try:
                 await self._topics.create_one(NewTopic(name=name))
+            except ApiError as error:
+                if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                    raise
+                created_by_another = str(error)
 
-        self._state.changes.submit(f"making {name}", made, lambda error: callback("" if error is None else str(error)))
+        def answered(error: BarnabasError | None) -> None:
+            callback(created_by_another if error is None else str(error))
+
+        self._state.changes.submit(f"making {name}", made, answered)
 
 
 class InternalReplicas:

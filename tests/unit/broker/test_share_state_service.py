@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.app.broker.handlers.topics import TopicService
 from barnabas.core.share.persister import SharePartitionKey
 from barnabas.ports.broker_api.configs import ConfigDescription, ConfigResource, DescribeConfigs, ResourceKind
 from barnabas.ports.broker_api.groups import SHARE_COORDINATOR, Coordinator, FindCoordinator
@@ -30,6 +31,7 @@ from barnabas.ports.broker_api.share_state import (
 )
 from barnabas.ports.broker_api.topics import DeleteRecords, DeleteRecordsPartition, DeleteTopics
 from barnabas.ports.error_codes import ErrorCode as E
+from barnabas.ports.errors import ApiError
 from barnabas.ports.types import TopicPartition
 from barnabas.testing.logs import numbered
 from barnabas.testing.manual_broker import ManualBroker
@@ -94,6 +96,21 @@ def test_find_coordinator_creates_the_topic_and_finds_by_key(broker: ManualBroke
     assert (values["cleanup.policy"], values["retention.ms"]) == ("delete", "-1")
     config = broker.node.state.replicas.partitions[TopicPartition(LOG, 0)].log.config
     assert (config.cleanup_policy, config.retention_ms, config.retention_bytes) == (frozenset({"delete"}), -1, -1)
+
+
+def test_topic_that_another_broker_creates_at_the_same_time_is_no_warning(
+    broker: ManualBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def create_one(*_: object) -> None:
+        raise ApiError(E.TOPIC_ALREADY_EXISTS, f"the coordination tree has {LOG} already")
+
+    key = str(SharePartitionKey("a:b", topic_id(broker), 1))
+    with monkeypatch.context() as patched:
+        patched.setattr(TopicService, "create_one", create_one)
+        (found,) = find(broker, key)
+    assert (found.node_id, found.error) == (-1, E.COORDINATOR_NOT_AVAILABLE)
+    assert LOG in (found.error_message or "")
+    assert find(broker, key)[0].error is E.NONE
 
 
 @pytest.mark.parametrize("key", ["g", "g:0", "g:AAAA:0", "g:AAECAwQFBgcICQoLDA0ODw:x", ":AAECAwQFBgcICQoLDA0ODw:1"])

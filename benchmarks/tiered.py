@@ -29,10 +29,12 @@ from harness import (
     records_of,
 )
 
-from barnabas import Admin
+from barnabas import Admin, SimpleConsumer
 from barnabas.adapters.remote_folder import FolderRemoteStorage
 from barnabas.adapters.remote_s3 import S3RemoteStorage
+from barnabas.app.clients.arrow.decode import decode_arrow
 from barnabas.app.reserve_port import reserve_port
+from barnabas.core.message.codec import NO_CODECS
 from barnabas.ports.remote_storage import ObjectInfo, RemoteStorage
 from barnabas.testing.logs import batch
 
@@ -202,6 +204,42 @@ def cold_reads(name: str, url: str, storage: RemoteStorage, *settings: str) -> R
     return Result(title, found["cold"] / found["forwarded"], "", COLD_GOAL, details=details)
 
 
+def direct_reads() -> Result:
+    """A load reads a cold topic to Arrow through the broker, or would from ranges of the store: CPU of both sides."""
+    cpu: dict[str, list[float]] = {"through the broker": [], "its broker alone": [], "from the store": []}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        tempfile.TemporaryDirectory() as data,
+        broker(Path(data), *_settings(f"file://{folder}")) as running,
+    ):
+        with Admin(running.bootstrap) as admin:
+            admin.create_topic("tiered", partitions=1, configs=TIERED)
+        for _ in range(4):
+            _produce(running.bootstrap, "tiered")
+        end = _wait_until_copied(Path(data) / "tiered-0")
+        storage, codecs = FolderRemoteStorage(Path(folder)), NO_CODECS
+        segments = _segments(storage)
+        for _ in range(READ_ROUNDS):
+            own, of_broker = time.process_time(), running.cpu_seconds()
+            with SimpleConsumer(running.bootstrap) as consumer:
+                rows = sum(len(table) for table in consumer.read_arrow("tiered", 0, 0, end))
+            of_broker = running.cpu_seconds() - of_broker
+            cpu["through the broker"].append(time.process_time() - own + of_broker)
+            cpu["its broker alone"].append(of_broker)
+            own = time.process_time()
+            direct = sum(
+                len(columns)
+                for each in segments
+                for columns in decode_arrow(storage.get_range(each.key, 0, each.size), codecs)
+            )
+            cpu["from the store"].append(time.process_time() - own)
+            assert direct == rows == end, (direct, rows, end)
+    size = sum(each.size for each in segments) / MB
+    found = {f"{way}, ms/MB": 1000 * median(each) / size for way, each in cpu.items()}
+    direct_cost = median(cpu["from the store"]) / median(cpu["through the broker"])
+    return Result("CPU of a load from ranges of the store / through the broker", direct_cost, details=found)
+
+
 def _read_at_pace(host: str, port: int, topic: str, end: int, began: Event, stop: Event) -> None:
     """Read a topic again and again, at a rate that leaves the machine room."""
     client = BareClient(host, port)
@@ -311,7 +349,14 @@ def copying_to_folder() -> list[Result]:
 
 
 def measure() -> list[Result]:
-    return [*copying("memory", "memory://benchmark"), *copying_to_folder(), in_folder(), in_s3(), hot_fetches()]
+    return [
+        *copying("memory", "memory://benchmark"),
+        *copying_to_folder(),
+        in_folder(),
+        in_s3(),
+        hot_fetches(),
+        direct_reads(),
+    ]
 
 
 if __name__ == "__main__":

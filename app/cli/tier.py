@@ -1,15 +1,21 @@
-"""`barnabas log tier status` and `barnabas topics restore`: what is in remote storage, and bringing it back."""
+"""`barnabas log tier status`, `barnabas topics restore` and `open-remote`: what is in remote storage, and its use."""
 
 import re
-from typing import Annotated, Any
+import time
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ...ports.errors import ConfigError
 from ...ports.report import counted
+from ...ports.types import TopicPartition
 from .command_config import connection_settings
 from .options import AsJson, Bootstrap, print_json, print_table
 from .tables import size_text
+
+if TYPE_CHECKING:
+    from ...ports.remote_storage import RemoteStorage
+    from ..mirror.restoring import RemotePartition
 
 tier = typer.Typer(help="Show what is in remote storage.", no_args_is_help=True)
 
@@ -72,25 +78,14 @@ def restore(
     copied yet is not there.
     """
     from ..compose.remote_storage import opened_for_command
-    from ..mirror.restoring import RemotePartition, TierRestore, read_partitions
+    from ..mirror.restoring import TierRestore
 
     with opened_for_command(url) as storage:
-        found: dict[str, dict[str, list[RemotePartition]]] = {}
-        for each in read_partitions(storage):
-            described = each.manifest.topic
-            if (not names or described.name in names) and topic_id in (None, described.topic_id.hex()):
-                found.setdefault(described.name, {}).setdefault(described.topic_id.hex(), []).append(each)
-        missing = sorted({*(names or ())} - found.keys())
-        if missing or not found:
-            raise ConfigError(f"{url} has no topic {', '.join(missing)}".rstrip())
-        for name, by_id in found.items():
-            if len(by_id) > 1:
-                raise ConfigError(f"{name} was there more than once, as {', '.join(by_id)}: give --topic-id")
+        found = _topics_in(storage, url, names or [], topic_id)
         restoring = TierRestore(storage, {"bootstrap.servers": bootstrap, **connection_settings()})
         done = []
         try:
-            for name, by_id in sorted(found.items()):
-                (parts,) = by_id.values()
+            for name, parts in sorted(found.items()):
                 made = restoring.restore(name, parts, lambda _: None)
                 done.append(made)
                 what = f"{counted(made.partitions, 'partition')}, {counted(made.offsets, 'offset')}"
@@ -99,3 +94,71 @@ def restore(
                 typer.echo(re.sub(r"[^ -~]", "?", line))
         finally:
             restoring.close()
+
+
+def open_remote(
+    bootstrap: Bootstrap,
+    url: From,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
+    name: Annotated[str | None, typer.Option("--as", metavar="NAME", help="Its name here; unset: the same.")] = None,
+    topic_id: Annotated[
+        str | None, typer.Option("--topic-id", metavar="HEX", help="Which one, where several have that name.")
+    ] = None,
+    replication_factor: Annotated[
+        int, typer.Option("--replication-factor", metavar="N", help="Brokers that may lead; -1: as they are set.")
+    ] = -1,
+) -> None:
+    """Open a topic of another cluster read-only, in the remote storage that both have: nothing is copied.
+
+    It has what the other cluster has copied to there, and follows it. The brokers must have the same remote storage
+    (remote.log.storage.manager.class.name); what is there never changes by this topic.
+    """
+    from ...core.tiering.manifest import topic_folder
+    from ..clients.admin.admin import Admin
+    from ..compose.remote_storage import opened_for_command
+
+    with opened_for_command(url) as storage:
+        parts = _topics_in(storage, url, [topic], topic_id)[topic]
+    newest = max(parts, key=lambda each: each.manifest.changes).manifest.topic
+    count = max([newest.partitions, *(each.manifest.partition + 1 for each in parts)])
+    name = name or topic
+    with Admin(config={"bootstrap.servers": bootstrap, **connection_settings()}) as admin:
+        source = {"remote.storage.source": topic_folder(newest.name, newest.topic_id)}
+        admin.create_topic(name, partitions=count, replication_factor=replication_factor, configs=source)
+        wanted = {TopicPartition(name, each.manifest.partition): each.manifest.readable_range[1] for each in parts}
+        deadline = time.monotonic() + _PATIENCE_S
+        while any(end < wanted[place] for place, end in admin.list_offsets(dict.fromkeys(wanted, "latest")).items()):
+            if time.monotonic() > deadline:
+                text = f"{name} was created, but its brokers do not read {url}"
+                raise ConfigError(f"{text}: is it their remote.log.storage.manager.class.name? Their logs say more")
+            time.sleep(_AGAIN_S)
+    shown = re.sub(r"[^ -~]", "?", name)
+    typer.echo(f"opened {shown}, read-only: {counted(count, 'partition')}, up to now {size_text(_size(parts))}")
+
+
+_PATIENCE_S = 60.0
+_AGAIN_S = 0.1
+
+
+def _size(parts: "list[RemotePartition]") -> int:
+    return sum(each.size for each in parts)
+
+
+def _topics_in(
+    storage: "RemoteStorage", url: str, names: list[str], topic_id: str | None
+) -> "dict[str, list[RemotePartition]]":
+    """Return the partitions of the topics with these names, of all without names. Raises `ConfigError`."""
+    from ..mirror.restoring import read_partitions
+
+    found: dict[str, dict[str, list[RemotePartition]]] = {}
+    for each in read_partitions(storage):
+        described = each.manifest.topic
+        if (not names or described.name in names) and topic_id in (None, described.topic_id.hex()):
+            found.setdefault(described.name, {}).setdefault(described.topic_id.hex(), []).append(each)
+    missing = sorted({*names} - found.keys())
+    if missing or not found:
+        raise ConfigError(f"{url} has no topic {', '.join(missing)}".rstrip())
+    for name, by_id in found.items():
+        if len(by_id) > 1:
+            raise ConfigError(f"{name} was there more than once, as {', '.join(by_id)}: give --topic-id")
+    return {name: next(iter(by_id.values())) for name, by_id in found.items()}

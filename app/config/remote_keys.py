@@ -1,5 +1,6 @@
 """The keys of tiered storage (KIP-405), and the rules for those of a topic."""
 
+import re
 from collections.abc import Mapping
 
 from ...core.log.config import LogConfig
@@ -121,6 +122,8 @@ class RemoteKeys:
 
 def check_tiered_topic(config: LogConfig, *, is_system_enabled: bool) -> None:
     """Raise `ConfigError` if a topic may not have this configuration."""
+    if config.remote_storage_source:
+        _check_source(config, is_system_enabled=is_system_enabled)
     if not config.remote_storage_enable:
         return
     if not is_system_enabled:
@@ -143,8 +146,22 @@ def check_tiered_topic(config: LogConfig, *, is_system_enabled: bool) -> None:
             raise ConfigError(f"remote.log.copy.disable=true: {text}")
 
 
+def _check_source(config: LogConfig, *, is_system_enabled: bool) -> None:
+    what = f"remote.storage.source={config.remote_storage_source}"
+    if not _TOPIC_FOLDER.fullmatch(config.remote_storage_source):
+        raise ConfigError(f"{what}: expected the folder of a topic in remote storage, NAME-ID")
+    if not is_system_enabled:
+        raise ConfigError(f"{what}: this broker has no remote storage (remote.log.storage.system.enable)")
+    if config.remote_storage_enable:
+        raise ConfigError(f"{what}: nothing of a read-only topic is copied; take remote.storage.enable away")
+    if config.mirror_source or config.message_format != "v2" or "compact" in config.cleanup_policy:
+        raise ConfigError(f"{what}: a read-only topic can be neither a mirror, nor classic, nor compacted")
+
+
 def check_tiering_change(before: LogConfig, after: LogConfig) -> None:
     """Raise `ConfigError` if remote storage may not be taken from a topic in this way."""
+    if before.remote_storage_source != after.remote_storage_source:
+        raise ConfigError("remote.storage.source cannot change; create a topic with it, or delete the one that has it")
     if before.remote_storage_enable and not after.remote_storage_enable and not after.remote_log_delete_on_disable:
         raise ConfigError(
             "remote.storage.enable=false deletes what is in remote storage: set remote.log.delete.on.disable=true, too;"
@@ -152,4 +169,5 @@ def check_tiering_change(before: LogConfig, after: LogConfig) -> None:
         )
 
 
+_TOPIC_FOLDER = re.compile(r"[a-zA-Z0-9._-]{1,249}-[A-Za-z0-9_-]{22}")
 _AS_RETENTION = -2

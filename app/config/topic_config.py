@@ -171,6 +171,12 @@ def _lag(name: str, doc: str) -> ConfigKey:
 
 TIERING = (
     _flag("remote.storage.enable", "Whether closed segments are copied to remote storage."),
+    ConfigKey(
+        name="remote.storage.source",
+        type=ConfigType.STRING,
+        default="",
+        doc="TOPIC-ID of another cluster in the same remote storage, which is read here; set when a topic is created.",
+    ),
     _flag("remote.log.copy.disable", "Whether nothing more is copied; what is in remote storage stays readable."),
     _flag("remote.log.delete.on.disable", "Whether remote.storage.enable=false may delete what is in remote storage."),
     _lag("remote.copy.lag.ms", "A segment is copied once its newest record is older than this (KIP-1241); 0: at once."),

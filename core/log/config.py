@@ -57,6 +57,8 @@ class LogConfig:
     """The cluster of which the topic is a mirror: only MirrorRecords appends to it; empty: of none."""
     remote_storage_enable: bool = False
     """Whether closed segments go to remote storage (KIP-405)."""
+    remote_storage_source: str = ""
+    """The folder in remote storage of a topic of another cluster, whose records are read here; empty: of none."""
     local_retention_ms: int = field(default=-2, validator=ge(-2))
     """The time for which a tiered log keeps segments that are in remote storage; -2: that of retention_ms."""
     local_retention_bytes: int = field(default=-2, validator=ge(-2))
@@ -84,12 +86,13 @@ class LogConfig:
 
     @tiered.default
     def _is_tiered(self) -> bool:
-        return self.remote_storage_enable and self.message_format == "v2" and "compact" not in self.cleanup_policy
+        is_remote = self.remote_storage_enable or bool(self.remote_storage_source)
+        return is_remote and self.message_format == "v2" and "compact" not in self.cleanup_policy
 
     @property
     def copies(self) -> bool:
         """True if closed segments are copied to remote storage."""
-        return self.tiered and not self.remote_log_copy_disable
+        return self.tiered and not (self.remote_log_copy_disable or self.remote_storage_source)
 
     @compacted.default
     def _is_compacted(self) -> bool:

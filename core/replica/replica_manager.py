@@ -292,6 +292,8 @@ class TxnMarkerWriter:
         placed = _AppendedMarker(key, marker)
         try:
             partition = self._local.led(*key)
+            if partition.log.config.remote_storage_source:
+                return placed  # a read-only partition, where no transaction has records
             if partition.under_min_isr:
                 text = f"{len(partition.isr)} in sync, {partition.min_isr} are needed"
                 raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, text)

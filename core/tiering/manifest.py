@@ -131,6 +131,14 @@ class Manifest:
         return self.readable[index].base_offset if index < len(self.readable) else None
 
     @property
+    def readable_range(self) -> tuple[int, int]:
+        """The first readable offset, and the end of those that follow it without a gap; the log start twice without
+        one."""
+        first = self.first_readable(self.log_start)
+        start = self.log_start if first is None else first
+        return start, self.covered_to(start)
+
+    @property
     def end(self) -> int:
         """The end of the newest readable segment; 0 without one."""
         return self.highest[-1] if self.highest else 0

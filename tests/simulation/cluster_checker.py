@@ -11,7 +11,7 @@ from operator import attrgetter
 
 from attrs import define, field
 
-from barnabas.app.broker.state.tiering import read_manifest
+from barnabas.app.broker.state.read_only_topics import read_manifest
 from barnabas.core.cluster import layout
 from barnabas.core.cluster.topic_store import states_paths
 from barnabas.core.cluster.topics import NO_LEADER, UNKNOWN_EPOCH, BrokerRegistration, PartitionState
@@ -702,10 +702,10 @@ def read_remote(log: UnifiedLog, offset: int) -> bytes:
     """The segment with this offset in remote storage; nothing if it has expired. Raises `Broken` if it is nowhere."""
     topic_id = parse_partition_metadata(log.folder.read_small(PARTITION_METADATA))
     try:
-        manifest = read_manifest(TIERS[-1], log.topic_partition, topic_id)
+        folder = partition_folder(log.topic_partition, topic_id)
+        manifest = read_manifest(TIERS[-1], folder)
         segment = manifest.find(offset)
         if segment is not None:
-            folder = partition_folder(log.topic_partition, topic_id)
             return TIERS[-1].read(log_key(folder, segment)).content
         if offset < manifest.log_start:
             return b""

@@ -5,15 +5,10 @@ them as any others. Batches never have a later leader epoch than the partition, 
 leader epoch raised first.
 """
 
-from collections.abc import Mapping
 from functools import partial
 
-from attrs import evolve
-
 from ....core.cluster.change_queue import elsewhere
-from ....core.cluster.image import ClusterImage
 from ....core.cluster.producer_ids import raise_above
-from ....core.cluster.topics import ALONE_EPOCH, PartitionState, ReplicaId, Topic
 from ....core.replica.follower.partition_fetch_state import truncation_offset
 from ....core.replica.partition.partition import Partition
 from ....ports.broker_api.envelope import Caller, Reply
@@ -24,6 +19,7 @@ from ....ports.errors import ApiError
 from ....ports.storage import StorageError
 from ...config.classic import V2
 from ..state.broker_state import BrokerState
+from ..state.leader_epochs import raise_leader_epoch
 
 
 class MirrorService:
@@ -79,24 +75,14 @@ class MirrorService:
 
     def _raise_epoch(self, partition: Partition, request: MirrorRecords, reply: Reply[MirrorRecordsResult]) -> None:
         """Raise the leader epoch in the tree, and the next producer id above those of the log; the sender retries."""
-        state, key, number = self._state, partition.topic_partition, request.partition
+        state = self._state
         largest = max(partition.log.producers.producers, default=-1)
-
-        def decide(topic: Topic, image: ClusterImage) -> Mapping[int, PartitionState]:
-            known = image.state(key) if number in topic.partitions else None
-            if known is None or known.leader_epoch >= request.leader_epoch:
-                return {}
-            raised = evolve(known, leader_epoch=request.leader_epoch, partition_epoch=known.partition_epoch + 1)
-            return {number: raised}
 
         async def raising() -> MirrorRecordsResult:
             if largest >= 0:
                 await elsewhere(partial(raise_above, state.registry.coordination, state.node_id, largest))
-            await state.registry.change_states([key.topic], decide)
-            if state.is_alone:  # else the change reaches the partition by the image
-                own = ReplicaId(state.node_id, ALONE_EPOCH)
-                partition.apply_state(state.image.state(key), partition.replicas, own, state.clock.monotonic_ms())
-            text = f"the leader epoch of {key} is being raised to {request.leader_epoch}"
+            await raise_leader_epoch(state, partition, request.leader_epoch)
+            text = f"the leader epoch of {partition.topic_partition} is being raised to {request.leader_epoch}"
             return MirrorRecordsResult(error=ErrorCode.LEADER_NOT_AVAILABLE, error_message=text)
 
         state.changes.submit("MirrorRecords", raising, reply)

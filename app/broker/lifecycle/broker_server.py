@@ -30,6 +30,7 @@ from ....core.log.manager.broker_epoch_file import largest_epoch, noted_distrust
 from ....core.log.manager.log_manager import LogManager
 from ....core.log.manager.meta_properties import META_PROPERTIES, read_meta_properties
 from ....core.log.retention import DeletionPolicy
+from ....core.replica.partition.partition import Partition
 from ....core.security.delegation_tokens import token_credential
 from ....core.security.quotas.connection_quotas import (
     UNLIMITED,
@@ -63,6 +64,7 @@ from ..service import BrokerService
 from ..state.broker_state import BrokerState
 from ..state.dependencies import Outside, Server
 from ..state.endpoints import Endpoints
+from ..state.leader_epochs import raise_leader_epoch
 from ..state.settings import BrokerSettings
 from .authentication import Authentication, Credentials, add_bootstrap_users, pretended_key
 from .authorization import authorization_of, classic_access
@@ -466,7 +468,7 @@ class BrokerServer:
             tiered = sorted(
                 topic.name
                 for topic in state.image.topics.values()
-                if topic.configs.get("remote.storage.enable") == "true"
+                if topic.configs.get("remote.storage.enable") == "true" or topic.configs.get("remote.storage.source")
             )
             if tiered:
                 text = f"topics are in remote storage, {tiered[0]} among them"
@@ -487,6 +489,7 @@ class BrokerServer:
             entropy=state.entropy,
             metrics=state.metrics,
             report=to_logger(self._outside.report, "core.tiering"),
+            raise_leader_epoch=partial(_raise_leader_epoch, state),
         )
         self._fronts.callback(state.tiering.close)
         state.tiering.start()
@@ -886,6 +889,11 @@ def _connection_limits(value: Callable[[str], object]) -> ConnectionLimits:
     connections, rate = value("max.connections"), value("max.connection.creation.rate")
     assert isinstance(connections, int) and isinstance(rate, int)
     return ConnectionLimits(connections=connections, creation_rate=rate)
+
+
+def _raise_leader_epoch(state: BrokerState, partition: Partition, leader_epoch: int, done: Callable[[], None]) -> None:
+    change = partial(raise_leader_epoch, state, partition, leader_epoch)
+    state.changes.submit(f"raising the leader epoch of {partition.topic_partition}", change, lambda _: done())
 
 
 def _ignore(_: int) -> None:

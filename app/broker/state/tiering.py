@@ -17,10 +17,8 @@ from ....core.tiering.group_offsets import CopiedOffsets, GroupOffset, group_off
 from ....core.tiering.manifest import (
     Manifest,
     TieredTopic,
-    decode_manifest,
     epochs_between,
     indexes_key,
-    manifest_key,
     partition_folder,
 )
 from ....core.tiering.remote_log_manager import LedLog, RemoteLogManager, TierStats
@@ -46,6 +44,14 @@ from ....ports.storage import StorageError
 from ....ports.types import Offset, TopicPartition
 from ....ports.values import frozen
 from ...config import BrokerConfig
+from .read_only_topics import (
+    RaiseLeaderEpoch,
+    ReadOnlyTopics,
+    folder_of,
+    is_beyond_replicas,
+    lacks_news,
+    read_manifest,
+)
 
 _OFFSETS_TOPIC = "__consumer_offsets"
 _FOLLOWER_VIEW_MS = 10_000.0
@@ -135,6 +141,7 @@ class Tiering:
         entropy: Entropy,
         metrics: Metrics,
         report: Callable[[str], None],
+        raise_leader_epoch: RaiseLeaderEpoch,
     ) -> None:
         self._outside = outside
         self._replicas = replicas
@@ -179,6 +186,14 @@ class Tiering:
             pending_max=config.remote_log_reader_max_pending_tasks,
             index_bytes_max=config.remote_log_index_file_cache_total_size_bytes,
             delayed=self._when_allowed,
+        )
+        self.read_only = ReadOnlyTopics(
+            outside.storage,
+            outside.offload_read,
+            replicas,
+            raise_leader_epoch=raise_leader_epoch,
+            clock=clock,
+            report=report,
         )
         replicas.reads.remote = self
         replicas.rebuild = self.rebuild
@@ -231,6 +246,9 @@ class Tiering:
     def _led(self, partition: Partition) -> None:
         config = partition.log.config
         self._views.pop(partition.topic_partition, None)
+        if config.remote_storage_source:
+            self.read_only.lead(partition)
+            return
         if not (config.tiered or config.remote_log_delete_on_disable):
             return
         self.manager.lead(
@@ -246,17 +264,19 @@ class Tiering:
 
     def _resigned(self, partition: Partition) -> None:
         self.manager.resign(partition.topic_partition)
+        self.read_only.resign(partition.topic_partition)
 
     def _dropped(self, keys: Iterable[TopicPartition]) -> None:
         for key in keys:
             self.manager.resign(key)
+            self.read_only.resign(key)
             self._views.pop(key, None)
 
     def configs_changed(self, topic: Topic) -> None:
         """Apply the changed configuration of a topic."""
         for number in topic.partitions:
             partition = self._replicas.partitions.get((topic.name, number))
-            if partition is not None and partition.is_leader:
+            if partition is not None and partition.is_leader and not partition.log.config.remote_storage_source:
                 if self.manager.view(partition.topic_partition) is None:
                     self._led(partition)
                 else:
@@ -291,6 +311,8 @@ class Tiering:
         key = partition.topic_partition
 
         def came(outcome: Outcome[RemoteRecords | None]) -> None:
+            if outcome.value is not None and is_beyond_replicas(partition, outcome.value.next_offset):
+                return  # the client asks again
             if outcome.error is not None or outcome.value is None:
                 code = ErrorCode.KAFKA_STORAGE_ERROR
                 if entry.offset < partition.log.log_start_offset:
@@ -298,6 +320,7 @@ class Tiering:
                 elif outcome.error is not None:
                     self._stats.fetch_failed(key.topic)
                     self._report(f"{key}: reading offset {entry.offset} from remote storage failed: {outcome.error}")
+                    self.read_only.read_again(key)
                 done(FetchResultPartition(entry.topic, entry.partition, code, topic_id=entry.topic_id))
                 return
             done(self._result(partition, entry, outcome.value, committed=committed))
@@ -336,7 +359,7 @@ class Tiering:
 
         `done` gets None if there is none; the error if it cannot be known now.
         """
-        local = partition.log.local_log_start_offset
+        local = min(partition.log.local_log_start_offset, partition.high_watermark)
 
         def came(outcome: Outcome[TimestampOffset | None]) -> None:
             if outcome.error is not None:
@@ -370,20 +393,21 @@ class Tiering:
         """Call `use` with the manifest: the leader's own; a follower reads it now and then, to serve consumers."""
         key = partition.topic_partition
         if partition.is_leader:
-            use(self.manager.view(key))
+            is_read_only = bool(partition.log.config.remote_storage_source)
+            use((self.read_only if is_read_only else self.manager).view(key))
             return
         known = self._views.get(key)
-        if known is not None and known[1] > self._clock.monotonic_ms():
+        if known is not None and known[1] > self._clock.monotonic_ms() and not lacks_news(partition, known[0]):
             use(known[0])
             return
 
         def came(outcome: Outcome[Manifest]) -> None:
-            folder = partition_folder(key, partition.topic_id)
             view = None if outcome.error is not None else RemoteView(folder=folder, manifest=outcome.get())
             self._views[key] = view, self._clock.monotonic_ms() + _FOLLOWER_VIEW_MS
             use(view)
 
-        self._outside.offload_read(partial(read_manifest, self._outside.storage, key, partition.topic_id), came)
+        folder = folder_of(partition)
+        self._outside.offload_read(partial(read_manifest, self._outside.storage, folder), came)
 
     # --- offsets of groups, for a restore
 
@@ -459,6 +483,7 @@ class Tiering:
         """Ask each leader what remote storage has of the partitions that this broker follows (ListOffsets -5)."""
         self._timer = self._scheduler.call_later(self._interval_ms, self._tick)
         self._copy_group_offsets()
+        self.read_only.read_all()
         by_leader: dict[int, list[Partition]] = {}
         for partition in self._replicas.partitions.values():
             if partition.log.config.tiered and not partition.is_leader and partition.leader >= 0:
@@ -530,6 +555,9 @@ class Tiering:
             if local is None or is_outdated():
                 failed("the leader does not say where its log begins")
                 return
+            if partition.log.config.remote_storage_source:
+                self._ask_offsets(partition.leader, [partition], EARLIEST, partial(restart_read_only, local))
+                return
             work = partial(read_aux_state, storage, key, partition.topic_id, local)
             self._outside.offload_read(work, partial(came, local))
 
@@ -556,6 +584,14 @@ class Tiering:
                 failed(f"remote storage lacks what is below offset {local}")
             else:
                 restart(lambda: partition.truncate_fully_and_start_at(local, self._clock.now_ms()), local)
+
+        def restart_read_only(local: int, offsets: Mapping[TopicPartition, int]) -> None:
+            start = offsets.get(key)
+            if start is None or is_outdated():
+                failed("the leader does not say where its log begins")
+            else:
+                now_ms = self._clock.now_ms()
+                restart(lambda: partition.continue_read_only(local, log_start=start, now_ms=now_ms), local)
 
         def restart(work: Callable[[], None], offset: int) -> None:
             try:
@@ -605,24 +641,19 @@ class _AuxState:
     snapshot: bytes
 
 
-def read_manifest(storage: RemoteStorage, key: TopicPartition, topic_id: bytes) -> Manifest:
-    """Read the manifest of a partition. Any thread. Raises `RemoteStorageError`, `CorruptManifest`."""
-    return decode_manifest(storage.read(manifest_key(key, topic_id)).content)
-
-
 def read_aux_state(storage: RemoteStorage, key: TopicPartition, topic_id: bytes, local: int) -> _AuxState | None:
     """Return the state at the end of the remote segment with the offset before `local`; None without such a segment.
 
     Any thread. Raises `RemoteStorageError`, `ValueError`.
     """
+    folder = partition_folder(key, topic_id)
     try:
-        manifest = read_manifest(storage, key, topic_id)
+        manifest = read_manifest(storage, folder)
     except ObjectMissing:
         return None
     segment = manifest.find(local - 1)
     if segment is None:
         return None
-    folder = partition_folder(key, topic_id)
     indexes = SegmentIndexes(storage.read(indexes_key(folder, segment)).content, segment.base_offset)
     return _AuxState(
         offset=segment.next_offset,

@@ -35,7 +35,7 @@ from ..options import (
     print_table,
 )
 from ..tables import size_text
-from ..tier import restore
+from ..tier import open_remote, restore
 from ..times import parse_time_ms
 
 if TYPE_CHECKING:
@@ -188,6 +188,7 @@ topics.command("delete-records")(delete_records)
 
 
 topics.command(name="restore")(restore)
+topics.command(name="open-remote")(open_remote)
 
 
 def register(app: typer.Typer) -> None:
@@ -341,6 +342,8 @@ def describe_topic(
         print_json({"topic": name, "topic_id": topic.topic_id.hex(), "configs": changed, "partitions": rows})
         return
     typer.echo(f"{name}  id {topic.topic_id.hex()}  {describe(changed)}".rstrip())
+    if source := changed.get("remote.storage.source"):
+        typer.echo(f"read-only: the records are those of {source} in remote storage, which another cluster writes")
     shown = [{**row, "bytes": size_text(sizes.get((row["partition"], row["leader"])))} for row in rows]
     print_table(["size" if name == "bytes" else name for name in rows[0]], (map(_cell, row.values()) for row in shown))
 

@@ -446,6 +446,9 @@ class ReplicaAppender:
             if entry.topic_id not in (NO_TOPIC_ID, partition.topic_id):
                 text = f"{partition.topic_partition} is of another topic of that name"
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, text)
+            if source := partition.log.config.remote_storage_source:
+                text = f"topic {topic} is read-only: its records are those of {source}, of another cluster"
+                raise ApiError(ErrorCode.POLICY_VIOLATION, text)
             if partition.log.config.mirror_source and origin is not _BROKER:
                 text = f"topic {topic} is a mirror of {partition.log.config.mirror_source}: read-only until promoted"
                 raise ApiError(ErrorCode.POLICY_VIOLATION, text)

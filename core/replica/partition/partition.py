@@ -12,6 +12,8 @@ from ...log.append_origin import AppendOrigin
 from ...log.check_budget import CheckBudget
 from ...log.log_format import ValidatedBatch
 from ...log.partition_log.unified_log import AppendResult, UnifiedLog
+from ...log.producers.producer_state import ProducerStates
+from ...log.producers.snapshot import encode_snapshot
 from .fetch_isolation import FetchIsolation
 from .followers import NO_BOUND, FollowerProgress, Followers
 from .isr_state import CommittedIsr, IsrState, with_partition_state
@@ -314,6 +316,8 @@ class Partition:
 
         Raises `ApiError` OFFSET_OUT_OF_RANGE above the high watermark.
         """
+        if self.log.config.remote_storage_source:
+            raise ApiError(ErrorCode.POLICY_VIOLATION, f"{self.topic_partition} is read-only: another cluster has it")
         target = self.high_watermark if offset == -1 else Offset(offset)
         if not 0 <= target <= self.high_watermark:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"the high watermark is {self.high_watermark}")
@@ -349,6 +353,18 @@ class Partition:
             self.truncate_fully_and_start_at(max(offset, log_start, 0), now_ms)
         else:
             self.truncate_to(offset, now_ms)
+
+    # --- where the records are in remote storage, and of another cluster
+
+    def continue_read_only(self, offset: int, *, log_start: int, now_ms: int) -> None:
+        """Continue at `offset`, with nothing here below it. The high watermark of the leader rises as that of any.
+
+        Raises `StorageError`.
+        """
+        empty = encode_snapshot(ProducerStates())
+        self.log.restart_at(offset, log_start=log_start, epochs=(), snapshot=empty, now_ms=now_ms)
+        self.high_watermark = max(self.high_watermark, self.log.log_start_offset)
+        self._raise_high_watermark()
 
     # --- as a follower
 
@@ -435,6 +451,8 @@ class Partition:
         """Return the number of bytes that `read` could return now, at most `max_bytes`. Raises as `read` does."""
         self._check_range(offset)
         end = self.end_for(isolation)
+        if offset < self.log.local_log_start_offset:
+            return 0 if offset >= end else max_bytes  # remote storage has them
         return 0 if offset >= end else self.log.available_bytes(offset, end, max_bytes)
 
     def rolled_past(self, offset: int, isolation: FetchIsolation) -> bool:

@@ -1,0 +1,159 @@
+"""Topics that are read from the remote storage of another cluster, which alone changes it."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from attrs import evolve
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from support.tiered_topics import QUICK, TIERED, read_all, wait_for, write
+
+from barnabas import Admin, Broker
+from barnabas.core.tiering.manifest import MANIFEST, decode_manifest, encode_manifest
+from barnabas.ports.errors import ApiError
+from barnabas.testing import TestCluster
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> dict[str, object]:
+    return {**QUICK, "remote.log.storage.manager.class.name": f"file://{tmp_path}/remote"}
+
+
+def latest(bootstrap: str, topic: str = "t") -> int:
+    with Admin(bootstrap) as admin:
+        return next(iter(admin.list_offsets({(topic, 0): "latest"}).values()))
+
+
+def copied(folder: Path) -> int:
+    """The end of what the only tiered partition has in the remote storage."""
+    found = list(folder.rglob(MANIFEST))
+    return decode_manifest(found[0].read_bytes()).end if found else 0
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def run(command: Path, *words: str) -> str:
+    done = subprocess.run([command, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def filled(tmp_path: Path, remote: dict[str, object], count: int = 300) -> str:
+    """Write a topic of another cluster that ends after this; return its folder in the remote storage."""
+    with Broker(tmp_path / "writer", config=remote) as broker:
+        with Admin(broker.bootstrap) as admin:
+            admin.create_topic("t", partitions=1, configs=TIERED)
+        write(broker.bootstrap, "t", range(count))
+        wait_for(lambda: copied(tmp_path / "remote") > count - 100)
+        wait_for(lambda: len(list((tmp_path / "writer" / "t-0").glob("*.log"))) == 1)
+    return next((tmp_path / "remote").rglob(MANIFEST)).parent.parent.name
+
+
+def test_topic_of_another_cluster_is_read_and_followed(
+    tmp_path: Path, remote: dict[str, object], command: Path
+) -> None:
+    folder = tmp_path / "remote"
+    with Broker(tmp_path / "writer", config=remote) as writer, Broker(tmp_path / "reader", config=remote) as reader:
+        with Admin(writer.bootstrap) as admin:
+            admin.create_topic("t", partitions=2, configs=TIERED)
+        write(writer.bootstrap, "t", range(300))
+        wait_for(lambda: copied(folder) > 200)
+        said = run(
+            command,
+            *("topics", "open-remote", "t", "--as", "there", "--from", f"file://{folder}"),
+            *("--bootstrap", reader.bootstrap),
+        )
+        assert said.startswith("opened there, read-only: 2 partitions")
+        end = latest(reader.bootstrap, "there")
+        assert 200 < end <= 300
+        assert read_all(reader.bootstrap, "there", 0, end)[:end] == list(range(end))
+        write(writer.bootstrap, "t", range(300, 600))
+        wait_for(lambda: latest(reader.bootstrap, "there") > 500)
+        end = latest(reader.bootstrap, "there")
+        assert read_all(reader.bootstrap, "there", 277, end)[: end - 277] == list(range(277, end))
+        consumer = Consumer({"bootstrap.servers": reader.bootstrap, "group.id": "g"})
+        found = consumer.offsets_for_times([TopicPartition("there", 0, 1_000_155)], timeout=30)
+        consumer.close()
+        assert found[0].offset == 155
+        shown = run(command, "topics", "describe", "there", "--bootstrap", reader.bootstrap)
+        assert "read-only: the records are those of t-" in shown
+
+
+def test_read_only_topic_refuses_changes_and_leaves_the_remote_storage_as_it_is(
+    tmp_path: Path, remote: dict[str, object]
+) -> None:
+    source = filled(tmp_path, remote)
+    before = contents(tmp_path / "remote")
+    with Broker(tmp_path / "reader", config=remote) as broker, Admin(broker.bootstrap) as admin:
+        admin.create_topic("t", configs={"remote.storage.source": source, "retention.ms": "1", "retention.bytes": "1"})
+        wait_for(lambda: latest(broker.bootstrap) > 200)
+        failures: list[str] = []
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "x"})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce("t", b"v", on_delivery=lambda error, _: failures.append(str(error)))
+        producer.flush(30)
+        assert ["POLICY_VIOLATION" in failure for failure in failures] == [True]
+        with pytest.raises(KafkaException):
+            producer.commit_transaction(30)
+        producer.abort_transaction(30)
+        with pytest.raises(ApiError, match="POLICY_VIOLATION"):
+            admin.delete_records({("t", 0): 10})
+        with pytest.raises(ApiError, match="cannot change"):
+            admin.alter_topic_configs("t", {"remote.storage.source": None})
+        end = latest(broker.bootstrap)
+        assert read_all(broker.bootstrap, "t", 0, end) == list(range(end))
+        admin.delete_topics(["t"])
+        wait_for(lambda: not list((tmp_path / "reader").glob("t-*")))
+    assert contents(tmp_path / "remote") == before
+
+
+def test_read_only_topic_has_the_same_offsets_after_a_restart(tmp_path: Path, remote: dict[str, object]) -> None:
+    source = filled(tmp_path, remote)
+    with Broker(tmp_path / "reader", config=remote) as broker:
+        with Admin(broker.bootstrap) as admin:
+            admin.create_topic("t", configs={"remote.storage.source": source})
+        wait_for(lambda: latest(broker.bootstrap) > 200)
+        end = latest(broker.bootstrap)
+    with Broker(tmp_path / "reader", config=remote) as broker:
+        assert latest(broker.bootstrap) == end
+        assert read_all(broker.bootstrap, "t", 0, end) == list(range(end))
+
+
+def test_leader_epoch_is_raised_to_that_of_the_other_cluster(tmp_path: Path, remote: dict[str, object]) -> None:
+    source = filled(tmp_path, remote)
+    (path,) = (tmp_path / "remote").rglob(MANIFEST)
+    path.write_bytes(encode_manifest(evolve(decode_manifest(path.read_bytes()), leader_epoch=7)))
+    with Broker(tmp_path / "reader", config=remote) as broker, Admin(broker.bootstrap) as admin:
+        admin.create_topic("t", configs={"remote.storage.source": source})
+        wait_for(lambda: latest(broker.bootstrap) > 200)
+        (topic,) = admin.describe_topics(["t"])
+        assert topic.partitions[0].leader_epoch == 7
+
+
+@pytest.mark.slow
+def test_later_leader_of_a_read_only_topic_continues(tmp_path: Path, remote: dict[str, object]) -> None:
+    with Broker(tmp_path / "writer", config=remote) as writer:
+        with Admin(writer.bootstrap) as admin:
+            admin.create_topic("t", partitions=1, configs=TIERED)
+        write(writer.bootstrap, "t", range(300))
+        wait_for(lambda: copied(tmp_path / "remote") > 200)
+        source = next((tmp_path / "remote").rglob(MANIFEST)).parent.parent.name
+        with TestCluster(3, remote) as cluster:
+            with Admin(cluster.source) as admin:
+                admin.create_topic("t", replication_factor=3, configs={"remote.storage.source": source})
+            wait_for(lambda: latest(cluster.bootstrap) > 200)
+            first = latest(cluster.bootstrap)
+            leader = cluster.wait_for_leader("t")
+            cluster.wait_in_sync("t")
+            cluster.kill(leader)
+            wait_for(lambda: cluster.wait_for_leader("t") != leader)
+            assert latest(cluster.bootstrap) >= first
+            write(writer.bootstrap, "t", range(300, 600))
+            wait_for(lambda: latest(cluster.bootstrap) > 500)
+            cluster.restart(leader)
+            cluster.wait_in_sync("t")
+            end = latest(cluster.bootstrap)
+            assert read_all(cluster.bootstrap, "t", 0, end)[:end] == list(range(end))

@@ -444,6 +444,7 @@ def make_app(console: Console, pages: Sequence[PageRoute]) -> ASGIApp:
         Route(path, _endpoint(console, handles), methods=sorted(handles)) for path, handles in by_path.items()
     ]
     routes.append(Mount("/static", StaticFiles(directory=_STATIC)))
+    routes.append(Route("/favicon.ico", _icon))
 
     async def http_failure(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
@@ -456,6 +457,11 @@ def make_app(console: Console, pages: Sequence[PageRoute]) -> ASGIApp:
 
     app = Starlette(routes=routes, exception_handlers={HTTPException: http_failure, Exception: failure})
     return _Protected(app, console.settings.host_names)
+
+
+async def _icon(_request: Request) -> Response:
+    """Answer browsers, which ask for it where a page names no icon: reports do not."""
+    return RedirectResponse("/static/icon.svg", 308)
 
 
 def _endpoint(console: Console, handles: Mapping[str, Handle]) -> Callable[[Request], Awaitable[Response]]:

@@ -54,6 +54,8 @@ class TierPartition:
     end: int | None
     local_bytes: int | None
     stored: StoredPartition | None
+    waiting_since_ms: int | None = None
+    """The timestamp of the first message that is not copied yet; None: all are, or it cannot be read."""
 
     @property
     def is_known(self) -> bool:
@@ -101,6 +103,13 @@ class TierTopic:
         return sum(each.local_only for each in self.partitions)
 
     @property
+    def waiting_since_ms(self) -> int | None:
+        """The timestamp of the oldest message that is not copied yet; None if there is none, or it is not known."""
+        return min(
+            (each.waiting_since_ms for each in self.partitions if each.waiting_since_ms is not None), default=None
+        )
+
+    @property
     def local_bytes(self) -> int | None:
         return total([each.local_bytes for each in self.partitions])
 
@@ -142,19 +151,27 @@ def read_tiers(admin: Admin, topics: Sequence[TopicMetadata], stored: Stored | N
     starts, local, copied, ends = (
         _offsets(admin, places, what) for what in ("earliest", EARLIEST_LOCAL, LATEST_TIERED, "latest")
     )
+    copied_to = {
+        place: start if copied[place] == _NONE else copied[place] + 1
+        for place, start in starts.items()
+        if place in copied
+    }
+    waiting = {place: offset for place, offset in copied_to.items() if offset < ends.get(place, offset)}
+    since = admin.record_timestamps(waiting) if waiting else {}
     sizes = _local_sizes(admin, tiered)
 
     def partition(topic: TopicMetadata, number: int) -> TierPartition:
         place = TopicPartition(topic.name or "", number)
-        last, start = copied.get(place), starts.get(place)
+        since_ms = since.get(place, _NONE)
         return TierPartition(
             partition=number,
-            start=start,
+            start=starts.get(place),
             local_start=local.get(place),
-            copied_to=start if last == _NONE else None if last is None else last + 1,
+            copied_to=copied_to.get(place),
             end=ends.get(place),
             local_bytes=sizes.get(place),
             stored=None if stored is None else stored.get((place.topic, bytes(topic.topic_id), number)),
+            waiting_since_ms=None if since_ms < 0 else since_ms,
         )
 
     found = [

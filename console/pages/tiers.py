@@ -19,6 +19,7 @@ _SORTS = {
     "remote": lambda row: row.remote_only,
     "both": lambda row: row.both,
     "waiting": lambda row: row.local_only,
+    "since": lambda row: None if row.waiting_since_ms is None else -row.waiting_since_ms,
     "local": lambda row: row.local_bytes,
     "stored": lambda row: row.stored_bytes,
 }

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from starlette.exceptions import HTTPException
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response, StreamingResponse
 
 from ... import ConfigError
 from ...ports.values import frozen
@@ -18,6 +19,10 @@ _TITLE_BYTES = 2_000
 _TITLE = b" Barnabas report</title>"
 _REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; sandbox"
 """Pages of reports have their styles within them, and need nothing else."""
+_PART_BYTES = 64 * 1024
+_BODY = b"<body>"
+_BACK = b"""<nav aria-label="Console" style="max-width:1120px;margin:0 auto;padding:16px 20px 0">\
+<a href="/tables">\xe2\x86\x90 Tables in the console</a></nav>"""
 
 
 @frozen(kw_only=True)
@@ -76,13 +81,22 @@ def table(call: PageCall) -> Response:
 
 
 def report(call: PageCall) -> Response:
-    """Show the page of a report as it was written; no script in it runs."""
+    """Show the page of a report as it was written, with a link back to the console; no script in it runs."""
     call.connection  # noqa: B018
     found = _reports(call).get(call.query("id"))
     if found is None:
         raise HTTPException(404, "There is no such report in the warehouse.")
     headers = {"content-security-policy": _REPORT_POLICY}
-    return FileResponse(found.path, media_type="text/html; charset=utf-8", headers=headers)
+    return StreamingResponse(_parts(found.path), media_type="text/html; charset=utf-8", headers=headers)
+
+
+def _parts(path: Path) -> Iterator[bytes]:
+    """Yield the page of a report in parts, with a link back to the console at the beginning of its body."""
+    with path.open("rb") as file:
+        part = file.read(_PART_BYTES).replace(_BODY, _BODY + _BACK, 1)
+        while part:
+            yield part
+            part = file.read(_PART_BYTES)
 
 
 def audits(call: PageCall) -> Response:

@@ -1,148 +1,94 @@
-"""The web console in a headless browser, against a live broker: every page, wide and phone, light and dark.
+"""The web console in a headless browser, against a live broker and against Apache Kafka: every page, wide and on a
+phone, light and dark.
 
 Pictures for docs/console.md: BARNABAS_PICTURES=docs/images pytest -m slow, and the name of this file.
 """
 
-import json
 import os
-import shutil
-import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
-from support.process import BrokerProcess, broker_process
+from support.console_browser import (
+    BROWSER,
+    FAULTS,
+    LOOKS,
+    SCRIPT,
+    SHIFTS,
+    USERS,
+    RunningCluster,
+    Visitor,
+    apache_kafka,
+    apache_kafka_with_users,
+    barnabas,
+    barnabas_with_users,
+    fill,
+)
 from support.schema_registry import serving
 from support.tables import Rows, commit_rows
-from support.waiting import PATIENCE_S, wait_for
 
-from barnabas import Admin, Consumer, Message, Producer, TopicPartition
+from barnabas import Admin, Producer
 from barnabas.console.application import ConsoleSettings
 from barnabas.console.server import ConsoleServer
 from barnabas.pipeline.report import page as report
 from barnabas.pipeline.tables.formats import open_store
-from barnabas.ports.broker_api.offsets import EARLIEST_LOCAL
-from barnabas.schemas import AvroEncoder
-from barnabas.testing import TestBroker
+from barnabas.ports.broker_api.acls import AclBinding, ResourceType
+from barnabas.ports.broker_api.operations import Operation
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.process,
+    pytest.mark.xdist_group("console-browser"),
     pytest.mark.skipif(BROWSER is None, reason="no Chromium here: apt-get install chromium"),
 ]
 playwright = pytest.importorskip("playwright.sync_api", reason="no Playwright here: pip install playwright")
 
-AXE = Path(__file__).parents[1] / "support" / "axe" / "axe.min.js"
-SCRIPT = "<img src=x onerror=alert(1)><script>alert(2)</script>"
-LOOKS = {"light": (1280, 860, "light"), "dark": (1280, 860, "dark"), "phone": (375, 780, "light")}
-SHIFTS = """() => new Promise(done => {
-  let sum = 0;
-  const add = list => list.getEntries().forEach(entry => { if (!entry.hadRecentInput) sum += entry.value; });
-  new PerformanceObserver(add).observe({ type: 'layout-shift', buffered: true });
-  setTimeout(() => done(sum), 200);
-})"""
-FAULTS = """async () => (await axe.run(document, { resultTypes: ['violations'] })).violations
-  .filter(each => ['serious', 'critical'].includes(each.impact))
-  .map(each => each.id + ': ' + each.nodes.slice(0, 3)
-    .map(node => node.html.slice(0, 160) + ' ' + node.failureSummary).join(' | '))"""
+CLUSTERS = {"Barnabas": barnabas, "Kafka": apache_kafka}
+WITH_USERS = {"Barnabas": barnabas_with_users, "Kafka": apache_kafka_with_users}
+QUICK = {"default.api.timeout.ms": "1500", "request.timeout.ms": "1000"}
+PICTURES = os.environ.get("BARNABAS_PICTURES")
+
+
+@pytest.fixture(scope="module", params=CLUSTERS)
+def kind(request: pytest.FixtureRequest) -> str:
+    found: str = request.param
+    return found
 
 
 @pytest.fixture(scope="module")
-def remote(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return f"file://{tmp_path_factory.mktemp('remote')}"
-
-
-@pytest.fixture(scope="module")
-def broker(remote: str) -> Iterator[TestBroker]:
-    tiered = {
-        "remote.log.storage.system.enable": "true",
-        "remote.log.storage.manager.class.name": remote,
-        "remote.log.manager.task.interval.ms": "50",
-        "log.retention.check.interval.ms": "50",
-    }
-    with TestBroker(tiered) as running:
+def cluster(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    with CLUSTERS[kind](tmp_path_factory.mktemp("cluster")) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def url(broker: TestBroker, remote: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def url(kind: str, cluster: RunningCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     lake = tmp_path_factory.mktemp("lake")
-    with serving(broker.bootstrap) as registry:
-        _fill(broker, registry)
+    with serving(cluster.bootstrap) as registry:
+        fill(cluster.bootstrap, registry)
         _fill_warehouse(lake)
         settings = ConsoleSettings(
-            cluster={"bootstrap.servers": broker.bootstrap},
+            cluster={"bootstrap.servers": cluster.bootstrap},
             registry=registry,
             warehouse=str(lake),
-            remote_storage=remote,
+            remote_storage=cluster.remote_storage,
         )
-        server = ConsoleServer(settings, ("127.0.0.1", 0))
-        try:
-            yield server.start()
-        finally:
-            server.stop()
+        with _console(settings) as address:
+            yield address
 
 
-def _fill(broker: TestBroker, registry: str) -> None:
-    with Admin(broker.bootstrap) as admin:
-        for name, partitions in (("orders", 3), ("payments", 6), ("page-views", 12), ("odd", 1), ("typed", 1)):
-            admin.create_topic(name, partitions=partitions)
-        admin.alter_topic_configs("orders", {"retention.ms": "604800000", "cleanup.policy": "delete"})
-    books = ("Emma", "Ulysses", "Middlemarch", "Nostromo", "Kim")
-    with Producer(broker.bootstrap) as producer:
-        for number in range(240):
-            order = {
-                "id": number,
-                "title": books[number % 5],
-                "price": number % 40 + 5,
-                "user": {"name": f"user-{number % 9}"},
-            }
-            topic = ("orders", "payments", "page-views")[number % 3]
-            producer.send(
-                topic, json.dumps(order).encode(), f"order-{number}".encode(), headers=[("trace", b"%08x" % number)]
-            )
-    broker.produce(
-        "odd",
-        [Message(SCRIPT.encode(), SCRIPT.encode(), ((SCRIPT, SCRIPT.encode()),)), bytes(range(64)), b"x" * 900_000],
-    )
-    schema = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
-    with Producer(broker.bootstrap, encoder=AvroEncoder(registry, schema)) as typed:
-        typed.send("typed", {"id": 1})
-    schema["fields"].append({"name": "title", "type": "string", "default": ""})  # type: ignore[attr-defined]
-    with Producer(broker.bootstrap, encoder=AvroEncoder(registry, schema)) as typed:
-        typed.send("typed", {"id": 2, "title": "Emma"})
-    with Producer(broker.bootstrap, transactional_id="billing-1") as paying, paying.transaction():
-        paying.send("payments", b'{"paid": true}')
-    for group, rest in (("billing", 12), ("warehouse-load", 0), (SCRIPT, 3)):
-        with Consumer(broker.bootstrap, group_id=group, auto_offset_reset="earliest") as consumer:
-            consumer.subscribe(["orders"])
-            wait_for(lambda: consumer.poll(0.2) is not None)
-        with Admin(broker.bootstrap) as admin:
-            ends = admin.list_offsets({("orders", number): "latest" for number in range(3)})
-            admin.alter_group_offsets(group, {place: max(0, end - rest) for place, end in ends.items()})
-
-    _fill_tiers(broker)
-    with Producer(broker.bootstrap, callback_handler="audit") as audited:
-        for number in range(5):
-            audited.send("payments", b'{"counted": %d}' % number)
-
-
-def _fill_tiers(broker: TestBroker) -> None:
-    tiered = {"remote.storage.enable": "true", "segment.bytes": "20000", "local.retention.bytes": "60000"}
-    with Admin(broker.bootstrap) as admin:
-        for name, partitions in (("old-orders", 3), ("old-clicks", 1)):
-            admin.create_topic(name, partitions=partitions, configs={**tiered, "file.delete.delay.ms": "0"})
-    with Producer(broker.bootstrap, linger_ms=0) as producer:
-        for number in range(600):
-            producer.send("old-orders", b'{"id": %06d}' % number * 20, partition=number % 10 // 6)
-            if number % 10 == 9:
-                producer.flush()
-    place = TopicPartition("old-orders", 0)
-    with Admin(broker.bootstrap) as admin:
-        wait_for(lambda: admin.list_offsets({place: EARLIEST_LOCAL})[place] > 0, pause_s=0.1)
+@contextmanager
+def _console(settings: ConsoleSettings) -> Iterator[str]:
+    server = ConsoleServer(settings, ("127.0.0.1", 0))
+    try:
+        yield server.start()
+    finally:
+        server.stop()
 
 
 def _fill_warehouse(lake: Path) -> None:
@@ -185,36 +131,6 @@ def chromium() -> Iterator[Any]:
         running.close()
 
 
-class Visitor:
-    """A page of the browser that notes what goes wrong in it."""
-
-    def __init__(self, chromium: Any, look: str) -> None:
-        width, height, scheme = LOOKS[look]
-        self.context = chromium.new_context(
-            viewport={"width": width, "height": height}, color_scheme=scheme, timezone_id="Europe/Berlin"
-        )
-        self.context.add_init_script(path=AXE)
-        self.page = self.context.new_page()
-        self.page.set_default_timeout(PATIENCE_S * 1000)
-        self.wrong: list[str] = []
-        self.page.on("console", self._note)
-        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
-        self.page.on("dialog", self._dismiss)
-        self.page.on("request", lambda request: self._check(request.url))
-
-    def _note(self, line: Any) -> None:
-        if line.type in ("error", "warning"):
-            self.wrong.append(line.text)
-
-    def _dismiss(self, dialog: Any) -> None:
-        self.wrong.append(f"dialog {dialog.message}")
-        dialog.dismiss()
-
-    def _check(self, address: str) -> None:
-        if not address.startswith(("http://127.0.0.1:", "data:", "blob:")):
-            self.wrong.append(f"a request to {address}")
-
-
 @pytest.fixture(params=LOOKS)
 def visitor(chromium: Any, request: pytest.FixtureRequest) -> Iterator[Visitor]:
     made = Visitor(chromium, request.param)
@@ -226,11 +142,16 @@ PAGES = {
     "topics": "/topics",
     "create-topic": "/create-topic",
     "messages": "/topics/orders/messages?path=$.title+%3D+Emma",
+    "sql-messages": "/topics/orders/messages?where=(value-%3E%3E%27$.price%27)::INT+%3E+20",
     "odd-messages": "/topics/odd/messages",
     "message": "/topics/orders/messages/0/3",
     "odd-message": "/topics/odd/messages/0/0",
+    "large-message": "/topics/odd/messages/0/2",
     "typed-messages": "/topics/typed/messages",
     "no-messages": "/topics/orders/messages?key=none-like-this",
+    "committed": "/topics/payments/messages?control=1",
+    "internal-offsets": "/topics/__consumer_offsets/messages",
+    "internal-transactions": "/topics/__transaction_state/messages",
     "partitions": "/topics/orders",
     "topic-groups": "/topics/orders/groups",
     "producers": "/topics/payments/producers",
@@ -239,9 +160,11 @@ PAGES = {
     "manage": "/topics/orders/manage",
     "groups": "/groups",
     "group": "/group?id=billing",
+    "odd-group": f"/group?id={quote(SCRIPT)}",
     "reset": "/group/reset?id=billing&to=shift&shift=-5",
     "transactions": "/transactions",
     "transaction": "/transaction?id=billing-1",
+    "odd-transaction": f"/transaction?id={quote(SCRIPT)}",
     "hanging": "/transactions/hanging?minutes=15",
     "acls": "/acls",
     "users": "/users",
@@ -255,67 +178,87 @@ PAGES = {
     "not-tiered": "/topics/orders/tiers",
     "table": "/table?id=sales",
     "absent": "/topics/absent",
+    "odd-absent": f"/topics/{quote(SCRIPT, safe='')}/messages",
     "broker": "/brokers/1",
     "changes": "/changes",
     "overview": "/",
 }
+REFUSED = ("absent", "odd-absent")
+"""Pages of topics that do not exist."""
+
+
+def _picture(visitor: Visitor, kind: str, name: str, look: str) -> None:
+    if PICTURES:
+        visitor.page.screenshot(path=Path(PICTURES) / f"{'kafka' if kind == 'Kafka' else 'console'}-{name}-{look}.png")
+
+
+def _names(bootstrap: str) -> tuple[set[str | None], set[str]]:
+    """Return the topics and groups that exist."""
+    with Admin(bootstrap) as admin:
+        return {each.name for each in admin.describe_topics()}, {each.group_id for each in admin.list_groups()}
+
+
+@pytest.fixture
+def look(request: pytest.FixtureRequest) -> str:
+    found: str = request.node.callspec.params["visitor"]
+    return found
 
 
 def test_every_page_is_readable_quiet_and_accessible(
-    visitor: Visitor, url: str, broker: TestBroker, request: pytest.FixtureRequest
+    visitor: Visitor, url: str, cluster: RunningCluster, kind: str, look: str
 ) -> None:
-    look = request.node.callspec.params["visitor"]
-    page, folder = visitor.page, os.environ.get("BARNABAS_PICTURES")
+    page = visitor.page
     page.goto(url + "/")
     faults: list[str] = []
-    for number, (name, address) in enumerate(PAGES.items()):
-        broker.produce("page-views", [b'{"page": "/"}'] * (10 + number * 7 % 40))
-        page.goto(url + address)
-        shift = page.evaluate(SHIFTS)
-        over = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-        faults += [f"{name}: {fault}" for fault in page.evaluate(FAULTS)]
-        if over > 0:
-            faults.append(f"{name}: {over} pixels too wide")
-        if shift > 0.1:
-            faults.append(f"{name}: its layout shifts by {shift:.2f}")
-        if folder:
-            page.screenshot(path=Path(folder) / f"console-{name}-{look}.png")
-    visitor.wrong = [each for each in visitor.wrong if "404 (Not Found)" not in each]  # of the page that is absent
+    before = _names(cluster.bootstrap)
+    with Producer(cluster.bootstrap, linger_ms=0) as producer:
+        for number, (name, address) in enumerate(PAGES.items()):
+            for _ in range(10 + number * 7 % 40):
+                producer.send("page-views", b'{"page": "/"}')
+            producer.flush()
+            answer = page.goto(url + address)
+            if answer.status != (404 if name in REFUSED else 200):
+                faults.append(f"{name}: status {answer.status}: {page.inner_text('main')[:300]}")
+            shift = page.evaluate(SHIFTS)
+            over = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            faults += [f"{name}: {fault}" for fault in page.evaluate(FAULTS)]
+            if over > 0:
+                faults.append(f"{name}: {over} pixels too wide")
+            if shift > 0.1:
+                faults.append(f"{name}: its layout shifts by {shift:.2f}")
+            _picture(visitor, kind, name, look)
+    visitor.wrong = [each for each in visitor.wrong if "404 (Not Found)" not in each]  # of the pages that are absent
     assert faults == []
     assert visitor.wrong == []
+    assert _names(cluster.bootstrap) == before
 
 
-def test_form_to_sign_in_is_readable_and_accessible(visitor: Visitor, request: pytest.FixtureRequest) -> None:
-    look = request.node.callspec.params["visitor"]
+def test_form_to_sign_in_is_readable_and_accessible(visitor: Visitor, look: str) -> None:
     security = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI"}
-    settings = ConsoleSettings(cluster={"bootstrap.servers": "127.0.0.1:1", **security})
-    server = ConsoleServer(settings, ("127.0.0.1", 0))
-    page, folder = visitor.page, os.environ.get("BARNABAS_PICTURES")
-    try:
-        page.goto(server.start() + "/topics")
+    page = visitor.page
+    with _console(ConsoleSettings(cluster={"bootstrap.servers": "127.0.0.1:1", **security})) as url:
+        page.goto(url + "/topics")
         for kind, label in (("Password", "User"), ("Token", "Access token")):
             page.click(f"nav.chips >> text={kind}")
             page.wait_for_selector(f"label:has-text('{label}')")
             assert page.evaluate(FAULTS) == []
             page.evaluate("document.activeElement.blur()")
-            if folder:
-                page.screenshot(path=Path(folder) / f"console-sign-in-{kind.lower()}-{look}.png")
-    finally:
-        server.stop()
+            _picture(visitor, "Barnabas", f"sign-in-{kind.lower()}", look)
     assert visitor.wrong == []
 
 
-def test_report_of_the_warehouse_is_shown_in_the_same_language(
-    visitor: Visitor, url: str, request: pytest.FixtureRequest
-) -> None:
-    look = request.node.callspec.params["visitor"]
-    page, folder = visitor.page, os.environ.get("BARNABAS_PICTURES")
-    page.goto(url + "/tables")
-    page.click("main a[href^='/report']")
-    page.wait_for_selector("h1:has-text('orders')")
-    if folder:
-        page.screenshot(path=Path(folder) / f"console-report-{look}.png")
-    assert visitor.wrong == []
+def test_report_of_the_warehouse_is_shown_in_the_same_language(visitor: Visitor, tmp_path: Path, look: str) -> None:
+    page = visitor.page
+    _fill_warehouse(tmp_path)
+    with _console(ConsoleSettings(cluster={"bootstrap.servers": "127.0.0.1:1"}, warehouse=str(tmp_path))) as url:
+        page.goto(url + "/tables")
+        page.click("main a[href^='/report']")
+        page.wait_for_selector("h1:has-text('orders')")
+        _picture(visitor, "Barnabas", "report", look)
+        assert visitor.wrong == []
+        page.click("text=Tables in the console")  # the scripts with which Playwright scrolls to it are blocked
+        page.wait_for_selector("h1:has-text('Tables')")
+    assert [each for each in visitor.wrong if "Blocked script execution" not in each] == []
 
 
 @pytest.fixture
@@ -325,7 +268,7 @@ def desk(chromium: Any) -> Iterator[Visitor]:
     made.context.close()
 
 
-def test_topic_is_created_filled_followed_and_deleted_by_hand(desk: Visitor, url: str, broker: TestBroker) -> None:
+def test_topic_is_created_filled_followed_and_deleted_by_hand(desk: Visitor, url: str, cluster: RunningCluster) -> None:
     page = desk.page
     page.goto(url + "/topics")
     page.click("text=Create topic")
@@ -339,7 +282,7 @@ def test_topic_is_created_filled_followed_and_deleted_by_hand(desk: Visitor, url
     page.wait_for_selector("[data-live][aria-pressed=true]")
     page.wait_for_timeout(500)
     taken = []
-    with Producer(broker.bootstrap, linger_ms=0) as producer:
+    with Producer(cluster.bootstrap, linger_ms=0) as producer:
         producer.send("by-hand", b"first").result()
         page.wait_for_selector("#rows >> text=first")
         for number in range(5):
@@ -347,7 +290,9 @@ def test_topic_is_created_filled_followed_and_deleted_by_hand(desk: Visitor, url
             producer.send("by-hand", b"lively-%d" % number).result()
             page.wait_for_selector(f"#rows >> text=lively-{number}")
             taken.append(time.monotonic() - started)
-    print(f"live tail: {min(taken) * 1000:.0f} to {max(taken) * 1000:.0f} ms")
+        print(f"live tail: {min(taken) * 1000:.0f} to {max(taken) * 1000:.0f} ms")
+        producer.send("by-hand", SCRIPT.encode(), SCRIPT.encode(), headers=[(SCRIPT, SCRIPT.encode())]).result()
+        page.wait_for_selector("#rows >> text=alert(2)")
     page.click("[data-live]")
     page.wait_for_selector("text=The live tail is paused.")
     page.click("nav.tabs >> text=Send")
@@ -358,6 +303,9 @@ def test_topic_is_created_filled_followed_and_deleted_by_hand(desk: Visitor, url
     page.click("text=Send again")
     page.wait_for_selector("textarea >> nth=0")
     assert "hand" in page.input_value("[name=value]")
+    page.goto(url + "/topics/by-hand/messages?value=lively-3")
+    page.wait_for_selector("#rows >> text=lively-3")
+    assert page.locator("#rows >> text=lively-2").count() == 0
     page.goto(url + "/topics/by-hand/manage")
     page.fill("form[action$='/delete'] [name=name]", "by-hand")
     page.click("form[action$='/delete'] button")
@@ -365,37 +313,49 @@ def test_topic_is_created_filled_followed_and_deleted_by_hand(desk: Visitor, url
     assert desk.wrong == []
 
 
-def test_live_tail_says_that_the_broker_was_killed_and_continues(desk: Visitor, tmp_path: Path) -> None:
+def test_topic_with_a_script_as_its_name_is_refused_as_text(desk: Visitor, url: str) -> None:
     page = desk.page
-    with broker_process(tmp_path / "data") as broker:
-        quick = {"default.api.timeout.ms": "1500", "request.timeout.ms": "1000"}
-        settings = ConsoleSettings(cluster={"bootstrap.servers": broker.bootstrap, **quick})
-        with Admin(broker.bootstrap) as admin:
+    page.goto(url + "/create-topic")
+    page.fill("[name=name]", SCRIPT)
+    page.evaluate("document.querySelector('main form').noValidate = true")
+    page.click("button:has-text('Create topic')")
+    assert "alert(1)" in page.inner_text(".notice.bad")
+    assert [each for each in desk.wrong if "400 (Bad Request)" not in each] == []
+
+
+def test_killed_broker_is_said_on_the_pages_and_the_live_tail_continues(
+    desk: Visitor, kind: str, tmp_path: Path
+) -> None:
+    page = desk.page
+    with CLUSTERS[kind](tmp_path) as running:
+        with Admin(running.bootstrap) as admin:
             admin.create_topic("orders", partitions=1)
-        server = ConsoleServer(settings, ("127.0.0.1", 0))
-        try:
-            page.goto(server.start() + "/topics/orders/messages")
+        other = desk.context.new_page()
+        with _console(ConsoleSettings(cluster={"bootstrap.servers": running.bootstrap, **QUICK})) as url:
+            other.goto(url + "/")
+            other.wait_for_selector("text=broker")
+            page.goto(url + "/topics/orders/messages")
             page.click("[data-live]")
             page.wait_for_selector("#live-state:has-text('Waiting for messages')")
             page.wait_for_timeout(500)
-            with Producer(broker.bootstrap, linger_ms=0) as producer:
+            with Producer(running.bootstrap, linger_ms=0) as producer:
                 producer.send("orders", b"before").result()
             page.wait_for_selector("#rows >> text=before")
-            broker.kill()
+            running.kill()
             page.wait_for_selector("#live-state:has-text('No messages come now')")
-            if "BARNABAS_PICTURES" in os.environ:
-                page.screenshot(path=Path(os.environ["BARNABAS_PICTURES"]) / "console-tail-light.png")
-            again = BrokerProcess(tmp_path / "data", listen=(f"kafka://{broker.bootstrap}",))
-            try:
-                page.wait_for_selector("#live-state:has-text('1 since')")
-                with Producer(broker.bootstrap, linger_ms=0) as producer:
-                    producer.send("orders", b"after").result()
-                page.wait_for_selector("#rows >> text=after")
-                page.wait_for_selector("#live-state:has-text('2 since')")
-            finally:
-                again.stop()
-        finally:
-            server.stop()
+            _picture(desk, kind, "tail", "light")
+            other.goto(url + "/topics/none/messages")
+            other.wait_for_selector("text=No answer")
+            other.goto(url + "/")
+            other.wait_for_selector("text=the cluster does not answer now")
+            running.restart()
+            page.wait_for_selector("#live-state:has-text('1 since')")
+            with Producer(running.bootstrap, linger_ms=0) as producer:
+                producer.send("orders", b"after").result()
+            page.wait_for_selector("#rows >> text=after")
+            page.wait_for_selector("#live-state:has-text('2 since')")
+            other.goto(url + "/")
+            other.wait_for_selector(".age:not(:has(.bad))")
     assert desk.wrong == []
 
 
@@ -415,7 +375,7 @@ def test_search_by_its_key_and_theme_are_remembered(desk: Visitor, url: str) -> 
     assert desk.wrong == []
 
 
-def test_group_is_reset_after_a_preview_by_hand(desk: Visitor, url: str, broker: TestBroker) -> None:
+def test_group_is_reset_after_a_preview_by_hand(desk: Visitor, url: str, cluster: RunningCluster) -> None:
     page = desk.page
     page.goto(url + "/groups")
     page.click("text=warehouse-load")
@@ -425,28 +385,78 @@ def test_group_is_reset_after_a_preview_by_hand(desk: Visitor, url: str, broker:
     page.wait_for_selector("text=Nothing has changed yet.")
     page.click("button:has-text('Reset 3 partitions')")
     page.wait_for_selector("text=3 offsets of warehouse-load were reset.")
-    with Admin(broker.bootstrap) as admin:
+    with Admin(cluster.bootstrap) as admin:
         assert {each.offset for each in admin.group_offsets("warehouse-load").values()} == {0}
     assert desk.wrong == []
 
 
-def test_stopped_broker_is_said_on_the_pages(desk: Visitor) -> None:
-    with TestBroker() as broker:
-        settings = ConsoleSettings(cluster={"bootstrap.servers": broker.bootstrap, "default.api.timeout.ms": "1500"})
-        server = ConsoleServer(settings, ("127.0.0.1", 0))
-        url = server.start()
-        try:
-            desk.page.goto(url + "/")
-            desk.page.wait_for_selector("text=broker")
-            stopping = threading.Thread(target=broker.stop)
-            stopping.start()
-            stopping.join()
-            desk.page.goto(url + "/topics/none/messages")
-            desk.page.wait_for_selector("text=No answer")
-            desk.page.goto(url + "/")
-            desk.page.wait_for_selector("text=the cluster does not answer now")
-            broker.start()
-            desk.page.goto(url + "/")
-            desk.page.wait_for_selector(".age:not(:has(.bad))")
-        finally:
-            server.stop()
+def test_versions_of_a_schema_are_compared_by_hand(desk: Visitor, url: str) -> None:
+    page = desk.page
+    page.goto(url + "/schemas")
+    page.click("text=typed-value")
+    page.wait_for_selector("pre.diff ins >> text=title")
+    assert desk.wrong == []
+
+
+def test_tiers_say_what_the_cluster_knows(desk: Visitor, url: str, kind: str) -> None:
+    page = desk.page
+    page.goto(url + "/topics/old-orders/tiers")
+    cells = page.inner_text("table.list tbody tr:first-child").split("\t")
+    partition, _, first, local, copied, end, waiting, age, on_disk, stored = (each.strip() for each in cells)
+    assert (partition, first, end) == ("0", "0", "360")
+    assert 0 < int(local) <= int(copied) <= 360
+    assert int(waiting) == 360 - int(copied)
+    assert age
+    assert on_disk.endswith("MB")
+    is_known = "MB" in stored
+    assert is_known == (kind == "Barnabas")
+    assert ("Of the storage of Apache Kafka they cannot be known here" in page.inner_text("main")) != is_known
+    assert desk.wrong == []
+
+
+def test_user_sees_and_changes_what_the_acls_allow(desk: Visitor, kind: str, tmp_path: Path) -> None:
+    page = desk.page
+    security = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+    with WITH_USERS[kind](tmp_path) as bootstrap:
+        own = {"bootstrap.servers": bootstrap, **security}
+        with Admin({**own, "sasl.username": "admin", "sasl.password": USERS["admin"]}) as admin:
+            for name in ("of-ann", "of-others"):
+                admin.create_topic(name, partitions=1)
+            admin.create_acl(
+                AclBinding(
+                    resource_type=ResourceType.TOPIC,
+                    resource_name="of-ann",
+                    principal="User:ann",
+                    operation=Operation.READ,
+                )
+            )
+        with _console(ConsoleSettings(cluster=own)) as url:
+            page.goto(url + "/topics")
+            page.fill("[name=user]", "ann")
+            page.fill("[name=password]", "wrong")
+            page.click("main button:has-text('Sign in')")
+            page.wait_for_selector("text=does not know this user")
+            page.fill("[name=user]", "ann")
+            page.fill("[name=password]", USERS["ann"])
+            page.click("main button:has-text('Sign in')")
+            page.wait_for_selector("#list >> text=of-ann")
+            assert page.locator("text=of-others").count() == 0
+            for address in ("/topics/of-others/messages", "/acls", "/topics/of-ann/settings"):
+                assert page.goto(url + address).status in (403, 404), address
+                assert page.evaluate(FAULTS) == []
+            page.goto(url + "/topics/of-ann/messages")
+            page.wait_for_selector("text=No messages yet")
+            page.goto(url + "/topics/of-ann/produce")
+            page.fill("[name=value]", "denied")
+            page.click("button:has-text('Send')")
+            page.wait_for_selector(".notice.bad:has-text('authoriz')")
+            page.goto(url + "/create-topic")
+            page.fill("[name=name]", "new")
+            page.click("button:has-text('Create topic')")
+            page.wait_for_selector(".notice.bad:has-text('authoriz')")
+            _picture(desk, kind, "denied", "light")
+            page.goto(url + "/changes")
+            assert "create topic new" in page.inner_text("main")
+            page.click("text=Sign out")
+            page.wait_for_selector("[name=password]")
+    assert [each for each in desk.wrong if "Failed to load resource" not in each] == []

@@ -5,6 +5,7 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from urllib.parse import quote
 
 import pytest
 from support.console_pages import Browser, console_of
@@ -135,12 +136,21 @@ def test_messages_of_an_offset_and_of_a_time(browser: Browser) -> None:
         ("path=$.tags[*]+%3D+5", [5]),
         ("path=$.none", []),
         ("where=CAST(value-%3E%3E'$.id'+AS+INT)+%3C+4", [0, 1, 2, 3]),
+        ("where=(value-%3E%3E'$.id')::INT+%3C+4+AND+key+LIKE+'key-1%25'", [1]),
         ("where=partition%3D1+AND+%22offset%22%3D7", [22]),
     ],
 )
 def test_filter_finds_the_messages_that_match(browser: Browser, condition: str, ids: list[int]) -> None:
     for start in ("newest", "oldest"):
         assert sorted(_ids(browser.text(f"/topics/orders/messages?from={start}&{condition}"))) == ids
+
+
+def test_example_of_an_sql_condition_in_the_form_works(browser: Browser) -> None:
+    address = "/topics/orders/messages?limit=500"
+    found = re.search(r'name="where".*? placeholder="(.*?)" class="mono"', browser.text(address))
+    assert found is not None
+    example = quote(found[1].replace("price", "id").replace("a%", "key-1%"))
+    assert sorted(_ids(browser.text(f"{address}&where={example}"))) == list(range(11, 300, 10))
 
 
 @pytest.mark.parametrize(

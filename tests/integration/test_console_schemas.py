@@ -158,7 +158,7 @@ def test_tables_show_rows_versions_and_freshness(broker: TestBroker, tmp_path: P
 def test_reports_of_the_warehouse_are_linked_and_run_no_script(broker: TestBroker, tmp_path: Path) -> None:
     for name in ("sales", "views"):
         commit_rows(open_store(tmp_path / name, "delta"), Rows("orders", "2024-01-01", range(10)))
-    page = "<title>x · Barnabas report</title><h1>charts</h1><script>alert(1)</script>"
+    page = "<title>x · Barnabas report</title><body><h1>charts</h1><script>alert(1)</script>" + "." * 100_000 + "end"
     for name in ("sales", "all"):
         (tmp_path / f"{name}.html").write_text(page, "utf-8")
     (tmp_path / "secret.html").write_text("<title>x</title>a secret")
@@ -170,6 +170,9 @@ def test_reports_of_the_warehouse_are_linked_and_run_no_script(broker: TestBroke
         assert "There is no report of this table" in browser.text("/table?id=views")
         shown = browser.get("/report?id=sales")
         assert "<h1>charts</h1>" in shown.text
+        assert shown.text.endswith("end")
+        assert shown.text.count('<a href="/tables">') == 1
+        assert browser.get("/favicon.ico").headers["content-type"].startswith("image/svg")
         assert "sandbox" in shown.headers["content-security-policy"]
         assert "script-src" not in shown.headers["content-security-policy"]
         for other in ("secret", "views", "../sales", str(tmp_path / "sales")):

@@ -1,6 +1,7 @@
 """The tiers page of the web console: where the messages of tiered topics are, and how many are not copied yet."""
 
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -64,10 +65,11 @@ def _cells(page: str, row: str) -> list[str]:
 
 def test_tiered_topics_are_listed_with_what_is_where(browser: Browser, broker: Broker) -> None:
     page = browser.text("/tiers")
-    name, partitions, _, remote_only, both, waiting, on_disk, stored = _cells(page, "old-orders")
+    name, partitions, _, remote_only, both, waiting, oldest, on_disk, stored = _cells(page, "old-orders")
     assert (name, partitions) == ("old-orders", "2")
     assert int(remote_only) > 0
     assert int(remote_only) + int(both) + int(waiting) == 300
+    assert re.fullmatch(r"\d+ (ms|s|min)( \d+ s)?", oldest)
     assert on_disk.endswith("kB")
     assert stored.endswith("kB")
     assert ">plain<" not in page
@@ -82,10 +84,25 @@ def test_partitions_of_a_tiered_topic_agree_with_the_offsets_of_the_cluster(brow
         last_copied = admin.list_offsets({PLACE: -5})[PLACE]
     cells = _cells(page, ">0<")
     assert cells[2:7] == ["0", str(first_on_disk), str(last_copied + 1), "300", str(299 - last_copied)]
-    assert "segment" in cells[8]
-    assert _cells(page, ">1<")[1:7] == ["empty", "0", "0", "0", "0", "0"]
+    assert "segment" in cells[9]
+    assert _cells(page, ">1<")[1:8] == ["empty", "0", "0", "0", "0", "0", ""]
     assert "ever, any number of bytes" in page
     assert "16.0 kB a partition" in page
+
+
+def test_age_of_messages_that_are_not_copied_is_that_of_the_oldest(browser: Browser, broker: Broker) -> None:
+    with Admin(broker.bootstrap) as admin, Producer(broker.bootstrap) as producer:
+        admin.create_topic("behind", partitions=2, configs={**TIERED, "segment.bytes": "1000000"})
+        for hours, partition in ((3, 0), (50, 0), (2, 1)):
+            producer.send(
+                "behind", b"x", partition=partition, timestamp_ms=time.time_ns() // 1_000_000 - hours * 3_600_000
+            )
+    page = browser.text("/topics/behind/tiers")
+    assert _cells(page, ">0<")[6:8] == ["2", "3 h"]
+    assert _cells(page, ">1<")[6:8] == ["1", "2 h"]
+    wait_for(lambda: "3 h" in _cells(browser.text("/tiers"), "behind"))
+    with Admin(broker.bootstrap) as admin:
+        admin.delete_topic("behind")
 
 
 def test_topic_that_is_not_tiered_says_what_to_do(browser: Browser, broker: Broker) -> None:

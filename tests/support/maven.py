@@ -29,7 +29,8 @@ def maven_jars(
     without: Sequence[str] = (),
     timeout_s: float = 90,
 ) -> list[Path]:
-    """The jars of `libraries`, each "group:artifact:version", and of all they need; fetched once into `folder`.
+    """The jars of `libraries`, each "group:artifact:version", and of all they need; fetched once into `folder`. A
+    fourth part of a name is its classifier: "test" for the classes of a library's tests.
 
     `managed` fixes versions of what they need, `without` leaves out "group:artifact". Raises `NoJars`.
     """
@@ -86,5 +87,5 @@ def _pom(libraries: Sequence[str], managed: Sequence[str], without: Sequence[str
 
 
 def _coordinates(text: str) -> str:
-    names = ("groupId", "artifactId", "version")
+    names = ("groupId", "artifactId", "version", "classifier")
     return "".join(f"<{name}>{part}</{name}>" for name, part in zip(names, text.split(":"), strict=False))

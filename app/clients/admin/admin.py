@@ -737,6 +737,7 @@ class Admin:
     describe_topics = _of(_topics, TopicAdmin.describe_topics)
     delete_records = _of(_topics, TopicAdmin.delete_records)
     list_offsets = _of(_topics, TopicAdmin.list_offsets)
+    record_timestamps = _of(_topics, TopicAdmin.record_timestamps)
 
     describe_configs = _of(_configs, ConfigAdmin.describe_configs)
     describe_configs_of = _of(_configs, ConfigAdmin.describe_configs_of)

@@ -29,7 +29,8 @@ from ....ports.types import TopicPartition
 from ..shared.connect import first_error
 from ..shared.list_offsets import list_offsets
 from ..shared.settings import isolation_level_of
-from .asker import AdminRequests, Place, check
+from .asker import AdminRequests, Place, PlaceT, check
+from .consumer_lag import LagReader
 
 _TIMES = {"earliest": EARLIEST, "latest": LATEST, "max_timestamp": MAX_TIMESTAMP}
 
@@ -177,6 +178,15 @@ class TopicAdmin:
             first_error(answers)
         found = zip(pairs, answers, strict=True)
         return {place: answer.offset for (place, _), answer in found if not isinstance(answer, BarnabasError)}
+
+    def record_timestamps(self, offsets: Mapping[PlaceT, int]) -> dict[TopicPartition, int]:
+        """Return per partition the timestamp of the first record from an offset on, in ms.
+
+        `offsets`: partition → offset. A partition is left out if nothing can be read there: without a leader or the
+        right to read, or from its end on. Raises `BarnabasError` if the cluster does not answer.
+        """
+        places = {TopicPartition(*place): offset for place, offset in offsets.items()}
+        return {place: found for (place, _), found in LagReader(self._asker).timestamps(places.items()).items()}
 
 
 def _time(time: int | str) -> int:

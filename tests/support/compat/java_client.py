@@ -82,6 +82,12 @@ def broker_classpath(release: str | None = None) -> str:
     return f"{jars('kafka-broker', [_CLIENTS[4], *_COMMON, *_TOOLS, *_BROKER])}/*"
 
 
+def tiered_storage_classpath() -> str:
+    """Of Kafka's `LocalTieredStorage`, a remote storage in a folder, which its own tests use. Raises `Unavailable`."""
+    need("java", "mvn")
+    return f"{jars('kafka-storage-test', [f'org.apache.kafka:kafka-storage:{_KAFKA}:test'])}/*"
+
+
 def kerberos_options() -> list[str]:
     """Java does not look at KRB5_CONFIG, where the other libraries find the realm of a test."""
     found = os.environ.get("KRB5_CONFIG")

@@ -380,6 +380,8 @@ class FetchPosition:
         self._has_rejected = False
         self._rejected: BatchHeader | None = None
         self._suspect: BatchHeader | None = None
+        self._refuted: BatchHeader | None = None
+        """A suspect batch that the broker did not find at its offsets: invalid, or compacted away meanwhile."""
         self._probe_state = _ProbeState.NONE
         self._probe: CorruptionProbe | None = None
         self._asked = self._before = self._asked_bytes = self._max_bytes = 0
@@ -389,7 +391,7 @@ class FetchPosition:
         """Move to `offset`; `epoch` is the leader epoch of the batch before it."""
         self.position, self.epoch = offset, epoch
         self._on_boundary = self._gaps_seen = False
-        self._rejected = self._suspect = None
+        self._rejected = self._suspect = self._refuted = None
         self._has_rejected = False
         self._settle()
 
@@ -494,6 +496,10 @@ class FetchPosition:
         if chain.batches and chain.batches[0][1] == self._suspect:
             return None
         suspect, self._suspect = self._suspect, None
+        if suspect != self._refuted:
+            # Compaction may have deleted it between the two fetches: it is invalid if the broker returns it once more.
+            self._refuted = suspect
+            return None
         text = f"a batch claims the offsets {suspect.base_offset} to {suspect.last_offset}; another one has them"
         return self._on_fault(SequenceFault(len(records), self.position, text, suspect), records, found, trust)
 

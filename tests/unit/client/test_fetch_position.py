@@ -138,6 +138,25 @@ def test_gaps_of_compaction_are_legal() -> None:
             assert reader.asked <= 60
 
 
+@pytest.mark.parametrize("max_bytes", [200, 400, 100_000])
+@pytest.mark.parametrize("layout", ["ones", "tens"])
+def test_batch_that_is_compacted_away_before_it_is_confirmed_is_no_damage(layout: str, max_bytes: int) -> None:
+    log = log_of(layout)
+    size = log.end // 16
+    log.leave_out(5 * size, 6 * size)  # so that the last batch of a segment follows a gap
+    reader = Reader(log, max_bytes=max_bytes)
+    rows: list[tuple[int, bytes | None]] = []
+    compacted = False
+    while reader.fetch_position.position < log.end:
+        asked, _ = reader.fetch_position.ask()
+        if asked == 8 * size - 1 and reader.fetch_position.exploring:
+            log.leave_out(7 * size)
+            compacted = True
+        rows += reader.step()
+    assert compacted
+    assert rows == right([*range(5 * size), *range(8 * size, log.end)])
+
+
 def test_a_log_with_gaps_is_looked_back_at_once_not_at_each_gap() -> None:
     log = FlippedLog([10] * 40)
     log.leave_out(*range(10, 400, 20))

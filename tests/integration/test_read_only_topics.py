@@ -133,6 +133,25 @@ def test_leader_epoch_is_raised_to_that_of_the_other_cluster(tmp_path: Path, rem
         assert topic.partitions[0].leader_epoch == 7
 
 
+def test_log_start_follows_what_the_other_cluster_deletes(tmp_path: Path, remote: dict[str, object]) -> None:
+    source = filled(tmp_path, remote)
+    slow = {**remote, "remote.log.manager.task.interval.ms": "3600000"}
+    with Broker(tmp_path / "writer", config=remote) as writer, Broker(tmp_path / "reader", config=slow) as reader:
+        with Admin(reader.bootstrap) as admin:
+            admin.create_topic("t", configs={"remote.storage.source": source})
+        wait_for(lambda: latest(reader.bootstrap) > 200)
+        segments = set((tmp_path / "remote" / source).rglob("*.log"))
+        with Admin(writer.bootstrap) as admin:
+            admin.delete_records({("t", 0): 150})
+        wait_for(lambda: not min(segments).exists())
+        consumer = Consumer({"bootstrap.servers": reader.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
+        consumer.assign([TopicPartition("t", 0, 0)])
+        found = consumer.poll(60)
+        consumer.close()
+        assert found is not None, "a missing object is the reason to read the manifest before its time"
+        assert (found.error(), found.offset()) == (None, 150)
+
+
 @pytest.mark.slow
 def test_later_leader_of_a_read_only_topic_continues(tmp_path: Path, remote: dict[str, object]) -> None:
     with Broker(tmp_path / "writer", config=remote) as writer:

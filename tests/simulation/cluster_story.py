@@ -220,6 +220,7 @@ class ClusterStory:
 
     def _mend_logs(self) -> None:
         """Start the brokers again whose disks had failed, as an operator does who has repaired them."""
+        self.world.run(1)  # a flush that is under way when the disasters end may still fail
         for broker in self.world.brokers.values():
             # A replica that moved away meanwhile leaves its folder until the next start, and the log says so.
             left = any(f"{broker.name}: removing the log of" in line for line in self.world.reports)

@@ -123,12 +123,10 @@ class TransactionStory(ClusterStory):
     def _settle(self) -> None:
         """All is well again: transactions go on, what was left open ends in time, and everything is there once."""
         world = self.world
-        for broker in world.brokers.values():
-            if any(partition.log.failure is not None for partition in broker.partitions.values()):
-                broker.restart()  # as whoever has mended the disk does
         for name in ("remover", "changer"):
             if name in world.programs:
                 world.programs[name].cut_power()
+        self._mend_logs()
         self._await("all brokers are in sync", self._all_in_sync)
         self.twin.retired = True
         before = {name: book.commits for name, book in self.commitments.items()}

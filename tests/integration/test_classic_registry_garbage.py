@@ -56,6 +56,13 @@ def _own_place(session: Coordination) -> str:
     return f"{session.children('/brokers/ids')[0]}-0"
 
 
+def _is_registered(session: Coordination, topic: str) -> bool:
+    try:
+        return bool(session.children(f"/brokers/topics/{topic}"))
+    except NoNode:
+        return False
+
+
 def _warned(caplog: pytest.LogCaptureFixture, path: str) -> bool:
     return any(path in record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING)
 
@@ -106,6 +113,7 @@ def test_garbage_that_comes_later_does_not_disturb(
 
 def test_a_foreign_owner_is_named_and_the_group_left_to_others(broker: Broker, session: Coordination) -> None:
     _produce(broker)
+    wait_for(lambda: _is_registered(session, "events"))  # nobody confirms what a producer of 0.7 sends
     path = f"/consumers/g/owners/events/{_own_place(session)}"
     session.create(path, b"somebody-0")
     with _connector(broker, rebalance_retries_max=2) as connector:

@@ -4,19 +4,17 @@ which the broker that leads it replaces.
 Only offsets in tiered topics are there, as others are not restored.
 """
 
-import json
-import zlib
 from collections.abc import Iterable
 
 from attrs import astuple
 
 from ...ports.remote_storage import ObjectMissing, RemoteStorage
 from ...ports.values import frozen
+from .compressed_json import decode_json, encode_json
 
 FOLDER = "groups"
 """The first name of the keys; folders of topics end in a topic id."""
 _FORMAT = 1
-_GZIP = 31
 _CONTENT_MAX = 1 << 30
 
 
@@ -56,20 +54,13 @@ def encode_group_offsets(copied: CopiedOffsets) -> bytes:
         "copiedMs": copied.copied_ms,
         "offsets": [astuple(each) for each in copied.offsets],
     }
-    compressor = zlib.compressobj(6, zlib.DEFLATED, _GZIP)
-    return compressor.compress(json.dumps(content, separators=(",", ":")).encode()) + compressor.flush()
+    return encode_json(content)
 
 
 def decode_group_offsets(content: bytes) -> CopiedOffsets:
     """Raises `ValueError`."""
     try:
-        unpacker = zlib.decompressobj(_GZIP)
-        text = unpacker.decompress(content, _CONTENT_MAX)
-        if not unpacker.eof:
-            raise ValueError("it is cut, or too large")
-        found = json.loads(text)
-        if found["format"] != _FORMAT:
-            raise ValueError(f"format {found['format']}, expected {_FORMAT}")
+        found = decode_json(content, _FORMAT, size_max=_CONTENT_MAX)
         return CopiedOffsets(
             partition=int(found["partition"]),
             leader_epoch=int(found["leaderEpoch"]),
@@ -85,7 +76,7 @@ def decode_group_offsets(content: bytes) -> CopiedOffsets:
                 for group, topic, topic_id, partition, offset in found["offsets"]
             ),
         )
-    except (ValueError, KeyError, TypeError, zlib.error, RecursionError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"not the offsets of groups: {error!r}") from None
 
 

@@ -4,8 +4,6 @@ A leader stores each change with `RemoteStorage.replace`, so a manifest is the s
 docs/design/tiering.md. Offsets named `next_offset` are exclusive ends.
 """
 
-import json
-import zlib
 from base64 import urlsafe_b64encode
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,10 +14,10 @@ from attrs import evolve, field
 
 from ...ports.types import TopicPartition
 from ...ports.values import frozen
+from .compressed_json import decode_json, encode_json
 
 FORMAT = 1
 MANIFEST = "manifest.json.gz"
-_GZIP = 31
 _CONTENT_MAX = 1 << 28
 
 _NO_END = 2**63 - 1
@@ -373,20 +371,13 @@ def encode_manifest(manifest: Manifest) -> bytes:
             for each in manifest.segments
         ],
     }
-    compressor = zlib.compressobj(6, zlib.DEFLATED, _GZIP)
-    return compressor.compress(json.dumps(content, separators=(",", ":")).encode()) + compressor.flush()
+    return encode_json(content)
 
 
 def decode_manifest(content: bytes) -> Manifest:
     """Raises `CorruptManifest`."""
     try:
-        unpacker = zlib.decompressobj(_GZIP)
-        text = unpacker.decompress(content, _CONTENT_MAX)
-        if not unpacker.eof:
-            raise ValueError("it is cut, or too large")
-        found = json.loads(text)
-        if found["format"] != FORMAT:
-            raise ValueError(f"format {found['format']}, expected {FORMAT}")
+        found = decode_json(content, FORMAT, size_max=_CONTENT_MAX)
         topic = found["topic"]
         return Manifest(
             topic=TieredTopic(
@@ -416,7 +407,7 @@ def decode_manifest(content: bytes) -> Manifest:
                 for each in found["segments"]
             ),
         )
-    except (ValueError, KeyError, TypeError, AttributeError, zlib.error, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptManifest(f"not a manifest: {error!r}") from None
 
 

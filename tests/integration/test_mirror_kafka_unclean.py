@@ -47,7 +47,7 @@ def leader(bootstrap: str) -> int:
 
 
 def dumped(folder: Path) -> list[str]:
-    """What Kafka's dump tool says of the segments, without their paths."""
+    """Return what Kafka's dump tool prints of the segments, without their paths."""
     files = ",".join(map(str, sorted((folder / "t-0").glob("*.log"))))
     tool = ["org.apache.kafka.tools.DumpLogSegments", "--files", files, "--print-data-log", "--deep-iteration"]
     command = ["java", *QUICK, "-cp", broker_classpath(), *tool]

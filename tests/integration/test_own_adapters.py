@@ -1,4 +1,4 @@
-"""What docs/adapters.md shows strangers, and the example beside it: the suites work outside of this repository."""
+"""The contract suites work outside of this repository, as docs/adapters.md and its example show."""
 
 import re
 import shutil

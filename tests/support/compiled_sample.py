@@ -1,4 +1,4 @@
-"""What the codecs and the accumulator make of random messages and of damaged bytes, as digests: a program, for two
+"""Digests of what the codecs and the accumulator make of random messages and of damaged bytes: a program, for two
 installations.
 
 The program prints one JSON object. Both generations, all kinds of messages, and batches with flipped bytes.

@@ -44,7 +44,7 @@ from barnabas.ports.types import TopicPartition
 
 PARTITIONS = 4
 ID, OTHER_ID = b"t" * 16, b"o" * 16
-"""Of the topics that the harness has, and of others."""
+"""Ids of the topics that the harness has, and of others."""
 CALLER = Caller(client_id="app", host="127.0.0.1")
 
 

@@ -78,8 +78,8 @@ class BrokenPromise(AssertionError):
 
 @frozen
 class Scope:
-    """What may happen. `most`: actions that are counted, and how often each may happen in one history; the other steps
-    (`STEPS`) happen at any time.
+    """The limits of a search. `most`: actions that are counted, and how often each may happen in one history;
+    the other steps (`STEPS`) happen at any time.
 
     appended: how many records there are at first, in both logs. Each is a segment of its own.
     retained: how many records the topic's retention keeps.

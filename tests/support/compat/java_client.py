@@ -83,7 +83,7 @@ def broker_classpath(release: str | None = None) -> str:
 
 
 def tiered_storage_classpath() -> str:
-    """Of Kafka's `LocalTieredStorage`, a remote storage in a folder, which its own tests use. Raises `Unavailable`."""
+    """Return the jars of Kafka's `LocalTieredStorage`, a remote storage in a folder. Raises `Unavailable`."""
     need("java", "mvn")
     return f"{jars('kafka-storage-test', [f'org.apache.kafka:kafka-storage:{_KAFKA}:test'])}/*"
 

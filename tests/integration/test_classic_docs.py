@@ -38,7 +38,8 @@ class Page:
         text = text.replace("127.0.0.1:2181", f"127.0.0.1:{zookeeper_port}").replace("127.0.0.1:9092", target)
         for port, free in zip(("9093", "9094", "9095"), free_ports(3), strict=True):
             text = text.replace(f"127.0.0.1:{port}", f"127.0.0.1:{free}")
-        self.commands = [line for block in self._blocks(text, "shell") for line in block.splitlines()]
+        blocks = [re.sub(r"\\\n\s*", "", block) for block in self._blocks(text, "shell")]
+        self.commands = [line for block in blocks for line in block.splitlines()]
         (self.python,) = self._blocks(text, "python")
 
     @staticmethod

@@ -88,16 +88,16 @@ class TwoBrokers:
         return records
 
     def known(self, topic: str) -> None:
-        """Wait until both brokers have told the registries of the topic."""
+        """Wait until both brokers have registered the topic."""
         from barnabas.app.clients.classic.choice import Whereabouts
         from barnabas.app.clients.classic.cluster_listing import list_cluster
         from barnabas.app.clients.classic.producer_settings import RegistrySettings
 
-        def told() -> bool:
+        def registered() -> bool:
             listing = list_cluster(Whereabouts(registries=self.where), RegistrySettings(), [topic])
             return listing.topics.get(topic) == dict.fromkeys(self.brokers, 2)
 
-        wait_for(told)
+        wait_for(registered)
 
 
 @pytest.fixture(scope="module")
@@ -156,8 +156,10 @@ def test_loads_killed_and_repeated_bring_each_message_once(
     assert (again.rows, again.commit) == (0, None)
     assert _in_table(table) == Counter(cluster.written["load"])
     cluster.write("load", 4)
+    cluster.known("load")
     killed_at(cluster.where, "load", table, "sync version")
     cluster.write("load", 2)
+    cluster.known("load")
     third = load("", ["load"], table, spark=spark, client={"coordination": cluster.where})
     assert third.rows == 2 * 5 * 4
     assert _in_table(table) == Counter(cluster.written["load"])

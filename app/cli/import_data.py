@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ...core.cluster.layout import encode_id
+from ...core.tree.service_url import redact_url
 from ...ports.errors import ConfigError
 from ...ports.report import counted
+from ..logs import log_report
 from .client_files import parse_settings
 from .options import AsJson, DryRun, Settings, describe, print_json, print_table, progress
 from .tables import size_text
 
 if TYPE_CHECKING:
+    from ...ports.coordination import Coordination
+    from ...ports.storage import LogDir
+    from ..config import BrokerConfig
     from ..kafka_import.carry_out import Imported
     from ..kafka_import.plan import ImportPlan, PlannedTopic
+    from ..kafka_import.resuming import ImportMark
+    from ..kafka_import.source import KafkaFolder
 
 _COLUMNS = ("topic", "topic_id", "partitions", "from", "settings", "note")
 _SHOWN = 10
@@ -74,16 +81,12 @@ def import_data(
     The folders of Kafka do not change. Offsets, topic ids, settings, ACLs, SCRAM credentials, quotas, offsets of groups
     and transactions stay as they are. --set: settings of the broker, as for 'serve'.
     """
-    from ...core.cluster.brokers import stored_cluster_id
-    from ...core.kraft.zookeeper import read_zookeeper
     from ..compose.broker import plugin_host, system_entropy
-    from ..compose.coordination import broker_backend, client_coordination
+    from ..compose.coordination import broker_backend
     from ..config import read_config
-    from ..kafka_import.carry_out import Importer, prepare_target, size_of
-    from ..kafka_import.plan import plan_import, topic_ids_of
-    from ..kafka_import.source import opened_source, read_metadata
-    from ..logs import log_report
-    from ..offline import opened_offline
+    from ..kafka_import.carry_out import Importer, finish, prepare_targets, size_of
+    from ..kafka_import.resuming import Claim, Command, check_target
+    from ..kafka_import.source import opened_source
 
     given: dict[str, object] = {**parse_settings(settings), **({"coordination": coordination} if coordination else {})}
     targets = _targets(into, broker_id)
@@ -95,16 +98,22 @@ def import_data(
     shared = broker_backend(config, plugin_host(config)).shared
     if len(targets) > 1 and not shared:
         raise ConfigError("several --into need the coordination service of their brokers: --coordination URL")
-    entropy = system_entropy()
+    command = Command(
+        sources=sorted(str(path.absolute()) for path in sources),
+        targets={broker: str(path.absolute()) for broker, path in targets.items()},
+        coordination=config.coordination,
+        link=link,
+        zookeeper=zookeeper,
+    )
+    marks = command.marks_in(targets)
+    if not dry_run and _completed(marks, configs, as_json=as_json):
+        return
+    for path in targets.values():
+        check_target(path)
+    known_ids = {name: topic_id for mark in marks.values() for name, topic_id in mark.topic_ids.items()}
     with ExitStack() as opened:
         folders = [opened.enter_context(opened_source(path, log_report)) for path in sources]
-        image = read_metadata(folders, plugin_host(config).codecs())
-        if zookeeper is not None:
-            if image is not None:
-                raise ConfigError("--zookeeper: the folders have a metadata log of KRaft, which counts")
-            with closing(client_coordination(f"zookeeper://{zookeeper}", report=log_report)) as nodes:
-                image = read_zookeeper(nodes, topic_ids_of(folders, entropy))
-        plan = plan_import(folders, image, config, entropy, log_report, sorted(targets))
+        plan = _planned(folders, config, zookeeper, sorted(targets), known_ids)
         obstacles = _obstacles(plan, allow_missing=allow_missing, allow_left_out=allow_left_out)
         if dry_run or obstacles:
             _show(plan, None, as_json=as_json)
@@ -114,17 +123,18 @@ def import_data(
                 raise typer.Exit(1)
             return
         plan = plan.without_refused()
-        for path in targets.values():
-            prepare_target(path)
-        log_dirs = {}
-        for broker, own in configs.items():
-            (log_dirs[broker],), tree = opened.enter_context(opened_offline(own, log_report, to_write=True))
-        if shared and stored_cluster_id(tree) is not None:
-            raise ConfigError(f"{config.coordination} has a cluster already: an import makes one, in an empty place")
+        log_dirs = {broker: opened.enter_context(_locked(own)) for broker, own in configs.items()}
+        entropy = system_entropy()
+        marks = prepare_targets(plan, command, targets, entropy, log_report)
+        tree = opened.enter_context(_tree_of(config))
+        claim = Claim.acquire(
+            tree, entropy, marks[min(marks)], plan.cluster_id, redact_url(config.coordination), shared
+        )
         with progress("bytes", size_of(plan)) as advance:
-            importer = Importer(plan, config, log_dirs, link=link, report=log_report, advance=advance)
+            importer = Importer(plan, config, log_dirs, marks, link=link, report=log_report, advance=advance)
             importer.copy_logs()
-            importer.finish(importer.write_tree(tree, entropy, shared=shared))
+            importer.write_tree(tree, entropy, claim, shared=shared)
+        finish(claim.cluster_id, log_dirs, marks, tree)
         _show(plan, importer.done, as_json=as_json)
         if not as_json:
             for broker, path in sorted(targets.items()):
@@ -146,6 +156,61 @@ def _targets(into: Sequence[str], broker_id: int) -> dict[int, Path]:
             raise ConfigError(f"--into {text}: broker {found[1]} has a folder already")
         targets[int(found[1])] = Path(found[2])
     return targets
+
+
+def _planned(
+    folders: Sequence[KafkaFolder],
+    config: BrokerConfig,
+    zookeeper: str | None,
+    brokers: Sequence[int],
+    known_ids: Mapping[str, bytes],
+) -> ImportPlan:
+    from ...core.kraft.zookeeper import read_zookeeper
+    from ..compose.broker import plugin_host, system_entropy
+    from ..compose.coordination import client_coordination
+    from ..kafka_import.plan import plan_import, topic_ids_of
+    from ..kafka_import.source import read_metadata
+
+    entropy = system_entropy()
+    image = read_metadata(folders, plugin_host(config).codecs())
+    if zookeeper is not None:
+        if image is not None:
+            raise ConfigError("--zookeeper: the folders have a metadata log of KRaft, which counts")
+        with closing(client_coordination(f"zookeeper://{zookeeper}", report=log_report)) as nodes:
+            image = read_zookeeper(nodes, topic_ids_of(folders, entropy, known_ids))
+    return plan_import(folders, image, config, entropy, log_report, brokers, known_ids)
+
+
+def _completed(marks: Mapping[int, ImportMark], configs: Mapping[int, BrokerConfig], *, as_json: bool) -> bool:
+    """Remove the last marks of an import that was interrupted after its tree was complete; False: it was not."""
+    from ..kafka_import.carry_out import finish
+
+    cluster_id = next((mark.cluster_id for mark in marks.values() if mark.cluster_id is not None), None)
+    if cluster_id is None:
+        return False
+    with ExitStack() as opened:
+        log_dirs = {broker: opened.enter_context(_locked(configs[broker])) for broker in marks}
+        finish(cluster_id, log_dirs, marks, opened.enter_context(_tree_of(configs[min(configs)])))
+    if as_json:
+        print_json({"cluster_id": cluster_id, "executed": True, "copied": None})
+    else:
+        some = ", ".join(map(str, sorted(marks)))
+        typer.echo(f"the interrupted import was complete; the data folder of broker {some} is now marked as such")
+    return True
+
+
+def _locked(config: BrokerConfig) -> AbstractContextManager[LogDir]:
+    from ..compose.broker import open_log_dirs_of
+
+    (log_dir,) = open_log_dirs_of(config)
+    return closing(log_dir)
+
+
+def _tree_of(config: BrokerConfig) -> AbstractContextManager[Coordination]:
+    from ..compose.broker import plugin_host
+    from ..compose.coordination import broker_backend, broker_session_request
+
+    return closing(broker_backend(config, plugin_host(config)).open(broker_session_request(config, log_report)))
 
 
 def _obstacles(plan: ImportPlan, *, allow_missing: bool, allow_left_out: bool) -> list[str]:
@@ -181,6 +246,7 @@ def _show(plan: ImportPlan, done: Imported | None, *, as_json: bool) -> None:
                 if done is None
                 else {
                     "partitions": done.partitions,
+                    "copied_before": done.copied_before,
                     "bytes": done.bytes,
                     "linked_segments": done.linked,
                     "converted_segments": done.converted,
@@ -199,7 +265,9 @@ def _show(plan: ImportPlan, done: Imported | None, *, as_json: bool) -> None:
     else:
         linked = f", {counted(done.linked, 'segment')} linked" if done.linked else ""
         converted = f", {counted(done.converted, 'segment')} converted" if done.converted else ""
-        typer.echo(f"imported {counted(done.partitions, 'partition')}, {size_text(done.bytes)}{linked}{converted}")
+        earlier = f" ({done.copied_before} of an interrupted import)" if done.copied_before else ""
+        what = f"{counted(done.partitions, 'partition')}{earlier}"
+        typer.echo(f"imported {what}, {size_text(done.bytes)} copied{linked}{converted}")
 
 
 def _row(topic: PlannedTopic) -> dict[str, object]:

@@ -58,6 +58,11 @@ def log_places(paths: Sequence[Path]) -> list[LogPlace]:
     return [LogPlace(path=path, partitions=tuple(names)) for path, names in found.items()]
 
 
+def entries_of(path: Path) -> list[Path]:
+    """Return what a data folder has, without the file by which it is locked."""
+    return sorted(each for each in path.iterdir() if each.name != LOCK_FILE)
+
+
 @frozen(kw_only=True)
 class LookedTree:
     """The topics, rows and findings of a coordination file."""

@@ -1,21 +1,21 @@
 """Carries out an import: copies the partitions, checks each log, then writes the coordination tree.
 
-The tree comes last: an interrupted import has a folder without topics, which a broker refuses, and the mark of the
-import, by which the next import begins again.
+The tree comes last. Brokers refuse folders with the mark of an import; by it the same command continues (`resuming`).
 """
 
-import shutil
+import hashlib
+import os
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from attrs import define, evolve, field
 
-from ...core.cluster import entity_store, topic_store
-from ...core.cluster.brokers import cluster_id, next_broker_epoch, set_broker_configs
+from ...core.cluster import entity_store, layout, topic_store
+from ...core.cluster.brokers import children, cluster_id, random_uuid, set_broker_configs
 from ...core.cluster.producer_ids import BLOCK_SIZE, LEFT_OUT, skip_to
-from ...core.cluster.topics import ALONE_EPOCH, Topic, first_state
+from ...core.cluster.topics import PartitionState, Topic, first_state
 from ...core.log.batch_scan import BadBatch, scan_batches
 from ...core.log.checkpoints import (
     CLEAN_SHUTDOWN,
@@ -29,10 +29,11 @@ from ...core.log.checkpoints import (
 )
 from ...core.log.leader_epoch_cache import LeaderEpochCache
 from ...core.log.manager.broker_epoch_file import BrokerEpochs, write_broker_epochs
-from ...core.log.manager.meta_properties import MetaProperties, write_meta_properties
+from ...core.log.manager.meta_properties import IMPORT_INCOMPLETE, MetaProperties, write_meta_properties
 from ...core.log.names import LOG_SUFFIX, segment_file
 from ...core.log.partition_log.unified_log import UnifiedLog
 from ...core.log.segment.segment import Segment
+from ...core.tree.service_url import redact_url
 from ...plugins.host import PluginHost
 from ...ports.clock import Clock
 from ...ports.coordination import Coordination
@@ -43,12 +44,10 @@ from ...ports.types import Position, TopicPartition
 from ..compose.broker import plugin_host, system_clock
 from ..config import BrokerConfig
 from ..config.topic_config import log_config_for
-from .copying import SegmentConverter, copy_folder, copy_partition, partition_bytes, write_indexes
+from .copying import SegmentConverter, copy_folder, copy_partition, partition_bytes, wanted_files, write_indexes
 from .plan import ImportPlan, PlannedTopic
+from .resuming import Claim, Command, ImportMark, WholePartition, prepare_target, release_claim, sync_folder
 from .source import Replica, read_epochs_of
-
-INCOMPLETE = "import-incomplete"
-"""The mark of an import that has not ended."""
 
 
 @define
@@ -56,6 +55,8 @@ class Imported:
     """The counts of an import, for its report."""
 
     partitions: int = 0
+    copied_before: int = 0
+    """The number of partitions that an interrupted import has copied."""
     segments: int = 0
     linked: int = 0
     converted: int = 0
@@ -63,21 +64,6 @@ class Imported:
     next_producer_id: int = 0
     ends: dict[TopicPartition, int] = field(factory=dict)
     """The log end offset of each partition."""
-
-
-def prepare_target(into: Path) -> None:
-    """Make the data folder, or empty it after an import that was interrupted. Raises `ConfigError` for one in use."""
-    if into.exists():
-        if not into.is_dir():
-            raise ConfigError(f"{into} is no folder")
-        names = [each.name for each in into.iterdir()]
-        if names and INCOMPLETE not in names:
-            raise ConfigError(f"{into} is not empty: an import makes a data folder of its own")
-        for each in into.iterdir():
-            if each.name != INCOMPLETE:
-                shutil.rmtree(each) if each.is_dir() else each.unlink()
-    into.mkdir(mode=0o700, parents=True, exist_ok=True)
-    (into / INCOMPLETE).touch()
 
 
 def size_of(plan: ImportPlan) -> int:
@@ -89,57 +75,143 @@ def size_of(plan: ImportPlan) -> int:
     )
 
 
+def is_of(topic: PlannedTopic, number: int) -> str:
+    """Return a name of all that the copy of a partition is made from, as it is now. Raises `OSError`."""
+    replica = topic.replicas[number]
+    partition, source = replica.partition, replica.source
+    files = [(path.name, found.st_size, found.st_mtime_ns) for path, found in wanted_files(replica.path)]
+    known = (source.recovery_points, source.log_starts, source.high_watermarks, source.cleaned_to)
+    offsets = [each.get(partition) for each in known]
+    of = (
+        str(replica.path),
+        topic.topic_id,
+        sorted(topic.legacy.get(number, ())),
+        files,
+        offsets,
+        sorted(topic.configs),
+    )
+    return hashlib.sha256(repr(of).encode()).hexdigest()
+
+
+def whole_of(plan: ImportPlan, broker: int, mark: ImportMark) -> dict[str, WholePartition]:
+    """Return the partitions of this broker that an interrupted import has copied from what still is in the source."""
+    whole = {}
+    for topic in plan.topics:
+        for number, replica in topic.replicas.items():
+            name = str(replica.partition)
+            found = mark.whole.get(name) if broker in topic.placement[number] else None
+            if found is not None and (mark.path / name).is_dir() and found.of == is_of(topic, number):
+                whole[name] = found
+    return whole
+
+
+def prepare_targets(
+    plan: ImportPlan,
+    command: Command,
+    targets: Mapping[int, Path],
+    entropy: Entropy,
+    report: Callable[[str], None],
+) -> dict[int, ImportMark]:
+    """Return the marks of these data folders, which are locked; what is whole in them stays."""
+    own = command.marks_in(targets)
+    import_id = own[min(own)].import_id if own else layout.encode_id(random_uuid(entropy))
+    marks = {}
+    for broker, path in targets.items():
+        marks[broker] = ImportMark(
+            path=path,
+            command=command.digest,
+            sources=command.sources,
+            import_id=import_id,
+            topic_ids={topic.name: topic.topic_id for topic in plan.topics},
+            whole=whole_of(plan, broker, own[broker]) if broker in own else {},
+        )
+        prepare_target(ImportMark.read(path), marks[broker], report)
+    return marks
+
+
 class Importer:
-    """Writes what a plan says into open, empty data folders, one of each broker, and their coordination tree."""
+    """Writes what a plan says into open data folders with a mark, one of each broker, and their coordination tree."""
 
     def __init__(
         self,
         plan: ImportPlan,
         config: BrokerConfig,
         log_dirs: Mapping[int, LogDir],
+        marks: Mapping[int, ImportMark],
         *,
         link: bool,
         report: Callable[[str], None],
         advance: Callable[[float], None],
     ) -> None:
-        """`log_dirs`: the data folder of each broker. `advance` is called with the number of bytes that are copied so
-        far."""
+        """`log_dirs`, `marks`: the data folder of each broker, and what is whole in it. `advance` is called with the
+        number of bytes that are copied so far."""
         self._plan = plan
         self._config = config
         self._log_dirs = log_dirs
-        self._held: dict[int, set[TopicPartition]] = {broker: set() for broker in log_dirs}
+        self._marks = marks
         self._link = link
         self._report = report
         self._advance = advance
+        self._bytes_there = 0
         self._clock: Clock = system_clock()
         self._plugins: PluginHost = plugin_host(config)
-        self._starts: dict[TopicPartition, int] = {}
-        self._cleaned: dict[TopicPartition, int] = {}
         self._largest_producer_id = -1
         self.done = Imported()
 
     def copy_logs(self) -> None:
-        """Copy and check the logs of all topics. Raises `BarnabasError`."""
+        """Copy and check the logs of all topics that are not whole. Raises `BarnabasError`."""
         for topic in self._plan.topics:
-            for number, replica in topic.replicas.items():
-                self._copy_log(topic, number, replica)
+            for number in topic.replicas:
+                self._import_log(topic, number)
         for broker, log_dir in self._log_dirs.items():
-            held = self._held[broker]
-            ends, starts, cleaned = (
-                format_offsets({key: offset for key, offset in known.items() if key in held})
-                for known in (self.done.ends, self._starts, self._cleaned)
-            )
+            whole = {_partition_of(name): each for name, each in self._marks[broker].whole.items()}
+            ends = format_offsets({key: each.end for key, each in whole.items()})
+            starts = format_offsets({key: each.start for key, each in whole.items() if each.start > 0})
+            cleaned = format_offsets({key: each.cleaned for key, each in whole.items() if each.cleaned is not None})
             log_dir.root.write_all_small(
                 {RECOVERY_POINT: ends, HIGH_WATERMARK: ends, LOG_START: starts, CLEANED: cleaned}
             )
             log_dir.root.flush()
 
-    def _copy_log(self, topic: PlannedTopic, number: int, replica: Replica) -> None:
-        partition, source = TopicPartition(topic.name, number), replica.source
+    def _import_log(self, topic: PlannedTopic, number: int) -> None:
+        """Copy the log of a partition for each broker that has none; one that was copied before is the source then."""
+        replica = topic.replicas[number]
+        name = str(replica.partition)
+        holders = topic.placement[number]
+        there = [broker for broker in holders if name in self._marks[broker].whole]
+        first = there[0] if there else holders[0]
+        target = Path(self._log_dirs[first].path) / name
+        if there:
+            self.done.copied_before += 1
+            self._bytes_there += len(there) * partition_bytes(replica.path)
+            self._note_copied(0)
+        else:
+            before = is_of(topic, number)
+            found = self._copy_log(topic, number, replica, self._log_dirs[first], before)
+            for path in target.iterdir():
+                _sync_file(path)
+            sync_folder(target)
+            self._marks[first].note_whole(name, found)
+        found = self._marks[first].whole[name]
+        self.done.partitions += 1
+        self.done.segments += found.segments
+        self.done.converted += found.converted
+        self.done.ends[replica.partition] = found.end
+        self._largest_producer_id = max(self._largest_producer_id, found.largest_producer_id)
+        for broker in holders:
+            if name not in self._marks[broker].whole:
+                copy_folder(target, Path(self._log_dirs[broker].path) / name, copied=self._note_copied)
+                self._marks[broker].note_whole(name, found)
+        if self._link:
+            logs = (path for path in target.iterdir() if path.suffix == LOG_SUFFIX)
+            self.done.linked += sum(1 for path in logs if path.stat().st_nlink > 1)
+
+    def _copy_log(
+        self, topic: PlannedTopic, number: int, replica: Replica, log_dir: LogDir, before: str
+    ) -> WholePartition:
+        partition, source = replica.partition, replica.source
         bases = [base for base, _ in replica.segments()]
         recovery_point = _trusted_below(bases, topic.configs, source.recovery_points.get(partition))
-        first, *others = topic.placement[number]
-        log_dir = self._log_dirs[first]
         target = Path(log_dir.path) / str(partition)
         legacy = topic.legacy.get(number, frozenset())
         codecs = self._plugins.codecs()
@@ -168,7 +240,6 @@ class Importer:
                 now_ms=now_ms,
                 report=self._report,
             )
-        self.done.converted += len(legacy)
         log = UnifiedLog.open(
             folder,
             topic_partition=partition,
@@ -184,29 +255,24 @@ class Importer:
         )
         try:
             self._check_sealed(log, replica)
-            self.done.ends[partition] = log.log_end_offset
-            if log.log_start_offset > 0:
-                self._starts[partition] = log.log_start_offset
-            if partition in source.cleaned_to:
-                self._cleaned[partition] = min(source.cleaned_to[partition], log.log_end_offset)
             visible = source.high_watermarks.get(partition, 0)
             if log.log_end_offset < visible:
                 self._report(
                     f"{replica.path} ends at offset {log.log_end_offset}, but its high watermark was {visible}: "
                     "the offsets between are lost"
                 )
-            self._largest_producer_id = max(self._largest_producer_id, *log.producers.producers, -1)
-            self.done.segments += sum(1 for each in log.segments if isinstance(each, Segment))
+            cleaned = source.cleaned_to.get(partition)
+            return WholePartition(
+                of=before,
+                end=log.log_end_offset,
+                start=max(log.log_start_offset, 0),
+                cleaned=None if cleaned is None else min(cleaned, log.log_end_offset),
+                largest_producer_id=max(log.producers.producers, default=-1),
+                segments=sum(1 for each in log.segments if isinstance(each, Segment)),
+                converted=len(legacy),
+            )
         finally:
             log.close(now_ms)
-        self.done.partitions += 1
-        self._held[first].add(partition)
-        for broker in others:
-            copy_folder(target, Path(self._log_dirs[broker].path) / str(partition), copied=self._note_copied)
-            self._held[broker].add(partition)
-        if self._link:
-            logs = (path for path in target.iterdir() if path.suffix == LOG_SUFFIX)
-            self.done.linked += sum(1 for path in logs if path.stat().st_nlink > 1)
 
     def _check_sealed(self, log: UnifiedLog, replica: Replica) -> None:
         """Walk the headers of the segments that the log has not read when it was opened. Raises `BarnabasError` for
@@ -224,42 +290,72 @@ class Importer:
 
     def _note_copied(self, size: int) -> None:
         self.done.bytes += size
-        self._advance(self.done.bytes)
+        self._advance(self._bytes_there + self.done.bytes)
 
-    def write_tree(self, coordination: Coordination, entropy: Entropy, *, shared: bool) -> str:
-        """Write the cluster, its topics and its settings into the tree; return the cluster id.
+    def write_tree(self, coordination: Coordination, entropy: Entropy, claim: Claim, *, shared: bool) -> None:
+        """Write the cluster, its topics and its settings into the tree, which this import has claimed.
 
-        In a tree that is `shared`, all replicas are in sync in a broker epoch that every broker finds in its folder.
-        Raises `CoordinationError`, `ApiError`.
+        What the same import has written before stays, or is replaced where it differs. In a tree that is `shared`, all
+        replicas are in sync in a broker epoch that every broker finds in its folder. Raises `ConfigError` for topics of
+        others, `CoordinationError`, `ApiError`.
         """
         plan = self._plan
-        found = cluster_id(coordination, entropy, plan.cluster_id, plan.features)
+        topics = [each for each in plan.topics if not each.is_classic]
+        where = redact_url(self._config.coordination)
+        if not claim.is_held(coordination):
+            raise ConfigError(f"another import has begun in {where}")
+        self._check_topics(coordination, topics, where)
+        if shared:
+            for log_dir in self._log_dirs.values():
+                write_broker_epochs(log_dir, BrokerEpochs().with_epoch(claim.broker_epoch, 1))
+        found = cluster_id(coordination, entropy, claim.cluster_id, plan.features)
+        if found != claim.cluster_id:
+            raise ConfigError(f"{where} has got a cluster while this import ran: {found}")
         first = self._first_producer_id()
         skip_to(coordination, min(self._log_dirs), first)
-        epoch = ALONE_EPOCH
-        if shared:
-            epoch = next_broker_epoch(coordination)
-            for log_dir in self._log_dirs.values():
-                write_broker_epochs(log_dir, BrokerEpochs().with_epoch(epoch, 1))
         self.done.next_producer_id = first
-        for topic in (each for each in plan.topics if not each.is_classic):
+        for topic in topics:
             states = {
                 number: evolve(
                     first_state(replicas),
                     leader_epoch=topic.leader_epochs.get(number, 0),
-                    broker_epochs=dict.fromkeys(replicas, epoch),
+                    broker_epochs=dict.fromkeys(replicas, claim.broker_epoch),
                 )
                 for number, replicas in topic.placement.items()
             }
             made = Topic(
                 name=topic.name, topic_id=topic.topic_id, partitions=topic.placement, configs=dict(topic.configs)
             )
-            topic_store.create_topic(coordination, made, states)
+            if not self._has_topic(coordination, made, states):
+                topic_store.create_topic(coordination, made, states)
         if plan.broker_configs:
             set_broker_configs(coordination, None, plan.broker_configs)
         for (kind, name), value in plan.entities.items():
             entity_store.change_entities(coordination, kind, {name: partial(_as_planned, value)}, False)
-        return found
+
+    def _check_topics(self, coordination: Coordination, topics: Sequence[PlannedTopic], where: str) -> None:
+        """Raise `ConfigError` for a topic in the tree that is none of this import's."""
+        ids = {topic.name: topic.topic_id for topic in topics}
+        names = children(coordination, layout.TOPICS)
+        for name, (own, _) in topic_store.read_own_nodes(coordination, names).items():
+            if own is not None and not (name in ids and topic_store.is_topic_node(own, name, ids[name])):
+                raise ConfigError(
+                    f"{where} has a topic {name} that is not of this import: an import makes a cluster, in an empty "
+                    "place"
+                )
+
+    def _has_topic(self, coordination: Coordination, topic: Topic, states: Mapping[int, PartitionState]) -> bool:
+        """Return True if the tree has this topic. One with its id that differs, as Kafka has changed it between two
+        runs of the import, is removed."""
+        stored = topic_store.read_topics(coordination, [topic.name], self._report).get(topic.name)
+        if stored is None or stored.topic is None:
+            return False
+        if (stored.topic, stored.states) == (topic, states):
+            return True
+        self._report(f"topic {topic.name} has changed since the import was interrupted: it is written again")
+        topic_store.mark_deleting(coordination, stored.topic, ())
+        topic_store.remove_topic(coordination, stored.topic)
+        return False
 
     def _first_producer_id(self) -> int:
         """Return the first id for new producers: no producer of Kafka has it, or a larger one."""
@@ -268,13 +364,31 @@ class Importer:
         least = above_logs + LEFT_OUT if known is None else max(known, above_logs)
         return max(-(-least // BLOCK_SIZE), 1) * BLOCK_SIZE
 
-    def finish(self, found: str) -> None:
-        """Mark the folders as ones that brokers have left in order."""
-        for broker, log_dir in self._log_dirs.items():
-            write_meta_properties(log_dir, MetaProperties(cluster_id=found, broker_id=broker))
-            log_dir.root.write_small(CLEAN_SHUTDOWN, b"")
-            log_dir.root.delete(INCOMPLETE)
-            log_dir.root.flush()
+
+def finish(found: str, log_dirs: Mapping[int, LogDir], marks: Mapping[int, ImportMark], tree: Coordination) -> None:
+    """Mark the folders as ones that brokers have left in order, now that the tree is complete."""
+    for mark in marks.values():
+        if mark.cluster_id is None:
+            mark.note_tree(found)
+    release_claim(tree)
+    for broker, log_dir in log_dirs.items():
+        write_meta_properties(log_dir, MetaProperties(cluster_id=found, broker_id=broker))
+        log_dir.root.write_small(CLEAN_SHUTDOWN, b"")
+        log_dir.root.delete(IMPORT_INCOMPLETE)
+        log_dir.root.flush()
+
+
+def _partition_of(folder: str) -> TopicPartition:
+    topic, _, number = folder.rpartition("-")
+    return TopicPartition(topic, int(number))
+
+
+def _sync_file(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _trusted_below(bases: list[int], configs: Mapping[str, str], checkpoint: int | None) -> int:

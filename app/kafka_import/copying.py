@@ -28,6 +28,7 @@ from ...core.message.legacy_records import GROUP_BYTES, HEAD_SIZE, convert_recor
 from ...ports.errors import ApiError, BarnabasError
 from ...ports.storage import Folder
 from ...ports.types import Offset
+from .resuming import sync_folder
 
 _PIECE = 1 << 26
 _CONVERTED_PIECE = 1 << 22
@@ -37,7 +38,12 @@ _NO_RANGE_COPY = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
 
 def partition_bytes(source: Path) -> int:
     """Return the size of the files that `copy_partition` takes."""
-    return sum(path.stat().st_size for path, _ in _wanted(source, 0))
+    return sum(found.st_size for _, found in wanted_files(source))
+
+
+def wanted_files(source: Path) -> list[tuple[Path, os.stat_result]]:
+    """Return the files that `copy_partition` takes, with the size and time by which a changed one is noticed."""
+    return [(path, path.stat()) for path, _ in _wanted(source, 0)]
 
 
 def copy_partition(
@@ -70,7 +76,7 @@ def copy_partition(
             elif not (link and is_sealed and path.suffix == LOG_SUFFIX and _linked(path, target / path.name)):
                 _copy(path, target / path.name)
             copied(size)
-        _sync_folder(target)
+        sync_folder(target)
     except OSError as error:
         raise BarnabasError(f"{source} cannot be copied to {target}: {error}") from error
 
@@ -82,7 +88,7 @@ def copy_folder(source: Path, target: Path, *, copied: Callable[[int], None]) ->
         for path in sorted(source.iterdir()):
             _copy(path, target / path.name)
             copied(path.stat().st_size)
-        _sync_folder(target)
+        sync_folder(target)
     except OSError as error:
         raise BarnabasError(f"{source} cannot be copied to {target}: {error}") from error
 
@@ -144,14 +150,6 @@ def _copy(source: Path, target: Path) -> None:
         os.fsync(writer.fileno())
     found = source.stat()
     os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class SegmentConverter:

@@ -98,14 +98,18 @@ def plan_import(
     entropy: Entropy,
     report: Callable[[str], None],
     brokers: Sequence[int],
+    known_ids: Mapping[str, bytes],
 ) -> ImportPlan:
-    """Decide what these brokers import. Raises `ConfigError` for folders of several clusters, `StorageError`."""
+    """Decide what these brokers import. Raises `ConfigError` for folders of several clusters, `StorageError`.
+
+    `known_ids` has ids that an interrupted import has made for topics.
+    """
     cluster_id = _common_cluster(folders)
     found: dict[TopicPartition, list[Replica]] = {}
     for folder in folders:
         for replica in folder.replicas(report):
             found.setdefault(replica.partition, []).append(replica)
-    planner = _Planner(config, entropy, brokers)
+    planner = _Planner(config, entropy, brokers, known_ids)
     topics = planner.topics_of(image, found) if image is not None else planner.topics_of_folders(found)
     next_producer_id = None if image is None else image.next_producer_id
     if image is None:
@@ -125,9 +129,11 @@ def plan_import(
     )
 
 
-def topic_ids_of(folders: Sequence[KafkaFolder], entropy: Entropy) -> Callable[[str], bytes]:
-    """Return a function that finds the topic id in the folders of a topic, or makes one."""
-    known = {
+def topic_ids_of(
+    folders: Sequence[KafkaFolder], entropy: Entropy, known_ids: Mapping[str, bytes]
+) -> Callable[[str], bytes]:
+    """Return a function that finds the topic id in the folders of a topic, or among those known, or makes one."""
+    known = dict(known_ids) | {
         found.partition.topic: found.topic_id
         for folder in folders
         for found in folder.partitions
@@ -174,8 +180,11 @@ def _skipped_notes(image: KraftImage) -> list[str]:
 
 
 class _Planner:
-    def __init__(self, config: BrokerConfig, entropy: Entropy, brokers: Sequence[int]) -> None:
+    def __init__(
+        self, config: BrokerConfig, entropy: Entropy, brokers: Sequence[int], known_ids: Mapping[str, bytes]
+    ) -> None:
         self._config = config
+        self._known_ids = known_ids
         self._brokers = brokers
         self._placed = 0
         self._entropy = entropy
@@ -224,7 +233,7 @@ class _Planner:
             formats = {each.found.format_name for each in replicas.values()}
             configs = {FORMAT_KEY: CLASSIC} if formats == {CLASSIC} else self._internal_configs(name)
             epochs = {number: each.epoch + 1 for number, each in replicas.items()}
-            made = topic_id if topic_id is not None else random_uuid(self._entropy)
+            made = topic_id or self._known_ids.get(name) or random_uuid(self._entropy)
             holders = {number: _holders(found.get(TopicPartition(name, number), ())) for number in replicas}
             wanted = {number: holders.get(number, ()) for number in range(max(replicas) + 1)}
             topic = self._planned(name, made, wanted, configs, replicas, epochs)

@@ -7,6 +7,7 @@ from ....core.cluster.features import newest_levels
 from ....core.cluster.registry import ClusterRegistry
 from ....core.log.manager.broker_epoch_file import noted_registrations
 from ....core.log.manager.meta_properties import (
+    IMPORT_INCOMPLETE,
     META_PROPERTIES,
     MetaProperties,
     check_broker,
@@ -43,6 +44,7 @@ def checked_cluster_id(
     this broker was down. Raises `ConfigError` for folders of another broker or cluster, `CoordinationError` if the tree
     has lost all topics, or its cluster: a start would create them again beside their data.
     """
+    _check_no_import(log_dirs)
     identities = known_identities(log_dirs, config.broker_id)
     if owns_topics and registry.image.is_empty:
         _check_nothing_is_lost(log_dirs, config, report, deleted)
@@ -61,6 +63,18 @@ def checked_cluster_id(
         if all(other is not log_dir for other, _ in identities):
             _note(log_dir, MetaProperties(cluster_id=found, broker_id=config.broker_id), report)
     return found
+
+
+def _check_no_import(log_dirs: Sequence[LogDir]) -> None:
+    """Raise `ConfigError` for a folder of an import that has not ended: some of its topics are missing."""
+    for log_dir in log_dirs:
+        try:
+            found = IMPORT_INCOMPLETE in log_dir.root.files()
+        except StorageError:
+            continue  # the folder cannot be used, which its logs will report
+        if found:
+            text = f"{log_dir.path} has parts of an import that was interrupted ({IMPORT_INCOMPLETE})"
+            raise ConfigError(f"{text}: run the same 'barnabas import' again, which continues it")
 
 
 def _check_never_registered(log_dirs: Sequence[LogDir], config: BrokerConfig, known: str) -> None:

@@ -9,6 +9,8 @@ from ....ports.values import frozen
 from ...cluster.layout import decode_id
 
 META_PROPERTIES = "meta.properties"
+IMPORT_INCOMPLETE = "import-incomplete"
+"""The mark of an import that has not ended in this data folder."""
 
 _LINE = re.compile(r"([\w.]+)\s*[=:\s]\s*(.*)")
 _BROKER_KEYS = ("broker.id", "node.id")  # of version 0 and 1

@@ -228,8 +228,10 @@ def _add_batch(
 
 def _offsets(header: BatchHeader, records: Records) -> range | list[int]:
     base, deltas = header.base_offset, records.offset_deltas
-    if records.consecutive and header.count <= header.last_offset_delta + 1:
-        return range(base, base + header.count)
+    if not deltas:  # 0, 1, 2, ...
+        if header.count <= header.last_offset_delta + 1:
+            return range(base, base + header.count)
+        deltas = [0, header.count - 1]
     if min(deltas) < 0 or max(deltas) > header.last_offset_delta:
         raise ApiError(
             ErrorCode.CORRUPT_MESSAGE,
@@ -251,7 +253,7 @@ def _timestamps(header: BatchHeader, records: Records) -> list[int]:
 
 def timestamp_range(header: BatchHeader, records: Records) -> tuple[int, int]:
     """Return the smallest and largest timestamp of one record or more. Raises `ApiError` CORRUPT_MESSAGE."""
-    if not any(records.timestamp_deltas):
+    if not records.timestamp_deltas:
         return header.base_timestamp, header.base_timestamp
     least = header.base_timestamp + min(records.timestamp_deltas)
     largest = header.base_timestamp + max(records.timestamp_deltas)

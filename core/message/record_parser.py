@@ -173,14 +173,11 @@ class Records(NamedTuple):
     values: list[bytes | None]
     keys: list[bytes | None]
     offset_deltas: list[int]
+    """Empty if they are 0, 1, 2, ..., as most are."""
     timestamp_deltas: list[int]
+    """Empty if all are 0."""
     headers: list[Headers]
     """Empty unless requested."""
-
-    @property
-    def consecutive(self) -> bool:
-        """Return True if the offset deltas are 0, 1, 2, ..."""
-        return self.offset_deltas == list(range(len(self.offset_deltas)))
 
 
 def parse_records(data: bytes, start: int, end: int, count: int, *, with_headers: bool = False) -> Records:
@@ -194,7 +191,7 @@ def parse_records(data: bytes, start: int, end: int, count: int, *, with_headers
     deltas: list[int] = []
     position = start if COMPILED else _read_plain_records(data, start, count, values, deltas)
     plain = len(values)
-    records = Records(values, [None] * plain, list(range(plain)), deltas, [()] * plain if with_headers else [])
+    records = Records(values, [None] * plain, [], deltas, [()] * plain if with_headers else [])
     try:
         # The first record's time and offset take a byte each, so that the length of its key is the one behind them.
         may_run = not plain and not COMPILED and count >= _RUN_MIN
@@ -225,6 +222,8 @@ def _read_plain_records(data: bytes, position: int, count: int, values: list[byt
             deltas.clear()
             return start
         deltas[:] = [raw >> 1 ^ -(raw & 1) for raw in deltas]
+    else:
+        deltas.clear()
     return position
 
 
@@ -273,8 +272,8 @@ def read_headed_records(data: bytes, position: int, count: int, records: Records
     run.read(count)
     records.values.extend(run.values)
     records.keys.extend([None] * len(run.values))
-    records.offset_deltas.extend(range(len(run.values)))
-    records.timestamp_deltas.extend(run.deltas)
+    if any(run.deltas):
+        records.timestamp_deltas.extend(run.deltas)
     if with_headers:
         records.headers.extend([((like.name, stamp),) for stamp in run.header_values])
     return run.position
@@ -285,9 +284,9 @@ def read_records(data: bytes, position: int, count: int, records: Records, with_
 
     Varints are read inline: calls would double the time. Positions only grow, so the last one reveals any overrun.
     """
-    add_value, add_key, add_headers = records.values.append, records.keys.append, records.headers.append
-    add_offset, add_delta, lists = records.offset_deltas.append, records.timestamp_deltas.append, _HeaderLists()
-    for _ in range(count):
+    values, keys, offsets, deltas = records.values, records.keys, records.offset_deltas, records.timestamp_deltas
+    first, lists = len(values), _HeaderLists()
+    for number in range(first, first + count):
         raw = data[position]
         if raw < 0x80:
             position += 1
@@ -304,7 +303,10 @@ def read_records(data: bytes, position: int, count: int, records: Records, with_
         if raw > 0x7F:
             two, at = (high := data[position]) < 0x80, position - 1
             raw, position = (raw & 0x7F | high << 7, position + 1) if two else read_raw(data, at, LONG_BYTES_MAX)
-        add_delta(raw >> 1 ^ -(raw & 1))
+        if raw or deltas:
+            if not deltas:
+                deltas.extend([0] * number)
+            deltas.append(raw >> 1 ^ -(raw & 1))
 
         raw = data[position]
         if raw < 0x80:
@@ -314,18 +316,21 @@ def read_records(data: bytes, position: int, count: int, records: Records, with_
             position += 2
         else:
             raw, position = read_raw(data, position)
-        add_offset(raw >> 1 ^ -(raw & 1))
+        if raw != number << 1 or offsets:
+            if not offsets:
+                offsets.extend(range(number))
+            offsets.append(raw >> 1 ^ -(raw & 1))
 
         raw, position = data[position], position + 1
         if raw > 0x7F:
             raw, position = read_raw(data, position - 1)
         if raw == 1:
-            add_key(None)
+            keys.append(None)
         elif raw & 1:
             raise _bad_length("key", raw)
         else:
             start, position = position, position + (raw >> 1)
-            add_key(data[start:position])
+            keys.append(data[start:position])
 
         raw = data[position]
         if raw < 0x80:
@@ -336,16 +341,20 @@ def read_records(data: bytes, position: int, count: int, records: Records, with_
         else:
             raw, position = read_raw(data, position)
         if raw == 1:
-            add_value(None)
+            values.append(None)
         elif raw & 1:
             raise _bad_length("value", raw)
         else:
             start, position = position, position + (raw >> 1)
-            add_value(data[start:position])
+            values.append(data[start:position])
 
         if with_headers:
-            headers, position = lists.read(data, position) if data[position] else ((), position + 1)
-            add_headers(headers)
+            if data[position]:
+                headers, position = lists.read(data, position)
+                records.headers.append(headers)
+            else:
+                records.headers.append(())
+                position += 1
         else:
             position = max(position, record_end) if data[position] else position + 1
         if position != record_end:

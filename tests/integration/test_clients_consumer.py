@@ -9,7 +9,7 @@ from support.plain_cluster import WITHHELD, PlainCluster, PlainConnector
 from support.waiting import PATIENCE_S
 
 from barnabas import Consumer, Message, Producer, SimpleConsumer
-from barnabas.core.client.errors import ClientTimeout, EncodeError, LogTruncated, NoOffset
+from barnabas.core.client.errors import ClientTimeout, DecodeError, EncodeError, LogTruncated, NoOffset
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.ports.broker_api.fetch import DivergingEpoch, Fetch, FetchResult, FetchResultPartition
 from barnabas.ports.broker_api.metadata import Metadata
@@ -226,6 +226,22 @@ def test_a_pause_counts_from_the_next_message_on(cluster: PlainCluster, consumer
     consumer.resume()
     rest = [m.offset for m in consumer.messages(stop_at_end=True)]
     assert rest == list(range(1, 9 if first.partition == 0 else 3))
+
+
+def test_error_of_decoder_ends_the_iteration_and_the_next_one_continues(cluster: PlainCluster) -> None:
+    def decode(value: bytes | None) -> bytes | None:
+        if value == b"4":
+            raise ValueError("no fours")
+        return value
+
+    with consumer_of(cluster, decoder=decode) as consumer:
+        consumer.assign(T0, position="earliest")
+        messages = consumer.messages(stop_at_end=True)
+        assert [next(messages).value for _ in range(4)] == [b"0", b"1", b"2", b"3"]
+        with pytest.raises(DecodeError, match="t-0 offset 4"):
+            next(messages)
+        assert list(messages) == []
+        assert [message.value for message in consumer.messages(stop_at_end=True)] == [b"5", b"6", b"7", b"8"]
 
 
 def test_values_and_keys_are_decoded(cluster: PlainCluster) -> None:

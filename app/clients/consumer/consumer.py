@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, overload
 
 from ....core.client.arguments import as_topic_partition, check_offset
@@ -417,13 +418,21 @@ class Consumer(Generic[ValueT_co, KeyT_co]):
         the `BarnabasError` of a partition that cannot be read; call again to read the other partitions, and that one
         after `seek` or `resume`.
         """
+        runs = self._runs(stop_at_end, timeout, before_waiting)
+        # No Python code runs for a message; but an error of a decoder ends the iteration, as others do.
+        return chain.from_iterable(runs) if self._reading.plain else (message for run in runs for message in run)
+
+    def _runs(
+        self, stop_at_end: bool, timeout: float | None, before_waiting: Callable[[], object] | None
+    ) -> Iterator[Iterator[Message[ValueT_co, KeyT_co]]]:
+        """Yield iterators over what `messages` iterates over."""
         limit = timeout
         if limit is None and self.settings.consumer_timeout_ms >= 0:
             limit = self.settings.consumer_timeout_ms / 1000
         ends = self._first_ends(stop_at_end)
         self._asked, self._user = False, threading.current_thread()
         while True:
-            yield from self._reading.rest(ends)
+            yield from self._reading.runs(ends)
             if before_waiting is not None and not self.buffered:
                 before_waiting()
             if not self._next(limit, ends):

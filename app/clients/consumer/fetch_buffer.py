@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from ....core.client.consumer.subscription_state import (
@@ -60,7 +60,8 @@ class FetchBuffer:
         self._fetcher = fetcher
         self._decoder = decoder
         self._key_decoder = key_decoder
-        self._plain = type(decoder) is BytesSerde and type(key_decoder) is BytesSerde
+        self.plain = type(decoder) is BytesSerde and type(key_decoder) is BytesSerde
+        """True if messages have the bytes as they are."""
         self._current: _CurrentFetch | None = None
         self._suspended: dict[TopicPartition, _CurrentFetch] = {}
         self._latest: TopicPartitionState | None = None
@@ -84,20 +85,27 @@ class FetchBuffer:
         is_current = current is not None and current.state is state
         return current.completed_fetch.messages.leader_epoch if current is not None and is_current else state.read_epoch
 
-    def rest(self, ends: Ends | None) -> Iterator[Message[Any, Any]]:
-        """Yield the remaining messages of the current fetch, until it is suspended."""
+    def runs(self, ends: Ends | None) -> Iterator[Iterator[Message[Any, Any]]]:
+        """Yield iterators over the remaining messages of the current fetch, until it is suspended.
+
+        Each is for use until it ends, before the next one.
+        """
         current = self._current
         while (run := self._next_run(ends)) is not None:
-            yield from run.left if self._plain else map(self._decoded, run.left)
+            yield run.left if self.plain else map(self._decoded, run.left)
             if self._current is not current:  # the user has moved elsewhere meanwhile, or its thread is needed
                 return
+
+    def rest(self, ends: Ends | None) -> Iterator[Message[Any, Any]]:
+        """Iterate over the messages of `runs`."""
+        return chain.from_iterable(self.runs(ends))
 
     def move_messages(self, found: list[Message[Any, Any]], wanted: int) -> None:
         """Move remaining messages of the current fetch to `found`, until it has `wanted`."""
         current = self._current
         while len(found) < wanted and (run := self._next_run(None)) is not None:
             taken = islice(run.left, wanted - len(found))
-            found.extend(taken if self._plain else map(self._decoded, taken))
+            found.extend(taken if self.plain else map(self._decoded, taken))
             if self._current is not current:
                 return
 

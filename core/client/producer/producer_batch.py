@@ -323,7 +323,8 @@ class PrebuiltBatch(ProducerBatch):
         data = bytes(self.records)
         found = parse_records(data, 0, len(data), self.count, with_headers=True)
         self.values, self.keys, self.headers = found.values, found.keys, found.headers
-        self.timestamps = [self.base_timestamp + delta for delta in found.timestamp_deltas]
+        deltas = found.timestamp_deltas or [0] * self.count
+        self.timestamps = [self.base_timestamp + delta for delta in deltas]
 
     def _drop_content(self) -> None:
         super()._drop_content()

@@ -207,7 +207,116 @@ def _bad_length(what: str, raw: int) -> ApiError:
     return ApiError(ErrorCode.CORRUPT_MESSAGE, f"a {what} of length {undo_zigzag(raw)}")
 
 
+# Records of one size are checked by columns, in a twentieth of the time of `walk_records`.
+#
+# Records of one size whose varints have the same widths are a table: each of their bytes is in a column. The bytes that
+# state lengths are the same in a column, and those of the offset deltas are known.
+
+UNIFORM_COUNT_MAX = 16_384
+"""Maximum number of records that are checked by columns: bounds the time to about 1 ms."""
+_RUNS_MAX = 8
+"""Maximum number of tables in a batch: a longer offset or timestamp delta begins another one."""
+_TIMESTAMP_BYTES_MAX = 4
+
+_ASCII = bytes(range(128))
+_NOT_ASCII = bytes(range(128, 256))
+_FLIP_HIGH_BIT = _NOT_ASCII + _ASCII
+
+
+def _in_groups(first: int, stop: int, mark: int) -> bytes:
+    return b"".join(bytes((number & 0x7F | mark,)) * 64 for number in range(first, stop))
+
+
+_LOWEST = bytes(range(0x80, 0x100, 2)) * (UNIFORM_COUNT_MAX // 64)
+_OFFSET_COLUMNS = (
+    (0, 64, (bytes(range(0, 128, 2)),)),
+    (64, 8_192, (_LOWEST, _in_groups(1, 128, 0))),
+    (8_192, UNIFORM_COUNT_MAX, (_LOWEST, _in_groups(128, 256, 0x80), b"\x01" * (UNIFORM_COUNT_MAX - 8_192))),
+)
+"""First and last offset delta + 1 of each width, and the bytes of these deltas by column."""
+
+
+def are_records_uniform(content: memoryview, header: BatchHeader) -> bool:
+    """Return True if `content` is the valid records of an uncompressed batch, without headers, in a few tables.
+
+    Then `walk_records` accepts them with consecutive offset deltas. False says nothing about them.
+    """
+    count = header.count
+    if not 0 < count <= UNIFORM_COUNT_MAX or not 0 <= header.base_timestamp <= LONG_MAX >> 1:
+        return False
+    position = number = 0
+    try:
+        for _ in range(_RUNS_MAX):
+            run, stride = _count_run(content, position, number, count)
+            position += run * stride
+            number += run
+            if not run or number == count:
+                return number == count and position == len(content)
+    except (ApiError, IndexError):
+        pass
+    return False
+
+
+def _count_run(content: memoryview, position: int, number: int, count: int) -> tuple[int, int]:
+    """Return how many records from the one at `position` on, which has this number, are a valid table, and their size.
+
+    The position of each record follows from the lengths of those before it, which are checked.
+    """
+    raw, attributes_at = _read(content, position)
+    stride = attributes_at + (raw >> 1) - position
+    _, offset_at = _read(content, attributes_at + 1)
+    offset, key_at = _read(content, offset_at)
+    key_raw, value_at = _read(content, key_at)
+    key_start = value_at
+    value_at += 0 if key_raw & 1 else key_raw >> 1
+    value_raw, value_start = _read(content, value_at)
+    headers_at = value_start + (0 if value_raw & 1 else value_raw >> 1)
+    first, stop, columns = _OFFSET_COLUMNS[0 if number < 64 else 1 if number < 8_192 else 2]
+    if (
+        raw & 1
+        or (key_raw & 1 and key_raw != 1)
+        or (value_raw & 1 and value_raw != 1)
+        or content[headers_at]
+        or headers_at + 1 - position != stride
+        or offset != number << 1
+        or key_at - offset_at != len(columns)
+        or offset_at - attributes_at - 1 > _TIMESTAMP_BYTES_MAX
+    ):
+        return 0, stride
+    run = min(min(count, stop) - number, (len(content) - position) // stride)
+
+    def column(at: int) -> bytes:
+        return bytes(content[at : at + (run - 1) * stride + 1 : stride])
+
+    constant = (
+        *range(position, attributes_at),
+        *range(key_at, key_start),
+        *range(value_at, value_start),
+        headers_at,
+    )
+    for at in constant:
+        same, expected = column(at), bytes(content[at : at + 1])
+        if same != expected * run:
+            run -= len(same.lstrip(expected))
+    for at in range(attributes_at + 1, offset_at):
+        continued = at < offset_at - 1
+        part = column(at).translate(_FLIP_HIGH_BIT) if continued else column(at)
+        if not part.isascii():
+            run -= len(part.lstrip(_ASCII))
+    start = number - first
+    for at, known in zip(range(offset_at, key_at), columns, strict=True):
+        if column(at) != known[start : start + run]:
+            return 0, stride
+    return run, stride
+
+
+def _read(content: memoryview, at: int) -> tuple[int, int]:
+    raw, width = read_raw(bytes(content[at : at + LONG_BYTES_MAX]), 0)
+    return raw, at + width
+
+
 __all__ = [
+    "are_records_uniform",
     "RECORD_ERRORS_MAX",
     "ValidatedRecords",
     "InvalidRecords",

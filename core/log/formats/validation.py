@@ -19,6 +19,7 @@ from ...message.record_validation import (
     PIECE,
     RECORD_SIZE_MIN,
     RecordRules,
+    are_records_uniform,
     check_records,
     claimed_timestamp,
     decompress_records,
@@ -26,7 +27,7 @@ from ...message.record_validation import (
 )
 from ...traffic.steps import Steps
 from ..append_origin import AppendOrigin
-from ..check_budget import CheckBudget
+from ..check_budget import UNIFORM_MIN, CheckBudget
 from ..config import LONG_MAX, LogConfig
 from ..log_format import ValidatedBatch
 
@@ -64,6 +65,9 @@ def validate_batch(
     max_timestamp = header.max_timestamp
     append_time = now_ms if config.message_timestamp_type == LOG_APPEND_TIME else -1
     whole = budget is not None and budget.is_due(header)
+    if whole and budget is not None and _are_uniform(records, header):
+        budget.refund(header)
+        whole = False
     if whole or config.opens_records or (append_time < 0 and header.base_timestamp == NO_TIMESTAMP != max_timestamp):
         if header.count > PIECE and (whole or config.compacted or config.record_validation):
             raise ValidationTakesLong
@@ -118,6 +122,12 @@ def _check(
         text = f"{header.count} records cannot be in {header.size - HEADER_SIZE} bytes"
         raise ApiError(ErrorCode.INVALID_RECORD, text)
     return header
+
+
+def _are_uniform(records: memoryview, header: BatchHeader) -> bool:
+    if header.count < UNIFORM_MIN or header.attributes & CODEC_MASK:
+        return False
+    return are_records_uniform(records[HEADER_SIZE : header.size], header)
 
 
 def _check_window(header: BatchHeader, max_timestamp: int, config: LogConfig, now_ms: int) -> None:

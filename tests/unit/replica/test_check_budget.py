@@ -89,3 +89,39 @@ def test_checks_take_a_small_share_of_what_a_busy_sender_costs(count: int) -> No
     assert 0 < checked <= allowed
     size = header.batch_length + HEADER_SIZE
     assert checked / turns < 2 + size / 20_000, "records for each append"
+
+
+@pytest.mark.parametrize("wrong", [0, 1, 700, 2_999])
+def test_a_wrong_record_in_a_first_batch_of_records_of_one_size_is_refused(broker: ManualBroker, wrong: int) -> None:
+    count = 3_000
+    good = encode_columns([b"x" * 100] * count, now_ms=1)
+    records = bytearray(good[HEADER_SIZE:])
+    wide = wrong >= 64  # the offset delta takes a byte more
+    at = wrong * 109 + (wrong - 64 if wide else 0) + 6 + wide
+    assert records[at] == 0xC8, "the length of the value"
+    records[at] ^= 2
+    bad = batch(bytes(records), count, "none")
+    assert send(broker, bad).error is ErrorCode.INVALID_RECORD
+    assert send(broker, batch(bytes(good[HEADER_SIZE:]), count, "none"), connection=2).base_offset == 0
+
+
+def test_a_batch_of_records_of_one_size_is_checked_at_once(broker: ManualBroker) -> None:
+    records = memoryview(encode_columns([b"x"] * 9_000, now_ms=1))
+    request = Produce(partitions=[ProducePartition("t", 0, records)], acks=1)
+    answers = broker.submit(request, Caller(connection=1))
+    assert answers[0].partitions[0].base_offset == 0, "before anything else could run"
+
+
+@pytest.mark.parametrize("count", [100, 9_000])
+def test_checks_of_records_of_one_size_take_about_a_hundredth_of_what_a_busy_sender_costs(count: int) -> None:
+    header = parse_header(encode_columns([b"x" * 100] * count, now_ms=1))
+    budget = CheckBudget()
+    turns, checked = 60_000, 0
+    for turn in range(turns):
+        if budget.is_due(header):
+            budget.refund(header)
+            checked += 1
+        assert turn or checked == 1, "the first one always is"
+    units = checked * (32 + count / 4)
+    assert units <= 2_000 + turns * (1 + header.batch_length / 32_768) + 32 + count / 4
+    assert checked > turns / (32 + count / 4), "as often as the budget allows"

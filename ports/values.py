@@ -2,8 +2,9 @@
 
 For every class, when its module is loaded, attrs writes and compiles `__init__`, `__eq__`, `__ne__`, `__hash__` and
 `__repr__`. All but the first are the same work for any class: here all classes share one of each. `__init__` is written
-by attrs when the first value is made, or the fields are asked for: of the five hundred types of a broker few are
-ever used by one process (docs/design/wire.md, 'Schemas'). For the type checker these are the decorators of attrs.
+by attrs for the ninth value, or when the fields are asked for: of the five hundred types of a broker few are ever used
+by one process, and many of those only once, at its start (docs/design/wire.md, 'Schemas'). For the type checker these
+are the decorators of attrs.
 
 `quick_frozen` is for values of which every request makes several, and nothing else: they are made in a ninth of the
 time, since nothing but the type checker refuses to change them (docs/design/wire.md, 'The cost of a small request').
@@ -99,7 +100,7 @@ else:
         """A value type of which attrs has not written `__init__` yet: it does so for the first value, or for the first
         question for the fields, through a second class with the same fields."""
 
-        __slots__ = ("_bases", "_fields", "_kind", "_kind_of", "_options")
+        __slots__ = ("_bases", "_fields", "_kind", "_kind_of", "_left", "_options", "_plan")
 
         def __init__(self, kind: type[Any], kind_of: Any, options: dict[str, Any]) -> None:
             self._kind = kind
@@ -108,21 +109,83 @@ else:
             own = kind.__dict__
             self._fields = {name: own.get(name, _NOTHING) for name in _names_of_fields(own)}
             self._bases = tuple(base for base in kind.__mro__[1:-1] if _has_fields(base.__dict__))
+            self._left = _MADE_SLOWLY
+            self._plan: tuple[tuple[str, str, Any], ...] | None = None
 
         def possible(self) -> bool:
             """Return whether the second class would be the same to the last detail: rare features are left to attrs."""
             own = self._kind.__dict__
             slotted = self._options.get("slots", True)
             fields = self._fields
-            return not (
+            if (
                 self._options.keys() - _OPTIONS
-                or _LEFT_TO_ATTRS & own.keys()
+                or not _LEFT_TO_ATTRS.isdisjoint(own)
                 or issubclass(self._kind, BaseException)
-                or any(("__slots__" in base.__dict__) is not slotted for base in self._bases)
-                or any(type(value) is _FIELD and name not in fields for name, value in own.items())
-                or any(_needs_own_class(value) for value in own.values())
+                or (self._bases and any(("__slots__" in base.__dict__) is not slotted for base in self._bases))
                 or (self._kind_of is attrs.define and (self._bases or any(map(_has_checks, fields.values()))))
-            )
+            ):
+                return False
+            for name, value in own.items():
+                kind = type(value)
+                if kind is _FUNCTION:
+                    if value.__code__.co_freevars and "__class__" in value.__code__.co_freevars:
+                        return False
+                elif kind is _FIELD:
+                    if name not in fields:
+                        return False
+                elif kind not in _PLAIN and _needs_own_class(value):
+                    return False
+            return True
+
+        def fill(self, value: Any, positional: tuple[Any, ...], named: dict[str, Any]) -> bool:
+            """Give a value its fields as `__init__` would, for a type of which few values are made. Returns False, and
+            may have given it some, where attrs must do it: the type has made many values, or rare features, or the
+            arguments are wrong."""
+            if self._left <= 0:
+                return False
+            self._left -= 1
+            if self._plan is None:
+                self._plan = self._planned()
+                if not self._plan:
+                    self._left = 0
+                    return False
+            if positional and (self._options.get("kw_only") or len(positional) > len(self._plan)):
+                return False
+            taken = len(positional)
+            used = 0
+            for number, (name, argument, default) in enumerate(self._plan):
+                if number < taken:
+                    if argument in named:
+                        return False
+                    given = positional[number]
+                elif argument in named:
+                    given = named[argument]
+                    used += 1
+                elif default is _NOTHING:
+                    return False
+                else:
+                    given = default.factory() if type(default) is attrs.Factory else default
+                _set(value, name, given)
+            if used != len(named):
+                return False
+            if hasattr(self._kind, "__attrs_post_init__"):
+                value.__attrs_post_init__()
+            return True
+
+        def _planned(self) -> tuple[tuple[str, str, Any], ...]:
+            """Return attribute, argument and default of each field; nothing where a field is more than that."""
+            if self._bases:
+                return ()
+            plan = []
+            for name, default in self._fields.items():
+                if type(default) is _FIELD:
+                    if _has_checks(default) or default.kw_only or not default.init or default.alias:
+                        return ()
+                    default = default._default  # noqa: PLW2901
+                    if type(default) is attrs.Factory and default.takes_self:
+                        return ()
+                plan.append((name, name.lstrip("_"), default))
+            return tuple(plan)
 
         def complete_type(self, body: dict[str, Any]) -> type[Any]:
             """Return the type as attrs makes it at once."""
@@ -212,8 +275,9 @@ else:
         for kind in self.__class__.__mro__:
             deferred = kind.__dict__.get("_deferred")
             if deferred is not None and kind.__init__ is _first_init:
-                deferred.complete()
-                kind.__init__(self, *positional, **named)
+                if not deferred.fill(self, positional, named):
+                    deferred.complete()
+                    kind.__init__(self, *positional, **named)
                 return
         self.__init__(*positional, **named)  # another thread has completed the type
 
@@ -288,6 +352,11 @@ else:
         """A value of attrs alone."""
 
     _FIELD = type(attrs.field())
+    _FUNCTION = type(_as_bytes)
+    _PLAIN = frozenset({str, int, dict, tuple, type(None), bool})
+    _MADE_SLOWLY = 8
+    """The number of values that are made without the `__init__` of attrs, which costs as much as two hundred values."""
+    _set = object.__setattr__
     _NOTHING = attrs.NOTHING
     _REFUSING = {name: _Probe.__dict__[name] for name in ("__setattr__", "__delattr__")}
     _PICKLING = {"__getstate__": _get_state, "__setstate__": _set_state}

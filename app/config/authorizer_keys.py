@@ -1,6 +1,6 @@
 """The keys of authorization: Kafka's, and those of classic listeners, whose protocol has no principals."""
 
-from ...ports.values import frozen
+from .key_table import key_table
 from .keys import flag_key, list_key, text_key
 
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -8,7 +8,7 @@ STANDARD_AUTHORIZERS = (STANDARD_AUTHORIZER, "kafka.security.authorizer.AclAutho
 """The names of the built-in authorizer: Kafka's today, Kafka's with ZooKeeper, and in short."""
 
 
-@frozen(kw_only=True, slots=False)
+@key_table
 class AuthorizerKeys:
     """A part of the table; see `BrokerConfig`."""
 

@@ -7,17 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from attrs import evolve, fields
-
 from ...core.cluster.topics import ALL_LOG_DIRS, CORDONED_KEY
 from ...core.security.quotas.entities import is_ip
 from ...ports.errors import ConfigError
-from ...ports.values import frozen
 from .authorizer_keys import AuthorizerKeys
 from .classic import parse_topic_map
 from .coordination_keys import CoordinationKeys
 from .group_keys import GroupKeys
 from .ignored_keys import IGNORED_KEYS
+from .key_table import key_table, keys_of
 from .keys import (
     DOUBLE_MAX,
     INT_MAX,
@@ -27,7 +25,6 @@ from .keys import (
     double_key,
     flag_key,
     int_key,
-    keys_of,
     list_key,
     long_key,
     short_key,
@@ -50,7 +47,7 @@ CLEANUP_POLICIES = ("compact", "delete")
 # The keys of compaction (log.cleaner.*).
 
 
-@frozen(kw_only=True, slots=False)
+@key_table
 class CleanerKeys:
     """A part of the table; see `BrokerConfig`."""
 
@@ -135,7 +132,7 @@ CONNECTION_KEYS = (
 """The limits of connections, which change while the broker runs."""
 
 
-@frozen(kw_only=True, slots=False)
+@key_table
 class QuotaKeys:
     """A part of the table; see `BrokerConfig`."""
 
@@ -191,7 +188,7 @@ class QuotaKeys:
 # defaults of Kafka 4).
 
 
-@frozen(kw_only=True, slots=False)
+@key_table
 class ReplicationKeys:
     """A part of the table; see `BrokerConfig`."""
 
@@ -291,7 +288,7 @@ class ReplicationKeys:
 # The keys of the background check of closed segments (log.scrub.*).
 
 
-@frozen(kw_only=True, slots=False)
+@key_table
 class ScrubKeys:
     """A part of the table; see `BrokerConfig`."""
 
@@ -314,7 +311,7 @@ class ScrubKeys:
 # The keys of transactions, by Kafka's names.
 
 
-@frozen(kw_only=True, slots=False)
+@key_table
 class TransactionKeys:
     """A part of the table; see `BrokerConfig`."""
 
@@ -365,7 +362,7 @@ class TransactionKeys:
     )
 
 
-@frozen(kw_only=True)
+@key_table
 class ShareCoordinatorKeys:
     """The keys of the share coordinator, and of dead letters."""
 
@@ -429,7 +426,7 @@ class ShareCoordinatorKeys:
     )
 
 
-@frozen(kw_only=True)
+@key_table
 class BrokerConfig(
     ShareCoordinatorKeys,
     TransactionKeys,
@@ -447,7 +444,7 @@ class BrokerConfig(
     """The configuration that a broker starts with; `given` names the keys that were set on purpose.
 
     One flat table, as Kafka's. Its bases are parts of it, side by side, each with the keys of one concern: they know
-    nothing of each other. (Without slots: classes with slots cannot stand beside each other as bases.)
+    nothing of each other.
     """
 
     # The broker and its connections.
@@ -856,7 +853,7 @@ class BrokerConfig(
         There a new group does not wait for further members unless it is set, as in Kafka's `server.properties`.
         """
         key = "group.initial.rebalance.delay.ms"
-        return self if key in self.given else evolve(self, group_initial_rebalance_delay_ms=0)
+        return self if key in self.given else BrokerConfig(**{**vars(self), "group_initial_rebalance_delay_ms": 0})
 
     def for_listener(self, listener: str, key: str, mechanism: str = "") -> object:
         """The value of a key for a listener by its name, and for one of its SASL mechanisms.
@@ -958,9 +955,7 @@ def _listeners(texts: tuple[str, ...], key: str, protocols: str) -> tuple[Listen
     return parse_listeners(texts, key, protocols=protocols_of(protocols))
 
 
-EFFECTIVE_KEYS: Mapping[str, ConfigKey] = keys_of(
-    lambda: sorted(fields(BrokerConfig), key=lambda attribute: attribute.inherited)
-)
+EFFECTIVE_KEYS: Mapping[str, ConfigKey] = keys_of(BrokerConfig)
 """The broker keys that have an effect, each a field, by dotted name."""
 
 KEYS: Mapping[str, ConfigKey] = {**IGNORED_KEYS, **EFFECTIVE_KEYS}

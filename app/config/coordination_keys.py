@@ -5,13 +5,12 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from attrs import fields
-
 from ...core.security.ssl_settings import STORE_TYPES
 from ...ports.broker_api.configs import ConfigType
 from ...ports.errors import ConfigError
-from ...ports.values import Secret, frozen
-from .keys import flag_key, keys_of, list_key, password_key, text_key
+from ...ports.values import Secret
+from .key_table import key_table, keys_of
+from .keys import flag_key, list_key, password_key, text_key
 
 _VERSIONS = ("TLSv1.2", "TLSv1.3")
 _REVOCATION = ("zookeeper.ssl.crl.enable", "zookeeper.ssl.ocsp.enable")
@@ -20,7 +19,7 @@ _NO_EFFECT = ("zookeeper.clientCnxnSocket", *_REVOCATION)
 _ENVIRONMENT = "BARNABAS_"
 
 
-@frozen(kw_only=True, slots=False)
+@key_table
 class CoordinationKeys:
     """A part of the table; see `BrokerConfig`."""
 
@@ -96,7 +95,7 @@ class CoordinationKeys:
     etcd_password: Secret[str] | None = password_key("etcd.password", doc="Ours. The password of etcd.user.")
 
 
-COORDINATION_KEYS = keys_of(lambda: fields(CoordinationKeys))
+COORDINATION_KEYS = keys_of(CoordinationKeys)
 
 SECRET_COORDINATION_KEYS = frozenset(name for name, key in COORDINATION_KEYS.items() if key.type is ConfigType.PASSWORD)
 """The dotted keys whose values must not be shown."""

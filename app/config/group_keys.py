@@ -5,7 +5,7 @@ Single groups may have other values of some of them, within the bounds `group.*.
 """
 
 from ...ports.errors import ConfigError
-from ...ports.values import frozen
+from .key_table import key_table
 from .keys import INT_MAX, int_key, list_key, text_key
 
 _BOUNDED = (
@@ -30,7 +30,7 @@ def bounds_of(name: str) -> tuple[str, str] | None:
     return None
 
 
-@frozen(kw_only=True, slots=False)
+@key_table
 class GroupKeys:
     """A part of the table; see `BrokerConfig`."""
 

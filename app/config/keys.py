@@ -1,10 +1,7 @@
 """The description of a configuration key, and the conversion of its value from and to text."""
 
 import re
-from collections.abc import Callable
 from typing import Any
-
-from attrs import field
 
 from ...core.tree.service_url import redact_url
 from ...ports.broker_api.configs import ConfigType
@@ -21,7 +18,6 @@ _WHOLE = (ConfigType.SHORT, ConfigType.INT, ConfigType.LONG)
 
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,20}")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,4})?")
-_METADATA = "barnabas.key"
 
 
 @frozen(kw_only=True)
@@ -172,11 +168,7 @@ class ConfigKey:
         return ConfigError(f"{self.name}={shown if len(shown) < 200 else shown[:200] + '...'} is not {self.allowed}")
 
 
-# How the fields of the table are declared.
-
-
-def _setting(key: ConfigKey) -> Any:
-    return field(default=key.default, converter=key.parse, metadata={_METADATA: key})
+# How the fields of a table are declared.
 
 
 def int_key(
@@ -191,21 +183,19 @@ def int_key(
 ) -> Any:
     """A 32-bit number."""
     kind = ConfigType.INT
-    return _setting(
-        ConfigKey(name=name, type=kind, default=default, low=low, high=high, doc=doc, dynamic=dynamic, scope=scope)
-    )
+    return ConfigKey(name=name, type=kind, default=default, low=low, high=high, doc=doc, dynamic=dynamic, scope=scope)
 
 
 def short_key(name: str, default: int, low: int, *, doc: str) -> Any:
     """A 16-bit number."""
-    return _setting(ConfigKey(name=name, type=ConfigType.SHORT, default=default, low=low, high=SHORT_MAX, doc=doc))
+    return ConfigKey(name=name, type=ConfigType.SHORT, default=default, low=low, high=SHORT_MAX, doc=doc)
 
 
 def long_key(name: str, default: int | None, low: int, *, doc: str, dynamic: bool = False, scope: str = "") -> Any:
     """A 64-bit number."""
     kind = ConfigType.LONG
-    return _setting(
-        ConfigKey(name=name, type=kind, default=default, low=low, high=LONG_MAX, doc=doc, dynamic=dynamic, scope=scope)
+    return ConfigKey(
+        name=name, type=kind, default=default, low=low, high=LONG_MAX, doc=doc, dynamic=dynamic, scope=scope
     )
 
 
@@ -214,15 +204,13 @@ def double_key(
 ) -> Any:
     """A number with a fraction."""
     kind = ConfigType.DOUBLE
-    return _setting(
-        ConfigKey(name=name, type=kind, default=default, low=low, high=high, doc=doc, dynamic=dynamic, scope=scope)
-    )
+    return ConfigKey(name=name, type=kind, default=default, low=low, high=high, doc=doc, dynamic=dynamic, scope=scope)
 
 
 def flag_key(name: str, default: bool, *, doc: str, dynamic: bool = False, scope: str = "") -> Any:
     """True or false."""
     kind = ConfigType.BOOLEAN
-    return _setting(ConfigKey(name=name, type=kind, default=default, doc=doc, dynamic=dynamic, scope=scope))
+    return ConfigKey(name=name, type=kind, default=default, doc=doc, dynamic=dynamic, scope=scope)
 
 
 def text_key(
@@ -236,23 +224,21 @@ def text_key(
     ignore_case: bool = False,
 ) -> Any:
     """A text."""
-    return _setting(
-        ConfigKey(
-            name=name,
-            type=ConfigType.STRING,
-            default=default,
-            choices=choices,
-            doc=doc,
-            dynamic=dynamic,
-            scope=scope,
-            ignore_case=ignore_case,
-        )
+    return ConfigKey(
+        name=name,
+        type=ConfigType.STRING,
+        default=default,
+        choices=choices,
+        doc=doc,
+        dynamic=dynamic,
+        scope=scope,
+        ignore_case=ignore_case,
     )
 
 
 def password_key(name: str, *, doc: str, dynamic: bool = False, scope: str = "") -> Any:
     """A `Secret`; unset by default, and never shown."""
-    return _setting(ConfigKey(name=name, type=ConfigType.PASSWORD, default=None, doc=doc, dynamic=dynamic, scope=scope))
+    return ConfigKey(name=name, type=ConfigType.PASSWORD, default=None, doc=doc, dynamic=dynamic, scope=scope)
 
 
 def list_key(
@@ -265,14 +251,6 @@ def list_key(
     scope: str = "",
 ) -> Any:
     """Several texts: separated by commas, or a list."""
-    return _setting(
-        ConfigKey(
-            name=name, type=ConfigType.LIST, default=default, choices=choices, doc=doc, dynamic=dynamic, scope=scope
-        )
+    return ConfigKey(
+        name=name, type=ConfigType.LIST, default=default, choices=choices, doc=doc, dynamic=dynamic, scope=scope
     )
-
-
-def keys_of(fields: Callable[[], Any]) -> dict[str, ConfigKey]:
-    """The keys declared in an attrs class, by name; `fields` gives its attributes."""
-    declared = (attribute.metadata.get(_METADATA) for attribute in fields())
-    return {key.name: key for key in declared if isinstance(key, ConfigKey)}

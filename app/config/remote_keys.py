@@ -5,7 +5,8 @@ from collections.abc import Mapping
 
 from ...core.log.config import LogConfig
 from ...ports.errors import ConfigError
-from ...ports.values import Secret, frozen
+from ...ports.values import Secret
+from .key_table import key_table
 from .keys import LONG_MAX, flag_key, int_key, long_key, password_key, text_key
 
 _SETTINGS = {
@@ -19,7 +20,7 @@ _SETTINGS = {
 """Key → the name by which the remote storage gets its value."""
 
 
-@frozen(kw_only=True, slots=False)
+@key_table
 class RemoteKeys:
     """A part of the table; see `BrokerConfig`."""
 

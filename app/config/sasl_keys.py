@@ -1,10 +1,11 @@
 """The keys of SASL and delegation tokens, by Kafka's names."""
 
-from ...ports.values import Secret, frozen
+from ...ports.values import Secret
+from .key_table import key_table
 from .keys import double_key, int_key, list_key, long_key, password_key, text_key
 
 
-@frozen(kw_only=True, slots=False)
+@key_table
 class SaslKeys:
     """A part of the table; see `BrokerConfig`."""
 

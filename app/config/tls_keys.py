@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
-from attrs import fields
-
 from ...core.security.ssl_settings import CLIENT_AUTH, PROTOCOLS, STORE_TYPES, SslSettings
 from ...ports.errors import ConfigError
-from ...ports.values import Secret, frozen
-from .keys import flag_key, keys_of, list_key, password_key, text_key
+from ...ports.values import Secret
+from .key_table import key_table, keys_of
+from .keys import flag_key, list_key, password_key, text_key
 from .names import nearest
 
 _SCOPE = "listener"
@@ -31,7 +30,7 @@ RELOADABLE_KEYS = frozenset(
 """The keys that AlterConfigs changes for one listener of one broker, Kafka's `SslConfigs.RECONFIGURABLE_CONFIGS`."""
 
 
-@frozen(kw_only=True, slots=False)
+@key_table
 class TlsKeys:
     """A part of the table; see `BrokerConfig`."""
 
@@ -147,7 +146,7 @@ class TlsKeys:
 
 def ssl_settings_of(settings: Mapping[str, object]) -> SslSettings:
     """Return the `ssl.*` settings under Kafka's names, for a server that is no broker. Raises `ConfigError`."""
-    keys = keys_of(lambda: fields(TlsKeys))
+    keys = keys_of(TlsKeys)
     unknown = sorted(settings.keys() - keys.keys())
     if unknown:
         raise ConfigError(f"there is no setting {unknown[0]!r}{nearest(unknown[0], list(keys))}")

@@ -150,7 +150,78 @@ def is_deferred(kind: type[Any]) -> bool:
     return kind.__dict__.get("_deferred") is not None
 
 
-def test_init_is_written_for_the_first_value() -> None:
+FEW = 8
+"""The number of values of a type that are made before attrs writes its `__init__`."""
+
+
+def test_init_is_written_once_a_type_has_many_values() -> None:
+    @frozen
+    class Some:
+        text: str
+        _hidden: int = 3
+        items: list[int] = attrs.field(factory=list)
+
+    made = [Some(str(number), hidden=number) for number in range(FEW)]
+    assert is_deferred(Some)
+    made.append(Some(str(FEW), hidden=FEW))
+    assert not is_deferred(Some)
+    assert [(each.text, each._hidden, each.items) for each in made] == [(str(n), n, []) for n in range(FEW + 1)]
+    assert made[0].items is not made[1].items
+    assert made[0] == Some("0", 0)
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        made[0].text = "b"  # type: ignore[misc]  # that is the question
+
+
+@pytest.mark.parametrize("decorator", [frozen, define, quick_frozen])
+@pytest.mark.parametrize("kw_only", [False, True])
+@pytest.mark.parametrize(
+    ("positional", "named"),
+    [
+        ((), {"one": 1}),
+        ((1,), {}),
+        ((1, 2), {"three": [3]}),
+        ((), {}),
+        ((1,), {"one": 1}),
+        ((1,), {"four": 4}),
+        ((1, 2, [3], 4), {}),
+        ((), {"one": 1, "_two": 2}),
+    ],
+)
+def test_first_values_take_the_arguments_that_attrs_takes(
+    decorator: Any, kw_only: bool, positional: tuple[Any, ...], named: dict[str, Any]
+) -> None:
+    def answer(decorate: Any) -> str:
+        @decorate(kw_only=kw_only)
+        class Asked:
+            one: int
+            _two: int = 2
+            three: list[int] = attrs.field(factory=list)
+
+        try:
+            return str(Asked(*positional, **named))
+        except TypeError as error:
+            return str(error).rpartition("Asked.")[2]
+
+    expected = attrs.define if decorator is define else attrs.frozen
+    assert answer(decorator) == answer(expected)
+
+
+def test_checks_of_a_type_hold_for_its_first_value_and_later_ones() -> None:
+    @frozen
+    class Checked:
+        size: int
+
+        def __attrs_post_init__(self) -> None:
+            if self.size < 0:
+                raise ValueError("negative")
+
+    for _ in range(FEW + 2):
+        assert Checked(1).size == 1
+        with pytest.raises(ValueError, match="negative"):
+            Checked(-1)
+
+
+def test_init_with_converters_is_written_for_the_first_value() -> None:
     @frozen
     class Late:
         text: str

@@ -374,7 +374,9 @@ class Controller:
             for number in numbers[topic.name] & topic.partitions.keys():
                 key = TopicPartition(topic.name, number)
                 brokers = image.brokers_with(key)
-                after = preferred(image.state(key), topic.partitions[number], brokers, self._rules(topic))
+                state = image.state(key)
+                replicas = state.replicas_in(topic.partitions[number])
+                after = preferred(state, replicas, brokers, self._rules(topic))
                 if after is not None:
                     decided[number] = after
             return decided
@@ -395,9 +397,10 @@ class Controller:
     def _decide(self, topic: Topic, image: ClusterImage) -> Mapping[int, PartitionState]:
         rules = self._rules(topic)
         decided = {}
-        for number, replicas in topic.partitions.items():
+        for number, assigned in topic.partitions.items():
             key = TopicPartition(topic.name, number)
             state, brokers = image.state(key), image.brokers_with(key)
+            replicas = state.replicas_in(assigned)
             after = settled(state, replicas, brokers, rules, is_overdue=self._is_overdue(key, state, brokers, rules))
             if after is not None:
                 decided[number] = after

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from urllib.parse import quote, unquote
 
+from attrs import evolve
+
 from ...ports.broker_api.features import SupportedVersionRange
 from ...ports.types import TopicPartition
 from .topics import (
@@ -300,6 +302,9 @@ def encode_states(topic_id: bytes, states: Mapping[int, PartitionState]) -> byte
     if common is not None:
         node["min_isr"] = common
     node["states"] = {str(number): _state_list(states[number], common) for number in sorted(states)}
+    replicas = {str(number): states[number].replicas for number in sorted(states) if states[number].replicas}
+    if replicas:
+        node["replicas"] = replicas  # apart from the lists, which earlier versions refuse if they are longer
     return _dump(node)
 
 
@@ -332,6 +337,12 @@ def decode_states(data: bytes) -> tuple[bytes, dict[int, PartitionState]]:
         if not (name.isascii() and name.isdecimal()):
             raise ValueError(f"{name!r} is not the number of a partition")
         found[int(name)] = _state_of(listed, common)
+    replicas = node.get("replicas", {})
+    if not isinstance(replicas, dict):
+        raise ValueError("'replicas' is not an object")
+    for name, brokers in replicas.items():
+        if name in states and isinstance(brokers, list) and brokers:
+            found[int(name)] = evolve(found[int(name)], replicas=tuple(map(_whole, brokers)))
     return decode_id(_text(node, "topic_id")), found
 
 

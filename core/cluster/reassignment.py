@@ -5,7 +5,7 @@ committed message.
 """
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from attrs import evolve
 
@@ -16,7 +16,7 @@ from . import layout
 from .assignment import NO_MACHINES, Machines, Racks, machine_key
 from .election import Brokers, ElectionRules, later, settled
 from .image import ClusterImage
-from .topics import UNKNOWN_EPOCH, PartitionState, Topic
+from .topics import UNKNOWN_EPOCH, PartitionState, Topic, first_state
 
 STATES_NODES_AT_A_TIME = 5
 
@@ -172,6 +172,23 @@ def touched(state: PartitionState) -> PartitionState:
     """Return this state with the next partition epoch, so that the leader's decisions about other replicas no longer
     count."""
     return later(state, state)
+
+
+def states_with_assignment(
+    before: Topic, after: Topic, states: Mapping[int, PartitionState], known: Mapping[int, PartitionState]
+) -> dict[int, PartitionState]:
+    """Return the states to store with a topic whose assignment changes from `before` to `after`: each has its replicas.
+
+    Topics and states are read apart. A leader that knew a later state with an earlier assignment would have a replica
+    join the ISR that is about to delete its log, and a controller would elect it.
+    `states`: those that change for another reason. `known`: the present ones.
+    """
+    stored = dict(states)
+    for number, replicas in after.partitions.items():
+        if number in before.partitions and (number in states or before.partitions[number] != replicas):
+            state = states.get(number) or touched(known.get(number) or first_state(before.partitions[number]))
+            stored[number] = evolve(state, replicas=replicas)
+    return stored
 
 
 def _with(

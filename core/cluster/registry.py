@@ -46,6 +46,7 @@ from .deltas import (
 )
 from .features import FeaturesImage, read_features, update_features
 from .image import ClusterImage, Contents
+from .reassignment import states_with_assignment
 from .topic_planning import check_configs_fit, check_new_name
 from .topic_store import StoredTopic
 from .topics import BrokerRegistration, PartitionState, Topic, first_state
@@ -500,7 +501,8 @@ class ClusterRegistry:
 
     async def move(self, topic: Topic, states: Mapping[int, PartitionState]) -> None:
         """Store other replicas of a topic's partitions, with states that change with them. Raises as `resize`."""
-        await self._write_topic(self.image.topic(topic.name), topic, states)
+        before, known = self.image.topic(topic.name), self.image.states_of(topic.name)
+        await self._write_topic(before, topic, states_with_assignment(before, topic, states, known))
 
     async def _write_topic(self, before: Topic, after: Topic, states: Mapping[int, PartitionState]) -> None:
         known = self.image.states_of(after.name)

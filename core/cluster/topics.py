@@ -168,6 +168,14 @@ class PartitionState:
     min_isr: int | None = None
     """The `min.insync.replicas` of this state: a message that is committed under it needs an ISR of this size. None: an
     earlier version has written the state, and the leader's own configuration counts."""
+    replicas: tuple[int, ...] | None = None
+    """The replicas that it holds for, since a reassignment has changed them. None: no reassignment has, or an earlier
+    version has written the state; then those of the topic count."""
+
+    def replicas_in(self, assigned: Sequence[int]) -> Sequence[int]:
+        """Return the replicas that this state holds for. `assigned`: those of the topic as it is known, which is read
+        separately, so it may be older or newer than the state."""
+        return assigned if self.replicas is None else self.replicas
 
     def enough_in_sync(self, replicas: Sequence[int], configured: int) -> int:
         """Return the number of in-sync replicas that make a message committed, at most all replicas (KIP-966)."""

@@ -1,6 +1,6 @@
 """The manager that stores ISR changes of leaders in the coordination tree (Kafka: `AlterPartitionManager`)."""
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -86,13 +86,13 @@ class AlterPartitionManager:
         self, changes: Mapping[TopicPartition, AlterPartition], topic: Topic, image: ClusterImage
     ) -> Mapping[int, PartitionState]:
         decided = {}
-        for number, replicas in topic.partitions.items():
+        for number, assigned in topic.partitions.items():
             tp = TopicPartition(topic.name, number)
             change, known = changes.get(tp), image.state(tp)
             if change is None or not self._is_valid(change, topic, known):
                 continue
-            brokers = image.brokers_with(tp)
-            isr = [each for each in change.new_isr if _may_be_member(each, brokers, known)]
+            brokers, replicas = image.brokers_with(tp), known.replicas_in(assigned)
+            isr = [each for each in change.new_isr if _may_be_member(each, replicas, brokers, known)]
             after = with_isr(known, isr, replicas, brokers, self._rules(topic))
             if after != known:
                 decided[number] = later(after, known)
@@ -108,7 +108,7 @@ class AlterPartitionManager:
         )
 
 
-def _may_be_member(member: ReplicaId, brokers: Brokers, known: PartitionState) -> bool:
+def _may_be_member(member: ReplicaId, replicas: Sequence[int], brokers: Brokers, known: PartitionState) -> bool:
     """Return True for a member of the known ISR in the same broker epoch, and for a live replica that may join."""
     stays = member.broker_id in known.isr and known.broker_epochs.get(member.broker_id) == member.broker_epoch
-    return stays or may_join(member, brokers)
+    return stays or (member.broker_id in replicas and may_join(member, brokers))

@@ -12,7 +12,8 @@ Left out: time, and leases: a deposed leader that serves on must do no harm by i
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
@@ -20,6 +21,7 @@ from typing import Any, TypeVar, cast
 from attrs import define, evolve, frozen
 
 from barnabas.app.broker.lifecycle.cluster_member import ClusterMember
+from barnabas.app.clients.admin.draining import BrokerDrain
 from barnabas.core.cluster import reassignment
 from barnabas.core.cluster.broker_lifecycle import BrokerLifecycleManager
 from barnabas.core.cluster.election import (
@@ -32,6 +34,7 @@ from barnabas.core.cluster.election import (
     may_join,
     moved_to,
     new_state,
+    preferred,
     settled,
     wants_claim,
     with_isr,
@@ -48,7 +51,7 @@ from barnabas.core.cluster.topics import (
     Topic,
 )
 from barnabas.core.replica.partition.partition import Partition
-from barnabas.ports.errors import ApiError
+from barnabas.ports.errors import ApiError, ConfigError
 from barnabas.ports.types import TopicPartition
 
 Entry = tuple[int, int]
@@ -59,6 +62,7 @@ KEY = TopicPartition("t", 0)
 _SHARED = (
     "scope",
     "brokers",
+    "moves",
     "rolls_back",
     "topic",
     "replicas",
@@ -74,6 +78,9 @@ _SHARED = (
     "registered",
     "forgotten",
     "ahead",
+    "retired",
+    "cordoned",
+    "topic_known",
 )
 """What a copy of a situation has in common with it until it changes."""
 K = TypeVar("K", int, tuple[int, int])
@@ -94,6 +101,9 @@ class Scope:
     unclean:   `unclean.leader.election.enable`.
     min_isr:   `min.insync.replicas` at first, and the one that it is set to, over and over, by `configure`.
     stale:     brokers go by an earlier state of the partition until they `see` the present one.
+    apart:     brokers, and the controller, `learn` of an assignment apart from the state, earlier or later; and the
+               controller `settle`s the state whenever it gets to that.
+    fewer:     partitions with more replicas than that lose the one on a drained broker without a new one.
     beyond:    more replicas may lose something than the cluster promises to survive. A leader must still have all
                that any disk has of what was committed.
     """
@@ -106,6 +116,8 @@ class Scope:
     unclean: bool = False
     other_min_isr: int = 0
     stale: bool = False
+    apart: bool = False
+    fewer: int | None = None
     beyond: bool = False
 
 
@@ -151,6 +163,7 @@ class Situation:
         "brokers",
         "committed",
         "configured",
+        "cordoned",
         "ends",
         "forgotten",
         "high_watermarks",
@@ -162,13 +175,16 @@ class Situation:
         "logs",
         "lossy",
         "messages",
+        "moves",
         "registered",
         "replicas",
+        "retired",
         "rolls_back",
         "rules",
         "scope",
         "starts",
         "topic",
+        "topic_known",
         "tree",
         "uncut",
         "used",
@@ -178,6 +194,7 @@ class Situation:
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
         self.brokers = tuple(range(1, scope.replicas + scope.spare + 1))
+        self.moves = bool(scope.targets) or "drain" in scope.most
         self.rolls_back = "restore" in scope.most
         """The tree may be restored; without that nothing of a log is later than the tree."""
         self.replicas = self.brokers[: scope.replicas]
@@ -226,6 +243,12 @@ class Situation:
         """Brokers of which the tree had forgotten lives when they registered, and which have not said so yet."""
         self.ahead: frozenset[int] = frozenset()
         """Brokers whose logs have later leader epochs than the state that they know (`Partition.is_ahead`)."""
+        self.topic_known = self.topic
+        """What the controller knows of the assignment."""
+        self.cordoned: frozenset[int] = frozenset()
+        """Brokers that get no new replicas."""
+        self.retired: frozenset[int] = frozenset()
+        """Brokers that were drained, stopped, removed, and scrapped with their disks."""
         self.led: dict[int, tuple[int, int]] = {1: (self.tree.leader_epoch, 1)}
         """The leader epoch, and the life, in which each live broker has led last."""
 
@@ -279,16 +302,19 @@ class Situation:
             tuple((pair, number[life], end) for pair, (life, end) in _items(self.ends)),
             tuple((each, own.broker_id, number[own.broker_epoch]) for each, (_, own) in _items(self.asked)),
             self.lossy,
+            self.retired,
+            self.cordoned,
             self.committed,
             self.messages,
             self.used,
         )
 
     def _assignment_key(self) -> object:
-        if not self.scope.targets:
+        if not self.moves:
             return None
         known = tuple(self.assigned[each] for each in sorted(self.assigned)) if self.scope.stale else ()
-        return self.replicas, self.topic.adding.get(KEY.partition), self.topic.removing.get(KEY.partition), known
+        former = self.topic.former if self.scope.apart else ()
+        return *map(_assignment_key, (self.topic, self.topic_known)), former, known
 
     def _rollback_key(self, number: Mapping[int, int]) -> object:
         if not self.rolls_back:
@@ -325,17 +351,22 @@ class Situation:
     def see(self, broker: int) -> None:
         """The broker hears of the state in the tree."""
         before, self.images[broker] = self.images[broker], self.tree
-        self.assigned[broker] = self.replicas
         self.asked.pop(broker, None)
-        if broker not in self.replicas:
-            self.logs[broker], self.high_watermarks[broker] = (), 0  # the replica has moved away
-        if self.scope.targets:
-            self.ends = {pair: end for pair, end in self.ends.items() if pair[0] != broker or pair[1] in self.replicas}
+        if not self.scope.apart:
+            self.assign(broker)
         self.compare_epochs(broker)
         if before.leader_epoch != self.tree.leader_epoch:
             self.ends = {pair: end for pair, end in self.ends.items() if pair[0] != broker}
             self.starts[broker] = len(self.logs[broker])
         self.raise_high_watermark(broker)
+
+    def assign(self, broker: int) -> None:
+        """The broker goes by the present assignment."""
+        self.assigned[broker] = self.replicas
+        if broker not in self.replicas:
+            self.logs[broker], self.high_watermarks[broker] = (), 0  # the replica has moved away
+        if self.moves:
+            self.ends = {pair: end for pair, end in self.ends.items() if pair[0] != broker or pair[1] in self.replicas}
 
     def compare_epochs(self, broker: int) -> None:
         """Find out whether the log has later leader epochs than the state, as `Partition.apply_state` does."""
@@ -375,7 +406,8 @@ class Situation:
         if not self.leads(leader):
             return
         image = self.images[leader]
-        if len(image.isr) < image.enough_in_sync(self.assigned[leader], self.configured[leader]):
+        replicas = image.replicas_in(self.assigned[leader])
+        if len(image.isr) < image.enough_in_sync(replicas, self.configured[leader]):
             return
         end = len(self.logs[leader])
         counted = [(each, image.broker_epochs.get(each)) for each in image.isr if each != leader]
@@ -429,8 +461,14 @@ class Situation:
         return log[-1][0] if log else -1, len(log)
 
     def move_to(self, topic: Topic, state: PartitionState) -> None:
-        """Another assignment is in the tree, and a state with it."""
+        """Another assignment is in the tree, and a state with it: `ClusterRegistry.move`."""
+        states = reassignment.states_with_assignment(
+            self.topic, topic, {KEY.partition: state}, {KEY.partition: self.tree}
+        )
+        state = states[KEY.partition]
         self.topic, self.replicas = topic, topic.partitions[KEY.partition]
+        if not self.scope.apart:
+            self.topic_known = topic
         self.store(state)
 
     @property
@@ -448,7 +486,7 @@ class Situation:
         if known != self.tree.partition_epoch or leader in self.asked:
             return
         rules = ElectionRules(min_isr=self.configured[leader])
-        after = with_isr(self.tree, isr, self.replicas, self.live, rules)
+        after = with_isr(self.tree, isr, self.tree.replicas_in(self.assigned[leader]), self.live, rules)
         if after != self.tree:
             if added is not None:
                 self.asked[leader] = known, added
@@ -457,12 +495,12 @@ class Situation:
     def calm(self) -> None:
         """Let the controller settle the state, and brokers claim what they have."""
         while True:
-            after = settled(self.tree, self.replicas, self.live, self.rules)
+            after = None if self.scope.apart else settled(self.tree, self.replicas, self.live, self.rules)
             if after is not None:
                 self.store(after)
                 continue
             for broker, registration in self.live.items():
-                if broker not in self.replicas:
+                if broker not in self.replicas or (self.scope.apart and self.images[broker] is not self.tree):
                     continue
                 own, log = ReplicaId(broker, registration.broker_epoch), self.logs[broker]
                 if self.has_forgotten(broker):
@@ -479,7 +517,7 @@ class Situation:
         """A leader has every committed message; `beyond`: every one that is on a disk at all. Without a leader some
         replica has every one."""
         leader = self.tree.leader
-        if leader == NO_LEADER:
+        if leader == NO_LEADER or (self.scope.apart and self.life_of(leader) != self.tree.broker_epochs[leader]):
             if not self.scope.beyond and max(map(self._committed_at, self.replicas)) < len(self.committed):
                 raise Lost(f"no replica of {self.replicas} has all of {self.committed}, the logs are {self.logs}")
             return
@@ -525,6 +563,7 @@ class Situation:
         self.images[broker] = self.tree
         self.configured[broker] = self.wanted
         self.starts[broker] = 0
+        self.assign(broker)
         self.see(broker)
 
     def stop(self, broker: int) -> int:
@@ -536,6 +575,32 @@ class Situation:
         self.forgotten -= {broker}
         self.ends = {pair: end for pair, end in self.ends.items() if pair[0] != broker}
         return self.live.pop(broker).broker_epoch
+
+    def check_lives_on(self) -> None:
+        """Once nothing happens any more, and all brokers have started that can, the partition has a leader and does not
+        move."""
+        if self.scope.beyond or (
+            self.tree.leader in self.live and not reassignment.is_moving(self.topic, KEY.partition)
+        ):
+            return
+        then = self.copy()
+        for broker in _dead(then):
+            start(then, broker)
+            then.calm()
+        while True:
+            before = then.key()
+            for name in ("learn", "see", "hear", "settle", "fetch", "finish"):
+                action = ACTIONS[name]
+                for broker in list(action.brokers(then)):
+                    if broker in action.brokers(then):
+                        action.happens(then, broker)
+                        then.calm()
+            if then.key() == before:
+                break
+        is_moving = reassignment.is_moving(then.topic, KEY.partition)
+        if then.tree.leader not in then.live or is_moving:
+            what = "moves" if is_moving else "has no leader"
+            raise Lost(f"the partition {what} for ever: {then.tree}, replicas {then.topic}, logs {then.logs}")
 
     def may_lose(self, broker: int) -> bool:
         least = min(filter(None, (self.scope.min_isr, self.scope.other_min_isr)))
@@ -565,6 +630,11 @@ def _items(some: Mapping[K, V]) -> list[tuple[K, V]]:
     return [(key, some[key]) for key in sorted(some)]
 
 
+def _assignment_key(topic: Topic) -> object:
+    number = KEY.partition
+    return topic.partitions[number], topic.adding.get(number), topic.removing.get(number)
+
+
 def _state_key(state: PartitionState, number: Mapping[int, int]) -> object:
     return (
         state.leader,
@@ -573,6 +643,7 @@ def _state_key(state: PartitionState, number: Mapping[int, int]) -> object:
         state.elr,
         state.suspects,
         state.min_isr,
+        state.replicas,
         tuple((each, number[epoch]) for each, epoch in _items(state.broker_epochs)),
         tuple((each, number[c.broker_epoch], c.extent, c.lost) for each, c in _items(state.claims)),
     )
@@ -594,7 +665,7 @@ def _live(now: Situation) -> Iterable[int]:
 
 
 def _dead(now: Situation) -> Iterable[int]:
-    return [each for each in now.logs if each not in now.live]
+    return [each for each in now.logs if each not in now.live and each not in now.retired]
 
 
 def _members(now: Situation) -> Iterable[int]:
@@ -628,6 +699,34 @@ def _moving(now: Situation) -> Iterable[int]:
     return (CONTROLLER,) if now.live and reassignment.is_moving(now.topic, KEY.partition) else ()
 
 
+def _ending(now: Situation) -> Iterable[int]:
+    return _moving(now) if now.topic_known is now.topic else ()
+
+
+def _learning(now: Situation) -> Iterator[int]:
+    if now.scope.apart:
+        if now.topic_known is not now.topic:
+            yield CONTROLLER
+        yield from (each for each in now.live if now.assigned[each] != now.replicas)
+
+
+def _undecided(now: Situation) -> Iterable[int]:
+    return (CONTROLLER,) if now.scope.apart and now.live and _settled(now) is not None else ()
+
+
+def _settled(now: Situation) -> PartitionState | None:
+    replicas = now.tree.replicas_in(now.topic_known.partitions[KEY.partition])
+    return settled(now.tree, replicas, now.live, now.rules)
+
+
+def _draining(now: Situation) -> Iterable[int]:
+    return now.brokers if now.live else ()
+
+
+def _drained(now: Situation) -> Iterable[int]:
+    return [each for each in now.cordoned if each not in now.replicas and each not in now.retired]
+
+
 def append(now: Situation, leader: int) -> None:
     """A producer sends a message. No two messages of one leader epoch have one offset."""
     now.messages += 1
@@ -657,7 +756,7 @@ def fetch(now: Situation, follower: int) -> None:
     if follower not in image.isr or image.broker_epochs[follower] != life:
         own_id = ReplicaId(follower, life)
         is_caught_up = len(theirs) >= max(now.high_watermarks[leader], now.starts[leader])
-        if is_caught_up and follower in now.assigned[leader] and may_join(own_id, now.live):
+        if is_caught_up and follower in image.replicas_in(now.assigned[leader]) and may_join(own_id, now.live):
             lives = [ReplicaId(each, image.broker_epochs[each]) for each in image.isr if each != follower]
             now.wish_isr(leader, [*lives, own_id], own_id)
     now.high_watermarks[follower] = max(now.high_watermarks[follower], now.high_watermarks[leader])
@@ -737,19 +836,27 @@ def start(now: Situation, broker: int) -> None:
 
 def move(now: Situation, place: int) -> None:
     """An operator reassigns the partition; another reassignment may be on its way."""
-    try:
-        topic = reassignment.begin_move(now.topic, KEY.partition, now.scope.targets[place], now.live)
-    except ApiError:
+    with suppress(ApiError):
+        _move(now, now.scope.targets[place])
+
+
+def _move(now: Situation, target: Sequence[int]) -> None:
+    """`ReplicaService._moved`."""
+    if tuple(target) == now.replicas and not reassignment.is_moving(now.topic, KEY.partition):
         return
+    free = [each for each in now.live if each not in now.cordoned]
+    topic = reassignment.begin_move(now.topic, KEY.partition, target, free)
     now.move_to(topic, reassignment.touched(now.tree))
 
 
 def cancel(now: Situation, _broker: int) -> None:
     """An operator cancels the reassignment."""
-    try:
-        topic, states = reassignment.cancel_move(now.topic, KEY.partition, now.image, now.rules)
-    except ApiError:
-        return
+    with suppress(ApiError):
+        _cancel(now)
+
+
+def _cancel(now: Situation) -> None:
+    topic, states = reassignment.cancel_move(now.topic, KEY.partition, now.image, now.rules)
     now.move_to(topic, states[KEY.partition])
 
 
@@ -758,6 +865,107 @@ def finish(now: Situation, _broker: int) -> None:
     finished = reassignment.finished_moves(now.topic, now.image, now.rules)
     if finished is not None:
         now.move_to(finished[0], finished[1][KEY.partition])
+
+
+def learn(now: Situation, broker: int) -> None:
+    """A broker, or the controller (0), reads the assignment, and the state with it (`ClusterRegistry.reread`)."""
+    if broker == CONTROLLER:
+        now.topic_known = now.topic
+    else:
+        now.assign(broker)
+        now.see(broker)
+
+
+def settle(now: Situation, _broker: int) -> None:
+    """The controller writes the state that follows from what it knows."""
+    now.store(_settled(now))
+
+
+def drain(now: Situation, broker: int) -> None:
+    """An operator begins to drain a broker: `barnabas brokers drain --execute`."""
+    drain_of = BrokerDrain(cast(Any, OperatorsView(now)), broker, replication_factor=now.scope.fewer)
+    with suppress(ApiError, ConfigError):
+        drain_of.start(drain_of.plan())
+
+
+def advance(now: Situation, broker: int) -> None:
+    """The command looks after a drain that it has begun, or is run again."""
+    with suppress(ApiError, ConfigError):
+        BrokerDrain(cast(Any, OperatorsView(now)), broker, replication_factor=now.scope.fewer).advance()
+
+
+def undrain(now: Situation, broker: int) -> None:
+    """An operator cancels the drain."""
+    with suppress(ApiError):
+        BrokerDrain(cast(Any, OperatorsView(now)), broker).cancel()
+
+
+def retire(now: Situation, broker: int) -> None:
+    """A drained broker is stopped, removed from the cluster, and scrapped with its disk."""
+    if broker in now.live:
+        now.stop(broker)
+    now.in_order.pop(broker, None)
+    now.logs[broker], now.high_watermarks[broker] = (), 0
+    now.uncut.pop(broker, None)
+    now.retired |= {broker}
+
+
+class OperatorsView:
+    """As much of an `Admin` as `BrokerDrain` calls, over a situation."""
+
+    def __init__(self, now: Situation) -> None:
+        self._now = now
+
+    def describe_log_dirs(self, *_: object) -> Mapping[int, Any]:
+        now = self._now
+        folder = SimpleNamespace(is_cordoned=True, replicas=())
+        return {each: [folder] if each in now.cordoned else [] for each in now.live}
+
+    def describe_cluster(self) -> Any:
+        return SimpleNamespace(brokers=[SimpleNamespace(node_id=each, rack=None, host="") for each in self._now.live])
+
+    def describe_topics(self, *_: object) -> Any:
+        now = self._now
+        partition = SimpleNamespace(
+            partition=KEY.partition, leader=now.tree.leader, replicas=now.replicas, isr=now.tree.isr
+        )
+        return [SimpleNamespace(name=KEY.topic, partitions=[partition])]
+
+    def list_topics(self, **_: object) -> Any:
+        return []
+
+    def list_reassignments(self) -> Any:
+        topic, number = self._now.topic, KEY.partition
+        if not reassignment.is_moving(topic, number):
+            return []
+        target = reassignment.target_of(topic, number)
+        return [
+            SimpleNamespace(
+                topic=topic.name,
+                partition=number,
+                replicas=topic.partitions[number],
+                adding=[each for each in topic.adding.get(number, ()) if each in target],
+                removing=topic.removing.get(number, ()),
+            )
+        ]
+
+    def cordon_broker(self, broker: int, *, cordoned: bool = True) -> None:
+        self._now.cordoned = self._now.cordoned - {broker} | ({broker} if cordoned else set())
+
+    def reassign_partitions(self, wanted: Mapping[TopicPartition, Sequence[int] | None]) -> None:
+        now = self._now
+        for target in wanted.values():
+            if target is None:
+                _cancel(now)
+            else:
+                _move(now, target)
+
+    def describe_configs(self, *_: object) -> Any:
+        return []
+
+    def elect_leaders(self, _: object) -> None:
+        now = self._now
+        now.store(preferred(now.tree, now.replicas, now.live, now.rules))
 
 
 def back_up(now: Situation, _broker: int) -> None:
@@ -807,7 +1015,13 @@ ACTIONS: dict[str, Action] = {
     "hear": Action(_of_old_configs, hear),
     "move": Action(_targets, move),
     "cancel": Action(_moving, cancel),
-    "finish": Action(_moving, finish),
+    "finish": Action(_ending, finish),
+    "learn": Action(_learning, learn),
+    "settle": Action(_undecided, settle),
+    "drain": Action(lambda now: [each for each in _draining(now) if each not in now.cordoned], drain),
+    "advance": Action(lambda now: now.cordoned if now.live else (), advance),
+    "undrain": Action(lambda now: now.cordoned if now.live else (), undrain),
+    "retire": Action(_drained, retire),
     "back_up": Action(lambda _: (CONTROLLER,), back_up),
     "restore": Action(lambda now: (CONTROLLER,) if now.may_restore() else (), restore),
     "wait_no_more": Action(_waiting, wait_no_more),
@@ -853,10 +1067,12 @@ def search(scope: Scope, *, states_max: int = 1_000_000) -> Found:
                     action.happens(after, broker)
                     after.calm()
                     after.check()
+                    after_key = after.key()
+                    if after_key not in before:
+                        after.check_lives_on()
                 except Lost as error:
                     lost, history = str(error), [*_history(before, key), step]
                     break
-                after_key = after.key()
                 if after_key not in before:
                     before[after_key] = key, step
                     waiting.append((after, after_key))
@@ -878,6 +1094,7 @@ def play(scope: Scope, history: Iterable[str]) -> Situation:
         action.happens(now, int(broker))
         now.calm()
         now.check()
+        now.check_lives_on()
     return now
 
 

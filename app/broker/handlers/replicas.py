@@ -132,7 +132,8 @@ class ReplicaService:
     def _after(self, topic: Topic, number: int, image: ClusterImage, kind: ElectionType) -> PartitionState | None:
         """Return the state after the election; None if no election is possible or needed."""
         key = TopicPartition(topic.name, number)
-        replicas, known, brokers = topic.partitions[number], image.state(key), image.brokers_with(key)
+        known, brokers = image.state(key), image.brokers_with(key)
+        replicas = known.replicas_in(topic.partitions[number])
         rules = self._state.election_rules(topic)
         if kind is ElectionType.PREFERRED:
             return preferred(known, replicas, brokers, rules)
@@ -143,7 +144,8 @@ class ReplicaService:
         topic = self._state.image.topics.get(key.topic)
         if topic is None or key.partition not in topic.partitions or self._state.is_alone:
             return False
-        state, replicas = self._state.image.state(key), topic.partitions[key.partition]
+        state = self._state.image.state(key)
+        replicas = state.replicas_in(topic.partitions[key.partition])
         return bool(awaited_claims(state, replicas, self._state.image.brokers_with(key)))
 
     # --- replicas

@@ -608,10 +608,11 @@ class ClusterMember:
 
     def _wanted_claims(self, topic: Topic, image: ClusterImage, own: ReplicaId) -> Mapping[int, PartitionState]:
         claims = {}
-        for number, replicas in topic.partitions.items():
+        for number, assigned in topic.partitions.items():
             key = TopicPartition(topic.name, number)
             partition = self._state.replicas.partitions.get(key)
             known = image.state(key)
+            replicas = known.replicas_in(assigned)
             if partition is None or own.broker_id not in replicas:
                 continue
             if self._is_forgotten(partition, known, replicas):

@@ -94,7 +94,7 @@ class Partition:
         `now_ms`: monotonic.
         """
         before = self.leader_epoch if self.leader == own.broker_id else -1
-        self.state, self.replicas, self.isr = state, tuple(replicas), state.isr
+        self.state, self.replicas, self.isr = state, tuple(state.replicas_in(replicas)), state.isr
         self.leader, self.leader_epoch = state.leader, state.leader_epoch
         epochs = state.broker_epochs
         if self.leader == own.broker_id and (

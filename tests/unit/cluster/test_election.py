@@ -332,6 +332,15 @@ def test_a_state_with_claims_is_read_as_it_was_written() -> None:
     assert decode_states(node)[1][0].claims == {1: LogClaim(21, 0, 5)}
 
 
+def test_a_state_with_its_replicas_is_read_as_it_was_written() -> None:
+    states = {0: FIRST, 1: evolve(FIRST, replicas=(3, 1, 2))}
+    encoded = encode_states(bytes(range(16)), states)
+    assert decode_states(encoded)[1] == states
+    assert states[1].replicas_in((1, 2)) == (3, 1, 2) and states[0].replicas_in((1, 2)) == (1, 2)
+    with pytest.raises(ValueError):
+        decode_states(encoded.replace(b"[3,1,2]", b'[3,"1",2]'))
+
+
 def test_a_lower_min_isr_makes_those_ineligible_that_miss_what_one_may_commit_then() -> None:
     alone = settle(settle(FIRST, brokers((1, 11), (2, 12))), brokers((1, 11)))
     assert (short(alone), alone.min_isr) == ((1, 0, (1,), (2,), ()), 2)

@@ -41,6 +41,12 @@ REASSIGNMENT: Mapping[str, int | None] = {**DATA, "append": 1, "move": 2, "cance
 REASSIGNMENTS_ARE_REPLACED = Scope(
     replicas=1, spare=2, min_isr=1, targets=((2,), (3,)), most={**REASSIGNMENT, "kill": 2, "start": 2}
 )
+APART: Mapping[str, int | None] = {**DATA, "append": 1, "see": None, "learn": None, "settle": None, "finish": None}
+ASSIGNMENTS_COME_LATE = Scope(
+    replicas=1, spare=1, min_isr=1, targets=((2,), (1,)), stale=True, apart=True, most={**APART, "move": 2}
+)
+DRAIN: Mapping[str, int | None] = {**DATA, "append": 1, "drain": 1, "undrain": 1, "finish": None, "retire": 1}
+A_BROKER_IS_DRAINED = Scope(replicas=1, spare=1, min_isr=1, most={**DRAIN, "kill": 1, "start": 1})
 ROLLBACK: Mapping[str, int | None] = {**DATA, "append": 1, "back_up": 1, "restore": 1, "expire": 2}
 TREE_IS_RESTORED = Scope(replicas=2, min_isr=1, most={**ROLLBACK, "kill": 2, "start": 2})
 ELECTIONS_ARE_UNCLEAN = Scope(
@@ -83,6 +89,34 @@ SCOPES = {
     "a_reassignment_of_two_replicas": Scope(
         replicas=2, spare=1, min_isr=2, targets=((3, 1),), most={**REASSIGNMENT, "move": 1, "kill": 3, "start": 2}
     ),
+    "two_drained_brokers": Scope(
+        replicas=1, spare=1, min_isr=1, most={**DRAIN, "drain": 2, "advance": 1, "kill": 1, "start": 1}
+    ),
+    "a_drained_broker_of_two_replicas": Scope(
+        replicas=2, spare=1, min_isr=2, most={**DRAIN, "advance": 1, "kill": 1, "start": 1}
+    ),
+    "a_drained_broker_whose_replicas_find_no_place": Scope(
+        replicas=2, min_isr=2, fewer=1, most={**DRAIN, "advance": 1, "kill": 1, "start": 1}
+    ),
+    "assignments_that_come_late": ASSIGNMENTS_COME_LATE,
+    "assignments_that_come_late_and_a_cancelled_reassignment": Scope(
+        replicas=1,
+        spare=1,
+        min_isr=1,
+        targets=((2,), (1,)),
+        stale=True,
+        apart=True,
+        most={**APART, "move": 2, "cancel": 1},
+    ),
+    "assignments_that_come_late_and_a_lost_disk": Scope(
+        replicas=2,
+        spare=1,
+        min_isr=2,
+        targets=((3, 2),),
+        stale=True,
+        apart=True,
+        most={**APART, "move": 1, "cancel": 1, "lose": 1},
+    ),
     "a_restored_tree": TREE_IS_RESTORED,
     "a_restored_tree_after_orderly_stops": Scope(replicas=2, min_isr=2, most={**ROLLBACK, "stop": 2, "start": 2}),
     "unclean_elections_of_two_replicas": Scope(
@@ -93,6 +127,30 @@ SCOPES = {
         replicas=3, min_isr=1, most={**DATA, "kill": 3, "start": 2, "elect_uncleanly": 1}
     ),
 }
+
+
+def test_no_drain_loses_a_committed_message() -> None:
+    found = search(A_BROKER_IS_DRAINED)
+    assert not found.lost, str(found)
+
+
+def test_cancelling_a_drain_whatever_the_isr_is_found_to_lose(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker is kept with a log that lacks what the new replica has committed alone."""
+    monkeypatch.setattr(reassignment, "may_keep_only", lambda *_: True)
+    assert "no replica" in search(A_BROKER_IS_DRAINED).lost
+
+
+def test_ending_a_drain_before_the_new_replica_is_in_sync_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The drained broker has the only copy, and is deleted; no replica may lead then."""
+    monkeypatch.setattr(reassignment, "live_isr", lambda _, brokers: tuple(brokers))
+    assert "for ever" in search(A_BROKER_IS_DRAINED).lost
+
+
+def test_a_state_without_its_replicas_is_found_to_lose(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader that has heard of the state but not of the assignment takes a replica into the ISR that is about to
+    delete its log, and the next reassignment to that broker ends at once."""
+    monkeypatch.setattr(PartitionState, "replicas_in", lambda _, assigned: assigned)
+    assert "leads in epoch" in search(ASSIGNMENTS_COME_LATE).lost
 
 
 @pytest.mark.parametrize("scope", first_is_quick(SCOPES.values()), ids=SCOPES.keys())

@@ -413,6 +413,8 @@ def test_broker_with_replicas_in_the_tree_is_asked_despite_a_stale_image() -> No
     complete(harness.registry.create(topic))
     late = harness.reopened()
     complete(harness.registry.move(evolve(topic, partitions={0: (1, 3)}), {}))
+    state = harness.registry.image.state(TopicPartition("t", 0))
+    assert (state.replicas, state.partition_epoch) == ((1, 3), 1), "the state has its assignment with it"
     going = complete(late.begin_delete("t", {1}))
     assert going.partitions == {0: (1, 3)}
     assert [broker for broker in (1, 2, 3) if topic_store.deleted_of(harness.session, broker)] == [1, 3]

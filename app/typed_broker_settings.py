@@ -78,7 +78,7 @@ class BrokerKeywords(TypedDict, total=False):
     etcd_user: str | None
     fetch_max_bytes: int | str | None
     fetch_purgatory_purge_interval_requests: str | None
-    follower_fetch_last_tiered_offset_enable: str | None
+    follower_fetch_last_tiered_offset_enable: bool | str | None
     follower_replication_throttled_rate: int | str | None
     group_consumer_assignment_interval_ms: int | str | None
     group_consumer_assignors: str | Sequence[str] | None

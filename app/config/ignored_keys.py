@@ -47,7 +47,6 @@ _BROKER_KEYS: Mapping[str, str] = {
         offsets.topic.compression.codec 0
     """,
     "remote storage here does not need it: one manifest per partition, one place": """
-        follower.fetch.last.tiered.offset.enable false
         remote.log.manager.copy.quota.window.num 11
         remote.log.manager.copy.quota.window.size.seconds 1
         remote.log.manager.expiration.thread.pool.size 10

@@ -62,6 +62,12 @@ class RemoteKeys:
         1,
         doc="The longest wait of a look-up of a timestamp for remote storage; then the partition has error 7.",
     )
+    follower_fetch_last_tiered_offset_enable: bool = flag_key(
+        "follower.fetch.last.tiered.offset.enable",
+        False,
+        doc="Whether a new follower begins at the last tiered offset instead of all that its leader has (KIP-1023).",
+        dynamic=True,
+    )
     remote_log_manager_copy_max_bytes_per_second: int = long_key(
         "remote.log.manager.copy.max.bytes.per.second", LONG_MAX, 1, doc="Bytes that this broker copies in a second."
     )

@@ -10,6 +10,10 @@ def _unthrottled() -> int:
     return UNTHROTTLED
 
 
+def _never() -> bool:
+    return False
+
+
 @frozen(kw_only=True)
 class ReplicationSettings:
     """`replica.lag.time.max.ms`, `replica.fetch.*`, `*.replication.throttled.rate`; times in ms."""
@@ -30,6 +34,9 @@ class ReplicationSettings:
     """The bytes per second of throttled replicas that others may fetch here now; see `ReplicationQuotaManager`."""
     follower_rate: Callable[[], int] = _unthrottled
     """The bytes per second of throttled replicas that this broker may fetch now."""
+
+    begins_in_tier: Callable[[], bool] = _never
+    """True if a new follower begins at the end of what is in remote storage (KIP-1023)."""
 
     @property
     def isr_silence_max_ms(self) -> float:

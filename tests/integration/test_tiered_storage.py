@@ -12,7 +12,8 @@ from support.s3_server import S3Server
 from support.tiered_topics import QUICK, TIERED, read_all, wait_for, write
 
 from barnabas import Admin, Broker
-from barnabas.ports.broker_api.offsets import EARLIEST_LOCAL, ListOffsets, ListOffsetsPartition
+from barnabas.ports.broker_api.configs import ResourceKind
+from barnabas.ports.broker_api.offsets import EARLIEST_LOCAL, LATEST_TIERED, ListOffsets, ListOffsetsPartition
 from barnabas.testing import TestCluster
 
 
@@ -111,6 +112,31 @@ def test_follower_is_rebuilt_from_remote_storage_and_leads(tmp_path: Path) -> No
         cluster.kill(leader)
         cluster.kill(last)
         cluster.restart(last)
+        assert read_all(cluster.bootstrap, "t", 0, 600) == list(range(600))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("begins_in_tier", [False, True])
+def test_new_replica_copies_what_is_not_in_remote_storage(tmp_path: Path, *, begins_in_tier: bool) -> None:
+    """The leader has all locally, and all but the newest segment in remote storage."""
+    remote = {"remote.log.storage.manager.class.name": f"file://{tmp_path}/remote"}
+    local = {**TIERED, "local.retention.bytes": "-2", "local.retention.ms": "-2"}
+    with TestCluster(2, {**QUICK, **remote}) as cluster, Admin(cluster.source) as admin:
+        admin.create_topic("t", partitions=1, replication_factor=1, configs=local)
+        leader = cluster.wait_for_leader("t")
+        new = next(number for number in cluster.broker_ids if number != leader)
+        write(cluster.bootstrap, "t", range(600), acks="all")
+        last_tiered = ListOffsets(partitions=[ListOffsetsPartition(topic="t", partition=0, timestamp=LATEST_TIERED)])
+        wait_for(lambda: cluster.broker(leader).ask(last_tiered).partitions[0].offset > 400)
+        if begins_in_tier:
+            admin.alter_configs(ResourceKind.BROKER, "", {"follower.fetch.last.tiered.offset.enable": "true"})
+        admin.reassign_partitions({("t", 0): [leader, new]})
+        wait_for(lambda: len(admin.describe_topics(["t"])[0].partitions[0].isr) == 2)
+        earliest_local = ListOffsets(
+            partitions=[ListOffsetsPartition(topic="t", partition=0, timestamp=EARLIEST_LOCAL)], replica_id=-2
+        )
+        assert (cluster.broker(new).ask(earliest_local).partitions[0].offset > 400) is begins_in_tier
+        cluster.kill(leader)
         assert read_all(cluster.bootstrap, "t", 0, 600) == list(range(600))
 
 

@@ -34,7 +34,9 @@ class TieringStory(ClusterStory):
 
     def __init__(self, seed: int, *, failures: float = -1.0, **settings: Any) -> None:
         self.failures = failures
-        super().__init__(seed, **{**TIERED, **settings})
+        begins_in_tier = SeededEntropy(f"new followers {seed}").below(2) == 0
+        drawn = {"follower_fetch_last_tiered_offset_enable": begins_in_tier}
+        super().__init__(seed, **{**TIERED, **drawn, **settings})
         chance = SeededEntropy(f"tiering {seed}")
         self.local_bytes = (0, 2_000, 8_000)[chance.below(3)]
         self.world.remote_ms_max = (5.0, 50.0, 600.0)[chance.below(3)]

@@ -84,6 +84,7 @@ class Scope:
     appended: how many records there are at first, in both logs. Each is a segment of its own.
     retained: how many records the topic's retention keeps.
     local:    how many of them local retention keeps.
+    begins_in_tier: whether a new follower begins at the end of what is copied.
     before:   what has happened when the search begins: actions, and "rest", after which all is calm.
     """
 
@@ -91,6 +92,7 @@ class Scope:
     appended: int = 2
     retained: int = 100
     local: int = 0
+    begins_in_tier: bool = False
     before: tuple[str, ...] = ()
 
 
@@ -180,7 +182,7 @@ class _Follower(PartitionDataProcessor):
         self._noting: dict[Any, Any] = {}
         self._broker = broker
         self.clock = broker.history.clock
-        self.settings = _any(fetch_backoff_ms=100.0)
+        self.settings = _any(fetch_backoff_ms=100.0, begins_in_tier=lambda: broker.history.scope.begins_in_tier)
         self._purgatory = _any(check=lambda _: None)
         self._local = _any(report=lambda _: None, failed=self._failed, storage_failed=self._failed)
         self._logs = _any(checkpoint_of=self._checkpoint)
@@ -207,6 +209,7 @@ class _Tier(Tiering):
         self._outside = _any(storage=broker.history.store, offload_read=broker.offload)
         self._replicas = _any(partitions={KEY: broker.partition})
         self._closed = False
+        self._begins_in_tier = lambda: broker.history.scope.begins_in_tier
         self._clock = broker.history.clock
         self._report = lambda _: None
 
@@ -557,6 +560,15 @@ class History:
         it.see()
         return True
 
+    def lose_disk(self, broker: int) -> bool:
+        """A broker that is down loses its disk: it starts as a new replica."""
+        it = self.brokers[broker]
+        if it.live or broker in self.state.isr:
+            return False
+        it.disk = MemoryDisk(now_ms=self.clock.now_ms)
+        it.log_start = it.recovery_point = 0
+        return True
+
     def elect(self, broker: int) -> bool:
         """The controller has this broker lead, which is in sync; the earlier leader may not have heard of it."""
         if not self.exists or self.state.leader in (broker, NO_LEADER) or not self.brokers[broker].live:
@@ -737,7 +749,9 @@ class History:
         named.add(f"{FOLDER}/manifest.json.gz")
         if keys != named:
             raise BrokenPromise(f"objects that no manifest names, or that are missing: {sorted(keys ^ named)}")
-        if leader.log.segments[0].base_offset < min(leader.log.segments[-1].base_offset, leader.log.remote_end):
+        if self.scope.local == 0 and leader.log.segments[0].base_offset < min(
+            leader.log.segments[-1].base_offset, leader.log.remote_end
+        ):
             raise BrokenPromise("local segments are kept that remote storage has")
         closed = leader.log.segments[-1].base_offset
         if self.scope.local == 0 and present.covered_to(leader.log.log_start_offset) < min(
@@ -770,6 +784,7 @@ class History:
                 repr((log.epochs.entries, it.log_start, it.recovery_point, log.segments[0].base_offset)),
                 repr((partition.leader, partition.leader_epoch, partition.high_watermark, followers, in_epoch)),
                 repr((partition.state == self.state, bool(it.follower._noting), len(it.timers))),
+                repr(it.followed.looked_in_tier),
                 text(None if leading is None else {**vars(leading), "led": leading.led.leader_epoch}),
                 text([(each.work, each.done, each.outcome) for each in it.works]),
             ]

@@ -483,6 +483,7 @@ class BrokerServer:
             state.logs.codecs,
             cluster_id=state.cluster_id,
             image=lambda: state.image,
+            begins_in_tier=lambda: state.settings.begins_in_tier,
             ask=state.ask,
             scheduler=state.scheduler,
             clock=state.clock,

@@ -462,4 +462,5 @@ def _replication_settings(settings: BrokerSettings) -> ReplicationSettings:
         hastens_high_watermark=static.replica_selector_class is not None,
         leader_rate=lambda: settings.throttled_rate(leader=True),
         follower_rate=lambda: settings.throttled_rate(leader=False),
+        begins_in_tier=lambda: settings.begins_in_tier,
     )

@@ -136,6 +136,11 @@ class BrokerSettings:
         return rate if isinstance(rate, int) else LONG_MAX
 
     @property
+    def begins_in_tier(self) -> bool:
+        """Return True if new followers begin at the last tiered offset, as set by now."""
+        return self._effective("follower.fetch.last.tiered.offset.enable") is True
+
+    @property
     def cleaner(self) -> CleanerSettings:
         """The settings of compaction, as set by now."""
         threads = int(self._number("log.cleaner.threads"))

@@ -135,6 +135,7 @@ class Tiering:
         *,
         cluster_id: str,
         image: Callable[[], ClusterImage],
+        begins_in_tier: Callable[[], bool],
         ask: Submit | None,
         scheduler: Scheduler,
         clock: Clock,
@@ -147,6 +148,7 @@ class Tiering:
         self._replicas = replicas
         self._cluster_id = cluster_id
         self._image = image
+        self._begins_in_tier = begins_in_tier
         self._ask = ask
         self._scheduler = scheduler
         self._clock = clock
@@ -538,7 +540,8 @@ class Tiering:
         """Restart the log of a follower behind what only remote storage has (KIP-405).
 
         It continues at the end of the remote segment before the leader's first local offset, with the producers and
-        leader epochs that the segment's objects have.
+        leader epochs that the segment's objects have. A new follower may continue at the end of all remote segments
+        (`follower.fetch.last.tiered.offset.enable`).
         """
         key, epoch, storage = partition.topic_partition, partition.leader_epoch, self._outside.storage
 
@@ -554,6 +557,9 @@ class Tiering:
             local = offsets.get(key)
             if local is None or is_outdated():
                 failed("the leader does not say where its log begins")
+                return
+            if local == partition.log.log_end_offset == 0:
+                done(True)  # nothing is in remote storage, and nothing is here
                 return
             if partition.log.config.remote_storage_source:
                 self._ask_offsets(partition.leader, [partition], EARLIEST, partial(restart_read_only, local))
@@ -605,7 +611,23 @@ class Tiering:
                 self._report(info(f"{key} continues at {offset}, behind what is in remote storage"))
                 done(True)
 
-        self._ask_offsets(partition.leader, [partition], EARLIEST_LOCAL, local_known)
+        self._ask_for_begin(partition, local_known)
+
+    def _ask_for_begin(self, partition: Partition, known: Callable[[Mapping[TopicPartition, int]], None]) -> None:
+        """Ask where the leader's local log begins; for a new follower, where remote storage ends (KIP-1023)."""
+        key = partition.topic_partition
+        is_new = partition.log.log_end_offset == 0 and partition.log.config.remote_storage_enable
+
+        def last_known(offsets: Mapping[TopicPartition, int]) -> None:
+            if offsets.get(key, -1) >= 0:
+                known({key: offsets[key] + 1})
+            else:
+                self._ask_offsets(partition.leader, [partition], EARLIEST_LOCAL, known)
+
+        if is_new and self._begins_in_tier():
+            self._ask_offsets(partition.leader, [partition], LATEST_TIERED, last_known)
+        else:
+            self._ask_offsets(partition.leader, [partition], EARLIEST_LOCAL, known)
 
 
 def _collected(

@@ -182,6 +182,9 @@ class PartitionDataProcessor:
             self._rebuild(followed)
             return
         log_end = partition.log.log_end_offset
+        if log_end == 0 and size_of(result.records) and self._may_begin_in_tier(followed):
+            self._rebuild(followed)
+            return
         risen = partition.append_as_follower(
             records_of(result),
             high_watermark=result.high_watermark,
@@ -197,6 +200,14 @@ class PartitionDataProcessor:
             self._throttle.spend(partition, size)
         if risen:
             self._purgatory.check(partition.topic_partition)
+
+    def _may_begin_in_tier(self, followed: PartitionFetchState) -> bool:
+        """Return True, once, for a new follower that need not copy what remote storage has (KIP-1023).
+
+        Where that does not succeed, the follower copies all that its leader has.
+        """
+        is_first, followed.looked_in_tier = not followed.looked_in_tier, True
+        return is_first and followed.partition.log.config.remote_storage_enable and self.settings.begins_in_tier()
 
     def _rebuild(self, followed: PartitionFetchState) -> None:
         """Restart the log behind what the leader has in remote storage only (KIP-405)."""

@@ -15,17 +15,18 @@ The first ones are short: a leader may learn of its leadership a little later th
 class PartitionFetchState:
     """The fetch offset, delay and failures of one partition. Not frozen. Owner thread only; times in ms, monotonic.
 
-    waiting: True while nothing is fetched, since the leader knows a newer epoch.
+    waiting: True while nothing is fetched, since the leader knows a newer epoch. looked_in_tier: True after an attempt
+    to begin behind what is in remote storage.
     """
 
-    __slots__ = ("_failures", "leader_epoch", "not_before_ms", "partition", "place", "waiting")
+    __slots__ = ("_failures", "leader_epoch", "looked_in_tier", "not_before_ms", "partition", "place", "waiting")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.place = (partition.topic_id, partition.topic_partition.partition)
         self.leader_epoch = partition.leader_epoch
         self.not_before_ms = float("-inf")
-        self.waiting = False
+        self.waiting = self.looked_in_tier = False
         self._failures = 0
 
     def build_fetch(self, max_bytes: int) -> FetchPartition:

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from attrs import evolve
 from support.long_tests import first_is_quick
-from support.tiering_search import FOLDER, RECORD_BYTES, BrokenPromise, Scope, _Store, search
+from support.tiering_search import FOLDER, RECORD_BYTES, BrokenPromise, Scope, _play, _Store, search
 
+from barnabas.app.broker.state import tiering
 from barnabas.core.tiering import manifest as manifests
 from barnabas.core.tiering import remote_log_manager
 from barnabas.core.tiering.manifest import Manifest, RemoteSegment, SegmentState
@@ -30,6 +31,9 @@ DELETED = Scope({"delete_topic": 1})
 EXPIRES = Scope({}, before=("append", "rest", "append"), retained=2)
 EXPIRY_FAILS = Scope({"fail": 1}, before=EXPIRES.before, retained=2)
 OTHER_LEADER = Scope({"elect": 1}, before=("rest", "append"))
+_NEW_FOLLOWER = ("rest", "kill 2", "lose_disk 2", "append", "rest", "start 2")
+"""Broker 2 has lost its disk; broker 1 has copied all records but the last, and still has them all."""
+BEGINS_IN_TIER = Scope({"elect": 1}, before=_NEW_FOLLOWER, local=100, begins_in_tier=True)
 SCOPES = {
     "copy": COPY,
     "call_that_fails": CALL_FAILS,
@@ -47,12 +51,24 @@ SCOPES = {
     "deleted_topic_and_lost_answer": Scope({"delete_topic": 1, "lose": 1}),
     "one_of_two_objects_and_killed": Scope({"fail_second": 1, "kill": 1, "start": 1}),
     "another_leader": OTHER_LEADER,
+    "new_follower_begins_in_the_tier": BEGINS_IN_TIER,
+    "new_follower_and_a_call_that_fails": Scope({"fail": 1}, before=_NEW_FOLLOWER, local=100, begins_in_tier=True),
+    "new_follower_killed": Scope({"kill": 1, "start": 1}, before=_NEW_FOLLOWER, local=100, begins_in_tier=True),
 }
 
 
 @pytest.mark.parametrize(("name", "scope"), first_is_quick(SCOPES.items(), 5))
 def test_no_history_loses_a_record_of_a_tiered_partition(name: str, scope: Scope) -> None:
     print(f"{name}: {search(scope)} states")
+
+
+@pytest.mark.parametrize("begins_in_tier", [False, True])
+def test_new_follower_copies_only_what_is_not_in_the_tier(*, begins_in_tier: bool) -> None:
+    history = _play(evolve(BEGINS_IN_TIER, before=(*_NEW_FOLLOWER, "rest"), begins_in_tier=begins_in_tier), ())
+    leader, follower = (history.brokers[number].log for number in (1, 2))
+    assert (leader.local_log_start_offset, follower.log_start_offset) == (0, 0)
+    assert (follower.local_log_start_offset, follower.log_end_offset) == (2 if begins_in_tier else 0, 3)
+    assert history.state.isr == (1, 2)
 
 
 def fences_no_earlier_leader(patch: pytest.MonkeyPatch) -> None:
@@ -152,6 +168,16 @@ def leaves_the_manifest_of_a_deleted_topic(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(remote_log_manager, "delete_below", delete)
 
 
+def begins_behind_what_is_copied(patch: pytest.MonkeyPatch) -> None:
+    read = tiering.read_aux_state
+
+    def read_further(*args: Any) -> Any:
+        found = read(*args)
+        return None if found is None else evolve(found, offset=found.offset + 1)
+
+    patch.setattr(tiering, "read_aux_state", read_further)
+
+
 @pytest.mark.parametrize(
     ("mutate", "scope"),
     [
@@ -164,6 +190,7 @@ def leaves_the_manifest_of_a_deleted_topic(patch: pytest.MonkeyPatch) -> None:
         (leaves_the_manifest_of_a_deleted_topic, DELETED),
         (deletes_objects_before_the_manifest_says_so, EXPIRES),
         (expires_one_segment_too_many, EXPIRES),
+        (begins_behind_what_is_copied, BEGINS_IN_TIER),
         pytest.param(believes_an_unfinished_copy, DIES, marks=pytest.mark.slow),
         (forgets_segments_before_their_objects_are_deleted, EXPIRY_FAILS),
         pytest.param(fences_no_earlier_leader, OTHER_LEADER, marks=pytest.mark.slow),

@@ -40,31 +40,23 @@ class FilePlace(Protocol):
 class FsRegion:
     """A range of a file; holds the descriptor, so the bytes stay readable after the file is renamed or unlinked."""
 
-    __slots__ = ("_descriptor", "_position", "_size")
+    __slots__ = ("_descriptor", "position", "size")  # not properties: each fetch reads them several times
 
-    def __init__(self, descriptor: Descriptor, position: int, size: int) -> None:
+    def __init__(self, descriptor: Descriptor, position: Position, size: int) -> None:
         self._descriptor = descriptor
-        self._position = position
-        self._size = size
-
-    @property
-    def size(self) -> int:
-        return self._size
-
-    @property
-    def position(self) -> Position:
-        return Position(self._position)
+        self.position = position
+        self.size = size
 
     def fileno(self) -> int:
         return self._descriptor.fd
 
     def read(self, start: int = 0, size: int | None = None) -> bytes:
-        left = self._size - start
+        left = self.size - start
         try:
             wanted = left if size is None or size > left else size
-            return _read(self._descriptor.fd, self._position + start, wanted)
+            return _read(self._descriptor.fd, self.position + start, wanted)
         except OSError as error:
-            raise storage_error(error, f"cannot read {left} bytes at {self._position + start}") from error
+            raise storage_error(error, f"cannot read {left} bytes at {self.position + start}") from error
 
 
 class FsFile:
@@ -152,7 +144,7 @@ class FsFile:
         if descriptor is None:
             descriptor = self._hold()
         self.used = True
-        return FsRegion(descriptor, start, size if size < left else left)
+        return FsRegion(descriptor, Position(start), size if size < left else left)
 
     def flush(self) -> None:
         descriptor = self._hold()

@@ -35,13 +35,15 @@ _SENDFILE = sys.platform == "linux"  # elsewhere os.sendfile has another signatu
 class _RegionTail:
     """A region, and how much of it has gone out."""
 
-    __slots__ = ("by_file", "region", "sent", "size")
+    __slots__ = ("descriptor", "position", "region", "sent", "size")
 
-    def __init__(self, region: Region, *, may_sendfile: bool) -> None:
+    def __init__(self, region: Region, size: int, *, may_sendfile: bool) -> None:
         self.region = region
-        self.size = region.size
+        self.size = size
+        self.position = region.position
         self.sent = 0
-        self.by_file = may_sendfile and region.fileno() >= 0
+        self.descriptor = region.fileno() if may_sendfile else -1
+        """The file's descriptor, which the region holds open; -1 to send the bytes from memory."""
 
     def cut_short(self) -> TransportError:
         return TransportError(f"a file region of {self.size} bytes ended after {self.sent}: its file was truncated")
@@ -84,7 +86,7 @@ class Outbound:
             else:
                 size = piece.size
                 if size > _INLINE_BYTES:
-                    frame.append(_RegionTail(piece, may_sendfile=self._may_sendfile))
+                    frame.append(_RegionTail(piece, size, may_sendfile=self._may_sendfile))
                     self.regions += 1
                     self.region_bytes += size
                 elif size:
@@ -141,13 +143,22 @@ class Outbound:
         self.unsent_bytes = self.region_bytes = self.regions = 0
 
     def _send_buffers(self, sock: socket.socket) -> int:
-        items, batch = self._items, []
+        items, batch, size = self._items, [], 0
         for item in items:
             if isinstance(item, _RegionTail):
                 break  # without MSG_MORE: joined with the pages of the file, the head would make them dearer to send
             batch.append(item)
+            size += len(item)
             if len(batch) == _GATHER_MAX:
                 break
+        if size <= _JOIN_BYTES:  # the head of a fetch's answer: cheaper than to gather it
+            content = b"".join(batch)
+            sent = sock.send(content)
+            for _ in batch:
+                items.popleft()
+            if sent < size:
+                items.appendleft(memoryview(content)[sent:])
+            return sent
         sent = left = sock.sendmsg(batch)
         for buffer in batch:
             if left < len(buffer):
@@ -180,14 +191,14 @@ class Outbound:
         return sent
 
     def _send_region(self, sock: socket.socket, tail: _RegionTail) -> int:
-        if not tail.by_file:
+        if tail.descriptor < 0:
             self._read_ahead(tail)
             return self._send_buffers(sock)
-        position = tail.region.position + tail.sent
-        sent = os.sendfile(sock.fileno(), tail.region.fileno(), position, tail.size - tail.sent)
+        before = tail.sent
+        sent = os.sendfile(sock.fileno(), tail.descriptor, tail.position + before, tail.size - before)
         if not sent:
             raise tail.cut_short()
-        tail.sent += sent
+        tail.sent = before + sent
         self.region_bytes -= sent
         if tail.sent == tail.size:
             self._items.popleft()

@@ -332,6 +332,7 @@ def test_every_dynamic_key_is_the_twin_of_a_topic_key() -> None:
     twins = {topic.twin for topic in TOPIC_KEYS.values() if topic.attribute is not None and topic.twin is not None}
     of_brokers_alone = {
         "cordoned.log.dirs",
+        "follower.fetch.last.tiered.offset.enable",
         "follower.replication.throttled.rate",
         "leader.replication.throttled.rate",
         "log.cleaner.backoff.ms",

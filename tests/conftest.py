@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 from support.long_tests import MOST_QUICK_EXAMPLES
-from support.sharing_out import InParts, rotate, sort
+from support.sharing_out import InParts, rotate, send_less, sort
 
 if TYPE_CHECKING:
     from support.etcd_server import EtcdServer
@@ -34,6 +34,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 os.environ["XDG_CONFIG_HOME"] = os.devnull
 for _name in ("BARNABAS_BOOTSTRAP", "BARNABAS_PROFILE"):
     os.environ.pop(_name, None)
+
+# jsonschema would build 38 grammars, 1.4 s of each worker's CPU time, to check formats of which no test here asks.
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # None: it cannot be imported
 
 settings.register_profile(
     "quick",
@@ -97,6 +100,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             if identity is not None:
                 item._id = type(identity).parse(item.nodeid + suffix)  # of pytest 9.2
     sort(session.items)
+    send_less(session.config)
 
 
 @pytest.fixture(autouse=True)

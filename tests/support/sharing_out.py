@@ -1,6 +1,6 @@
 """Which worker of pytest-xdist runs what, and when."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -65,3 +65,34 @@ def rotate(entries: Sequence[Any], worker: Mapping[str, Any]) -> list[Any]:
 def sort(items: list[pytest.Item]) -> None:
     places = {name: place for place, name in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: places.get(part_of(item.nodeid), len(places)))
+
+
+_SHOWN_S = 0.005
+"""The durations from which on pytest's `--durations` shows a setup or a teardown."""
+
+
+def send_less(config: pytest.Config) -> None:
+    """Let this worker of pytest-xdist keep to itself what its controller would count but never show: that a test
+    begins, and a quick setup or teardown that passed. That is half of the messages, which both sides pay for."""
+    if config.option.verbose > 0 or config.getoption("xmlpath", default=None):
+        return
+    for plugin in config.pluginmanager.get_plugins():
+        if type(plugin).__name__ == "WorkerInteractor":
+            plugin.sendevent = _filtered(plugin.sendevent)
+
+
+def _filtered(send: Callable[..., None]) -> Callable[..., None]:
+    def send_event(name: str, **fields: Any) -> None:
+        if name != "logstart" and not (name == "testreport" and _is_dull(fields["data"])):
+            send(name, **fields)
+
+    return send_event
+
+
+def _is_dull(report: Mapping[str, Any]) -> bool:
+    return (
+        report.get("when") in ("setup", "teardown")
+        and report["outcome"] == "passed"
+        and not report["sections"]
+        and report["duration"] < _SHOWN_S
+    )

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Thread
-from typing import Any
 
 import confluent_kafka
 import pytest
@@ -22,6 +21,9 @@ from barnabas.testing import TestCluster
 pytestmark = [pytest.mark.process]
 
 FEATURE = "transaction.version"
+PAUSE_S = 0.01
+"""Between the transactions of a producer that has many."""
+FEATURES_AGE_MS = 500
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 
 
@@ -116,13 +118,15 @@ def test_live_cluster_changes_the_version_under_producers(cluster: TestCluster) 
     is_over = False
 
     def ours() -> None:
-        with Producer(cluster.bootstrap, transactional_id="ours", linger_ms=0) as producer:
+        quick = Producer(cluster.bootstrap, transactional_id="ours", linger_ms=0, metadata_max_age_ms=FEATURES_AGE_MS)
+        with quick as producer:
             while not is_over:
                 values = [b"ours %d %d" % (len(sent["ours"]), partition) for partition in range(3)]
                 with producer.transaction():
                     for partition, value in enumerate(values):
                         producer.send("t", value, partition=partition)
                 sent["ours"] += values
+                time.sleep(PAUSE_S)
 
     def theirs() -> None:
         settings = {"bootstrap.servers": cluster.bootstrap, "transactional.id": "theirs"}
@@ -135,6 +139,7 @@ def test_live_cluster_changes_the_version_under_producers(cluster: TestCluster) 
                 producer.produce("t", value, partition=partition)
             producer.commit_transaction(PATIENCE_S)
             sent["theirs"] += values
+            time.sleep(PAUSE_S)
 
     failures: list[BaseException] = []
 
@@ -157,7 +162,7 @@ def test_live_cluster_changes_the_version_under_producers(cluster: TestCluster) 
                 _some_more(sent, failures)
                 before = _epoch(admin)
                 admin.update_features({FEATURE: level}, upgrade_type)
-                wait_for(lambda level=level: _has_version(admin, level))  # type: ignore[misc]
+                wait_for(lambda level=level: failures or _has_version(admin, level, sent["ours"]))  # type: ignore[misc]
                 levels.append((level, _epoch(admin) - before))
                 _some_more(sent, failures)
     finally:
@@ -166,6 +171,8 @@ def test_live_cluster_changes_the_version_under_producers(cluster: TestCluster) 
             thread.join(PATIENCE_S)
     assert failures == []
     assert [level for level, _ in levels] == [1, 2]
+    with Admin(cluster.bootstrap) as admin:  # a producer goes on before the markers of its transaction are written
+        wait_for(lambda: all(each.state == "CompleteCommit" for each in admin.describe_transactions(list(sent))))
     assert sorted(committed(cluster.bootstrap)) == sorted(sent["ours"] + sent["theirs"])
 
 
@@ -179,8 +186,8 @@ def _epoch(admin: Admin) -> int:
     return epoch
 
 
-def _has_version(admin: Admin, level: int) -> bool:
+def _has_version(admin: Admin, level: int, sent: list[bytes]) -> bool:
     """True if the epoch of our producer grows with its transactions, as in version 2, or does not, as in version 1."""
-    before: Any = admin.describe_transactions(["ours"])[0]
-    time.sleep(0.5)
-    return (_epoch(admin) > before.producer_epoch) is (level == 2)
+    before, count = _epoch(admin), len(sent)
+    wait_for(lambda: len(sent) > count + 9)
+    return (_epoch(admin) > before) is (level == 2)

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from support.waiting import PATIENCE_S
+
 from barnabas.adapters.transport_tcp import Reactor, TcpTransport
 from barnabas.ports.types import Position
 
@@ -45,7 +47,7 @@ class TcpHarness:
         self._regions: list[FileRegion] = []
 
     def run_until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE_S
         while not condition():
             assert time.monotonic() < deadline, "it never came"
             self.reactor.turn(100)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from ...core.message.batch_header import BatchHeader
 from ...core.message.batch_reader import whole_batches
@@ -42,6 +42,9 @@ WAIT_MS = 200
 FOLLOW_S = 5.0
 """Time between two looks at settings, ACLs and offsets of groups."""
 RETRY_S = 1.0
+EPOCHS_OF_PROMOTION = 1 << 16
+"""Each promotion begins such a range of leader epochs. The elections of two clusters then never give the same epoch to
+different records, and the side that was promoted last has the higher range."""
 _TAKEN_AGAIN = frozenset({ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.CORRUPT_MESSAGE})
 
 
@@ -108,8 +111,8 @@ class IdenticalMirror:
     ) -> None:
         """`source` and `target`: settings of clients, with bootstrap.servers. `topics`: a regular expression.
 
-        `overwrite`: topics that the target has already become mirrors, and lose what the source does not have. Raises
-        `ConfigError`.
+        `overwrite`: topics that the target has already become mirrors, and lose what the source does not have, unless
+        they were promoted, and those of the source not since then. Raises `ConfigError`.
         """
         try:
             self._wanted = re.compile(topics)
@@ -125,7 +128,7 @@ class IdenticalMirror:
         self._begun: set[str] = set()
         """Topics that this run has mirrored: one that is no mirror any longer was promoted, and is not overwritten."""
         self._ended: set[str] = set()
-        """Topics that are no mirrors of this source any longer: they never become one again in this run."""
+        """Topics that this run has promoted: they never become mirrors again in it."""
         self._source = Admin(config=dict(source))
         self._target = Admin(config=dict(target))
         self._from = _shell(source)
@@ -176,9 +179,9 @@ class IdenticalMirror:
                 self._create(name, count)
             elif name in self.copied.topics:
                 if self._target.topic_overrides(name).get(SOURCE_KEY) != self._cluster_id:
-                    self._end(name, "it was promoted")
+                    self._leave(name, "it was promoted")
                     continue
-            elif not self._join(name):
+            elif not self._join(name, min(count, len(there[name].partitions))):
                 continue
             if name in there and len(there[name].partitions) < count:
                 self._target.create_partitions(name, count)
@@ -188,13 +191,10 @@ class IdenticalMirror:
                 place = TopicPartition(name, number)
                 self.partitions.setdefault(place, MirroredPartition(place))
 
-    def _end(self, topic: str, why: str) -> None:
-        """Leave a topic alone from now on."""
-        self._ended.add(topic)
-        self._leave(topic, why)
-
     def _leave(self, topic: str, why: str) -> None:
-        """Leave a topic alone until the source lists it again."""
+        """Leave a topic alone until both sides list it, and as a mirror."""
+        if topic not in self.copied.topics:
+            return
         self.copied.topics.discard(topic)
         self.partitions = {place: each for place, each in self.partitions.items() if place.topic != topic}
         log_report(f"topic {topic} is not mirrored: {why}")
@@ -204,7 +204,7 @@ class IdenticalMirror:
         self._target.create_topic(name, partitions=count, configs=configs)
         self._follow_configs(name)
 
-    def _join(self, name: str) -> bool:
+    def _join(self, name: str, partitions: int) -> bool:
         """Return True if the topic of the target is a mirror of this source, or has become one."""
         known = self._target.topic_overrides(name).get(SOURCE_KEY)
         if known == self._cluster_id:
@@ -213,8 +213,31 @@ class IdenticalMirror:
             what = f"is a mirror of {known}" if known else "is no mirror"
             self._note(f"topic {name} of the target {what}: left out; --overwrite makes it one of this source")
             return False
+        promoted = self._last_promotion(self._to, name, partitions)
+        if promoted and promoted >= self._last_promotion(self._from, name, partitions):
+            self._note(
+                f"topic {name} of the target was promoted, and that of the source was not since then: left out, as "
+                "what the target has taken would be lost; to copy it nevertheless, delete it in the target first"
+            )
+            return False
         self._target.alter_configs(ResourceKind.TOPIC, name, {SOURCE_KEY: self._cluster_id})
         return True
+
+    def _last_promotion(self, shell: ClientShell, name: str, partitions: int) -> int:
+        """Return the number of the last promotion, by the leaders' epochs; 0: there was none."""
+        asked = [ListOffsetsPartition(topic=name, partition=number, timestamp=LATEST) for number in range(partitions)]
+        found: list[int | BarnabasError] = shell.ask_leaders(
+            asked,
+            lambda item: TopicPartition(item.topic, item.partition),
+            lambda group: ListOffsets(partitions=group),
+            lambda result: [(outcome.error, outcome.leader_epoch) for outcome in result.partitions],
+        )
+        newest = 0
+        for each in found:
+            if isinstance(each, BarnabasError):
+                raise each
+            newest = max(newest, each)
+        return newest // EPOCHS_OF_PROMOTION
 
     # --- messages
 
@@ -247,7 +270,7 @@ class IdenticalMirror:
 
     def _verify(self, each: MirroredPartition) -> None:
         """Find the log end of the target, and cut what the source does not have."""
-        self._send(each, MirrorRecords(topic=each.place.topic, partition=each.place.partition))
+        self._send(each, self._description(each.place))
         start, end = self._source_range(each.place)
         each.source_end = end
         if each.log_end < start or each.log_start == each.log_end != start:
@@ -261,10 +284,8 @@ class IdenticalMirror:
 
     def _restart(self, each: MirroredPartition, start: int) -> None:
         """Begin the target's log at the log start of the source, which is above its end."""
-        request = MirrorRecords(
-            topic=each.place.topic,
-            partition=each.place.partition,
-            log_end=each.log_end,
+        request = evolve(
+            self._continuation(each),
             truncate_to=start,
             log_start=start,
         )
@@ -273,10 +294,8 @@ class IdenticalMirror:
     def _truncate(self, each: MirroredPartition, epoch: int, end: int) -> None:
         """Cut the target's log where it diverges; the next look finds out whether that is enough."""
         before = each.log_end
-        request = MirrorRecords(
-            topic=each.place.topic,
-            partition=each.place.partition,
-            log_end=each.log_end,
+        request = evolve(
+            self._continuation(each),
             truncate_to=end,
             truncate_epoch=epoch,
         )
@@ -294,14 +313,12 @@ class IdenticalMirror:
         batches = [batch for batch in _batches(records) if batch[1].next_offset > each.log_end]
         if not batches and answer.log_start_offset <= each.log_start:
             if each.high_watermark < each.log_end:
-                self._send(each, MirrorRecords(topic=each.place.topic, partition=each.place.partition))
+                self._send(each, self._description(each.place))
             return
         begin = batches[0][0] if batches else 0
         end = batches[-1][0] + batches[-1][1].size if batches else 0
-        request = MirrorRecords(
-            topic=each.place.topic,
-            partition=each.place.partition,
-            log_end=each.log_end,
+        request = evolve(
+            self._continuation(each),
             leader_epoch=max((header.leader_epoch for _, header in batches), default=-1),
             log_start=answer.log_start_offset,
             records=records[begin:end],
@@ -326,7 +343,8 @@ class IdenticalMirror:
     def promote(self, topic: str, timeout_s: float = 60.0) -> float:
         """End the mirroring of a topic: when the target has all, it takes records of producers; return the seconds.
 
-        Producers of the source must have ended: what they write later is not copied. Raises `BarnabasError`.
+        On return all leaders take them. Producers of the source must have ended: what they write later is not copied.
+        Raises `BarnabasError`.
         """
         began = time.monotonic()
         self.begin()
@@ -335,6 +353,8 @@ class IdenticalMirror:
             raise ConfigError(f"topic {topic} of the target is no mirror of this source")
         while True:
             self.copy_once([topic])
+            if topic not in self.copied.topics:
+                raise ConfigError(f"topic {topic} of the target is no mirror of this source any longer")
             for each in mine:
                 if each.is_verified:
                     each.source_end = max(each.source_end, self._source_range(each.place)[1])
@@ -345,12 +365,18 @@ class IdenticalMirror:
                 raise BarnabasError(f"topic {topic} is not complete after {timeout_s:g} s: {behind}")
         self._follow_groups()
         for each in mine:
-            epoch = max(each.last_epoch, each.leader_epoch) + 1
-            place = each.place
-            self._send(each, MirrorRecords(topic=place.topic, partition=place.partition, leader_epoch=epoch))
+            epoch = (max(each.last_epoch, each.leader_epoch) // EPOCHS_OF_PROMOTION + 1) * EPOCHS_OF_PROMOTION
+            self._send(each, evolve(self._description(each.place), leader_epoch=epoch))
         self._target.alter_configs(ResourceKind.TOPIC, topic, {SOURCE_KEY: None})
+        self._ended.add(topic)
+        self._leave(topic, "it is promoted")
+        while sum(self._send(each, self._description(each.place)) for each in mine):
+            if time.monotonic() - began > timeout_s:
+                raise BarnabasError(
+                    f"topic {topic} is promoted, but its leaders have not heard of it for {timeout_s:g} s"
+                )
+            self._stopped.wait(WAIT_MS / 1000)
         self._abort_transactions([each.place for each in mine])
-        self._end(topic, "it is promoted")
         return time.monotonic() - began
 
     def _abort_transactions(self, places: Sequence[TopicPartition]) -> None:
@@ -556,6 +582,14 @@ class IdenticalMirror:
             _fetched,
         )
 
+    def _description(self, place: TopicPartition) -> MirrorRecords:
+        """Return the request that only describes the target's log."""
+        return MirrorRecords(topic=place.topic, partition=place.partition, source=self._cluster_id)
+
+    def _continuation(self, each: MirroredPartition) -> MirrorRecords:
+        """Return a request that changes the target's log only as long as it is what this mirror knows."""
+        return evolve(self._description(each.place), log_end=each.log_end, last_epoch=each.last_epoch)
+
     def _send(self, each: MirroredPartition, request: MirrorRecords) -> bool:
         """Send a request to the leader of the target; return False if it knows another log end. Raises
         `BarnabasError`."""
@@ -565,8 +599,11 @@ class IdenticalMirror:
             lambda group: group[0],
             lambda result: [(result.error if result.log_end < 0 else ErrorCode.NONE, result)],
         )
+        if isinstance(found, BarnabasError):
+            each.is_verified = False  # what it has changed is unknown
         if isinstance(found, ApiError) and found.code is ErrorCode.POLICY_VIOLATION:
-            self._end(each.place.topic, "it was promoted")
+            # Its leader may not have heard yet that it is a mirror: the next look finds out.
+            self._leave(each.place.topic, f"the target refuses it: {found.message}")
             return False
         if isinstance(found, BarnabasError):
             raise found

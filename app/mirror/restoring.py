@@ -32,6 +32,8 @@ _SENT_BYTES = 524_288
 _AGAIN_S = 0.1
 _REMOTE_KEYS = ("remote.storage.enable", "remote.log.copy.disable", "local.retention.ms", "local.retention.bytes")
 _PATIENCE_S = 60.0
+_SOURCE = "remote storage"
+"""The value of `mirror.source` until the topic is complete."""
 
 
 @frozen(kw_only=True)
@@ -110,7 +112,7 @@ class TierRestore:
         configs: dict[str, str | None] = {
             key: value for key, value in newest.configs.items() if key not in _REMOTE_KEYS and key != SOURCE_KEY
         }
-        self._admin.create_topic(topic, partitions=count, configs={**configs, SOURCE_KEY: "remote storage"})
+        self._admin.create_topic(topic, partitions=count, configs={**configs, SOURCE_KEY: _SOURCE})
         outcome = RestoredTopic(topic, newest.topic_id.hex(), count)
         for part in parts:
             place = TopicPartition(topic, part.manifest.partition)
@@ -168,12 +170,17 @@ class TierRestore:
         offset = manifest.first_readable(manifest.log_start)
         if offset is None:
             return
-        described = self._send(MirrorRecords(topic=place.topic, partition=place.partition))
+        described = self._send(MirrorRecords(topic=place.topic, partition=place.partition, source=_SOURCE))
         if described.log_end:
             raise ConfigError(f"{place} of the target has records already")
         if offset:
             begin = MirrorRecords(
-                topic=place.topic, partition=place.partition, log_end=0, truncate_to=offset, log_start=offset
+                topic=place.topic,
+                partition=place.partition,
+                source=_SOURCE,
+                log_end=0,
+                truncate_to=offset,
+                log_start=offset,
             )
             described = self._send(begin)
         while (segment := manifest.find(offset)) is not None:
@@ -181,7 +188,9 @@ class TierRestore:
                 request = MirrorRecords(
                     topic=place.topic,
                     partition=place.partition,
+                    source=_SOURCE,
                     log_end=described.log_end,
+                    last_epoch=described.last_epoch,
                     leader_epoch=epoch,
                     records=records,
                 )
@@ -216,9 +225,9 @@ class TierRestore:
 
     def _promote(self, place: TopicPartition) -> None:
         """Raise the leader epoch above those of the records."""
-        known = self._send(MirrorRecords(topic=place.topic, partition=place.partition))
+        known = self._send(MirrorRecords(topic=place.topic, partition=place.partition, source=_SOURCE))
         epoch = max(known.last_epoch, known.leader_epoch) + 1
-        self._send(MirrorRecords(topic=place.topic, partition=place.partition, leader_epoch=epoch))
+        self._send(MirrorRecords(topic=place.topic, partition=place.partition, source=_SOURCE, leader_epoch=epoch))
 
     def _send(self, request: MirrorRecords) -> MirrorRecordsResult:
         """Send a request to the leader, again while it has no leader or its epoch is being raised."""

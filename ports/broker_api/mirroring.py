@@ -14,7 +14,9 @@ ONLY_DESCRIBE = -1
 class MirrorRecords(Request["MirrorRecordsResult"]):
     """Append batches at the leader of a partition whose topic has `mirror.source`, as a follower of the source would.
 
-    log_end:      the log end offset that the sender knows; with another one nothing is changed. -1: only describe.
+    source:       the cluster that the sender mirrors; nothing is changed if it is not the one in `mirror.source`.
+    log_end, last_epoch: the log end offset that the sender knows, and the leader epoch of the last batch; with another
+                  log nothing is changed. -1 as the log end: only describe.
     leader_epoch: the leader epoch is raised to this one first, if it is lower.
     truncate_to, truncate_epoch: the source's last leader epoch up to the last one here, and its end offset: the log is
                   cut first where it diverges from the source; -1: not.
@@ -24,7 +26,9 @@ class MirrorRecords(Request["MirrorRecordsResult"]):
 
     topic: str
     partition: int
+    source: str
     log_end: int = ONLY_DESCRIBE
+    last_epoch: int = -1
     leader_epoch: int = -1
     truncate_to: int = -1
     truncate_epoch: int = -1

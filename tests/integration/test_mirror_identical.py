@@ -13,7 +13,7 @@ from support.waiting import PATIENCE_S, wait_for
 from barnabas import Admin, Broker
 from barnabas.app.clients.admin.quotas import ClientQuotaAlteration
 from barnabas.app.clients.admin.users import UserScramCredentialUpsertion
-from barnabas.app.mirror.identical import IdenticalMirror
+from barnabas.app.mirror.identical import EPOCHS_OF_PROMOTION, IdenticalMirror
 from barnabas.ports.broker_api.configs import ResourceKind
 from barnabas.ports.errors import BarnabasError, ConfigError
 from barnabas.ports.values import Secret
@@ -97,7 +97,8 @@ def test_mirror_refuses_producers_until_it_is_promoted(mirror: IdenticalMirror, 
     assert produce(target, b"yes") == [None]
     with Admin(target.bootstrap) as admin:
         (topic,) = admin.describe_topics(["t"])
-        assert topic.partitions[0].leader_epoch == 1  # above that of every batch of the source
+        # A range of epochs of its own, above those of all batches of the source.
+        assert topic.partitions[0].leader_epoch == EPOCHS_OF_PROMOTION
     with pytest.raises(ConfigError):
         mirror.promote("t")
 
@@ -121,6 +122,23 @@ def test_way_back_cuts_what_only_the_old_cluster_has(
     finally:
         back.close()
     assert produce(source, b"d") == [None]
+
+
+def test_overwriting_mirror_that_starts_again_leaves_a_promoted_topic_alone(
+    mirror: IdenticalMirror, source: Broker, target: Broker, tmp_path: Path
+) -> None:
+    produce(source, b"a")
+    mirror.follow()
+    mirror.copy_once()
+    mirror.promote("t")
+    assert produce(target, b"precious") == [None]
+    before = log_of(tmp_path / "target")
+    with closing(mirror_of(source, target, overwrite=True)) as again:
+        again.follow()
+        again.copy_once()
+        assert not again.partitions
+    assert produce(target, b"more") == [None]
+    assert log_of(tmp_path / "target").startswith(before)
 
 
 def test_topic_that_is_no_mirror_is_left_alone(mirror: IdenticalMirror, source: Broker, target: Broker) -> None:

@@ -271,7 +271,7 @@ def _cases() -> Iterator[Case]:
         yield case(IncrementalAlterConfigs(resources=[resource], alterations=[changed]), altering)
     yield case(DescribeLogDirs(), {cluster(Op.DESCRIBE): CLUSTER_31})
     yield case(DescribeConnections(), {cluster(Op.DESCRIBE): CLUSTER_31})
-    yield case(MirrorRecords(topic="t", partition=0), {cluster(Op.CLUSTER_ACTION): CLUSTER_31})
+    yield case(MirrorRecords(topic="t", partition=0, source="there"), {cluster(Op.CLUSTER_ACTION): CLUSTER_31})
     yield case(DescribeSharePartitions(group_id="g"), {group(Op.DESCRIBE): GROUP_30})
     yield case(CreatePartitions(topics=[NewPartitions(topic="t", count=2)]), {topic(Op.ALTER): TOPIC_29})
     yield case(DeleteGroups(group_ids=["g"]), {group(Op.DELETE): GROUP_30})

@@ -325,7 +325,9 @@ def reassign(topic: str, *replicas: int, cancel: bool = False) -> Callable[[str]
 
 
 def mirror(topic: str, *, partition: int = 0, log_end: int = -1, records: bytes = b"") -> Any:
-    request = MirrorRecords(topic=topic, partition=partition, log_end=log_end, records=records)
+    request = MirrorRecords(
+        topic=topic, partition=partition, source="another cluster", log_end=log_end, records=records
+    )
     return lambda _: request
 
 

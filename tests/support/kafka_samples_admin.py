@@ -696,7 +696,9 @@ MIRROR_RECORDS = Sample(
     MirrorRecords(
         topic="clicks",
         partition=80,
+        source="there",
         log_end=81,
+        last_epoch=91,
         leader_epoch=82,
         truncate_to=83,
         truncate_epoch=90,

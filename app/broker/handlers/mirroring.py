@@ -33,9 +33,10 @@ class MirrorService:
         replicas = self._state.replicas
         try:
             partition = replicas.led_for_append(request.topic, request.partition, all_in_sync=True)
-            if not partition.log.config.mirror_source:
-                text = f"topic {request.topic} mirrors no other one: mirror.source is not set"
-                raise ApiError(ErrorCode.POLICY_VIOLATION, text)
+            source = partition.log.config.mirror_source
+            if source != request.source:
+                known = f"mirrors {source}" if source else "mirrors no other one: mirror.source is not set"
+                raise ApiError(ErrorCode.POLICY_VIOLATION, f"topic {request.topic} {known}")
             if partition.log.config.message_format != V2:
                 text = f"topic {request.topic} has classic messages, whose offsets are positions"
                 raise ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, text)
@@ -56,8 +57,9 @@ class MirrorService:
     def _change(self, partition: Partition, request: MirrorRecords) -> ApiError | None:
         """Cut the log, delete its beginning and append, in this order; return the error where that is refused."""
         now_ms, log = self._state.clock.now_ms(), partition.log
-        if request.log_end != log.log_end_offset:
-            text = f"{partition.topic_partition} ends at {log.log_end_offset}, not at {request.log_end}"
+        if (request.log_end, request.last_epoch) != (log.log_end_offset, log.epochs.latest):
+            own, known = (log.log_end_offset, log.epochs.latest), (request.log_end, request.last_epoch)
+            text = "{} ends at {} in leader epoch {}, not at {} in {}".format(partition.topic_partition, *own, *known)
             return ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
         try:
             if request.truncate_to >= 0:

@@ -141,6 +141,10 @@ class TreeView:
             if name.isdecimal()
         }
 
+    def deleted_in_remote_storage(self) -> list[str]:
+        """Return the ids of deleted topics of which remote storage may still have objects."""
+        return list(self._children(layout.DELETED_REMOTE))
+
     def controller(self) -> int:
         """Return the broker that elects leaders; -1 if there is none."""
         try:

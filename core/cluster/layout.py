@@ -55,6 +55,8 @@ OLD_STATES = "/barnabas/partitions"
 """The path of partition states in earlier versions, by the topic's name."""
 DELETED = "/barnabas/deleted"
 """Below it, by id, the topics that are deleted, with the brokers that may still have logs of them."""
+DELETED_REMOTE = "/barnabas/deleted_remote"
+"""Below it, by id, the topics that are deleted, and of which remote storage may still have objects."""
 PRODUCER_IDS = "/barnabas/producer_ids"
 """The block of producer ids that was given out last."""
 TOPIC_CONFIGS = "/barnabas/config/topics"
@@ -174,6 +176,10 @@ def old_state_path(topic: str, partition: int) -> str:
 
 def deleted_path(topic_id: bytes) -> str:
     return f"{DELETED}/{encode_id(topic_id)}"
+
+
+def deleted_remote_path(topic_id: bytes) -> str:
+    return f"{DELETED_REMOTE}/{encode_id(topic_id)}"
 
 
 def broker_path(broker_id: int) -> str:

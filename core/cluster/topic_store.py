@@ -316,12 +316,15 @@ def mark_deleting(coordination: Coordination, topic: Topic, brokers: Iterable[in
     some, remove their logs of it, now or when they come back, and say so (`confirm_deleted`); without any, the broker
     is alone.
 
+    The same commit notes that remote storage may have objects of it, if it is a tiered topic.
+
     Doing it again is harmless. Raises `BadVersion` if there is another topic of this name by now, or none.
     """
     path = layout.topic_path(topic.name)
     holders = set(brokers)
     if not holders:
-        coordination.commit([SetNode(path, layout.encode_topic(topic, deleting=True))])
+        own = SetNode(path, layout.encode_topic(topic, deleting=True))
+        _commit_with_notes(coordination, own, _remote_notes(topic))
         return topic
     while True:
         try:
@@ -335,13 +338,42 @@ def mark_deleting(coordination: Coordination, topic: Topic, brokers: Iterable[in
         own = SetNode(path, layout.encode_topic(stored, deleting=True), node.version)
         note = CreateNode(layout.deleted_path(topic.topic_id), layout.encode_deleted(topic.name, sorted(holders)))
         try:
-            try:
-                coordination.commit([own, note])
-            except NodeExists:
-                coordination.commit([own])
+            _commit_with_notes(coordination, own, [note, *_remote_notes(topic)])
         except (BadVersion, NoNode):
             continue
         return stored
+
+
+def _remote_notes(topic: Topic) -> list[CreateNode]:
+    if "remote.storage.enable" not in topic.configs:
+        return []
+    return [CreateNode(layout.deleted_remote_path(topic.topic_id), layout.encode_deleted(topic.name, ()))]
+
+
+def _commit_with_notes(coordination: Coordination, own: SetNode, notes: Sequence[CreateNode]) -> None:
+    """Commit a change with the notes that an attempt before this one has not made: it made all of them, or none."""
+    try:
+        coordination.commit([own, *notes])
+    except NodeExists:
+        coordination.commit([own])
+
+
+def deleted_in_remote_storage(coordination: Coordination) -> dict[bytes, str]:
+    """Return the deleted topics, id to name, of which remote storage may still have objects."""
+    names = children(coordination, layout.DELETED_REMOTE)
+    nodes = coordination.get_many([f"{layout.DELETED_REMOTE}/{name}" for name in names])
+    found = {}
+    for name, node in zip(names, nodes, strict=True):
+        with suppress(ValueError):  # of no topic of ours
+            if node is not None:
+                found[layout.decode_id(name)], _ = layout.decode_deleted(node.data)
+    return found
+
+
+def confirm_deleted_in_remote_storage(coordination: Coordination, topic_id: bytes) -> None:
+    """Note that remote storage has no object of a deleted topic."""
+    with suppress(NoNode):
+        coordination.delete(layout.deleted_remote_path(topic_id))
 
 
 def confirm_deleted(coordination: Coordination, topic_id: bytes, broker_id: int) -> None:

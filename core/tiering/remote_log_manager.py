@@ -501,8 +501,8 @@ class RemoteLogManager:
         leading.manifest = leading.version = None
         self._report(info(f"{led.key}: remote storage is disabled, and what it had is deleted"))
 
-    def delete_topic(self, name: str, topic_id: bytes, done: Callable[[], None]) -> None:
-        """Delete everything of a deleted topic, again after failures; then call `done`."""
+    def delete_topic(self, name: str, topic_id: bytes, done: Callable[[int], None]) -> None:
+        """Delete everything of a deleted topic, again after failures; then call `done` with the number of objects."""
         prefix = topic_folder(name, topic_id)
 
         def begin() -> None:
@@ -513,7 +513,7 @@ class RemoteLogManager:
             if outcome.error is None:
                 if outcome.value:
                     self._report(info(f"{name}: {counted(outcome.value, 'object')} in remote storage deleted"))
-                done()
+                done(outcome.get())
                 return
             self._report(f"{prefix} in remote storage cannot be deleted, which is tried again: {outcome.error}")
             self._scheduler.call_later(self._interval_ms, begin)

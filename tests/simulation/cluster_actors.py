@@ -1,6 +1,6 @@
 """The clients of a cluster's story: writers and readers as machines, a group and an operator as programs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -411,8 +411,9 @@ class Remaker:
     """Makes a topic, writes, commits an offset for a group, deletes the topic and makes it again: the committed offset
     was one of the earlier topic."""
 
-    def __init__(self) -> None:
+    def __init__(self, configs: Mapping[str, str] | None = None) -> None:
         self.rounds = 0
+        self.configs = configs or {}
 
     def run(self, program: Program) -> None:
         place = TopicPartition(REMADE, 0)
@@ -437,12 +438,11 @@ class Remaker:
                 program.sleep(0.2)
                 admin.delete_topics([REMADE])
 
-    @staticmethod
-    def _make(admin: Admin, program: Program) -> None:
+    def _make(self, admin: Admin, program: Program) -> None:
         """It is not made while the one before is still being deleted."""
         while True:
             try:
-                admin.create_topic(REMADE, partitions=1)
+                admin.create_topic(REMADE, partitions=1, configs=dict(self.configs))
                 return
             except ApiError as error:
                 if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:

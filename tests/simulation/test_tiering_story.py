@@ -1,18 +1,65 @@
 """Clusters over a remote storage that fails; `make sim STORY=tiering` plays many more of them."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from simulation.cluster_checker import Broken
-from simulation.tiering_story import TieringStory
+from simulation.tiering_story import TIERED, TieringStory
 
+from barnabas import Admin, Producer
+from barnabas.adapters.remote_memory import MemoryRemoteStorage
+from barnabas.adapters.system import SeededEntropy
+from barnabas.core.cluster import layout
 from barnabas.core.tiering import remote_log_manager
 from barnabas.core.tiering.manifest import Manifest
+from barnabas.simulation import World
+from barnabas.testing.faulty_remote_storage import FaultyRemoteStorage
 
 
 @pytest.mark.parametrize("number", [3, 11])
 def test_tiering_story_holds_for_a_quick_seed(number: int) -> None:
     TieringStory(number, seconds=4).play()
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_objects_of_a_deleted_topic_go_although_all_brokers_have_died(brokers: int) -> None:
+    memory = MemoryRemoteStorage()
+    memory.put("t-of-another-cluster/0/manifest.json.gz", b"")
+    store = FaultyRemoteStorage(memory, SeededEntropy(1), failures=0.0)
+
+    def objects(topic: str) -> list[str]:
+        return sorted(each.key for each in memory.list_objects("") if each.key.startswith(f"{topic}-"))
+
+    settings: dict[str, Any] = {**TIERED, "default_replication_factor": brokers, "zookeeper_session_timeout_ms": 2000}
+    configs = {"remote.storage.enable": "true", "local.retention.bytes": "1"}
+    with World(1, brokers=brokers, remote_storage=store, **settings) as world:
+        with Admin(world.client()) as admin:
+            for name in ("t", "lives"):
+                admin.create_topic(name, partitions=1, configs=configs)
+                with Producer(world.client()) as producer:
+                    for _ in range(60):
+                        producer.send(name, bytes(200)).result()
+            world.run(2)
+            assert len(objects("t")) > 3 and len(objects("lives")) > 3
+            lives = objects("lives")
+            store.failures = 1.0
+            admin.delete_topics(["t"])
+            world.run(1)
+        for broker in world.brokers.values():
+            broker.kill()
+        lives_id = world.look.topics()["lives"].topic_id
+        note = layout.encode_deleted("lives", ())
+        world.tree.session().create(layout.deleted_remote_path(lives_id), note)  # as by an error
+        store.settle()
+        store.failures = 0.0
+        assert len(objects("t")) > 3, "nobody has deleted them"
+        for broker in world.brokers.values():
+            broker.start()
+        world.run(15)
+        assert objects("t") == ["t-of-another-cluster/0/manifest.json.gz"]
+        assert objects("lives") == lives
+        assert world.look.deleted_in_remote_storage() == [layout.encode_id(lives_id)]
 
 
 @pytest.mark.slow

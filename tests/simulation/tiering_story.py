@@ -7,13 +7,16 @@ checker reads both tiers of every replica after everything that happens, the rem
 from typing import Any
 
 from simulation.client import TOPIC
+from simulation.cluster_actors import Remaker
 from simulation.cluster_checker import TIERS
 from simulation.cluster_story import ClusterStory
 
 from barnabas import Admin
 from barnabas.adapters.remote_memory import MemoryRemoteStorage
 from barnabas.adapters.system import SeededEntropy
+from barnabas.core.tiering.manifest import topic_folder
 from barnabas.ports.remote_storage import RemoteStorage
+from barnabas.simulation import World
 from barnabas.testing.faulty_remote_storage import FaultyRemoteStorage
 
 TIERED: dict[str, object] = {
@@ -27,6 +30,12 @@ TIERED: dict[str, object] = {
 }
 
 
+def left_behind(world: World, store: RemoteStorage) -> list[str]:
+    """Return the keys of objects of topics that live no more."""
+    folders = {topic_folder(each.name, each.topic_id) for each in world.look.topics().values()}
+    return [each.key for each in store.list_objects("") if not each.key.startswith(("groups/", *folders))]
+
+
 class TieringStory(ClusterStory):
     """`failures`: the share of calls of remote storage that fail; below 0: as the seed has it."""
 
@@ -37,6 +46,7 @@ class TieringStory(ClusterStory):
         begins_in_tier = SeededEntropy(f"new followers {seed}").below(2) == 0
         drawn = {"follower_fetch_last_tiered_offset_enable": begins_in_tier}
         super().__init__(seed, **{**TIERED, **drawn, **settings})
+        self.remaker = Remaker({"remote.storage.enable": "true"})
         chance = SeededEntropy(f"tiering {seed}")
         self.local_bytes = (0, 2_000, 8_000)[chance.below(3)]
         self.world.remote_ms_max = (5.0, 50.0, 600.0)[chance.below(3)]
@@ -67,6 +77,9 @@ class TieringStory(ClusterStory):
     def _settle(self) -> None:
         self.store.failures = 0.0
         super()._settle()
+        self.store.settle()
+        self._await("remote storage has nothing of deleted topics", lambda: not left_behind(self.world, self.memory))
+        self._await("no deletion is noted for ever", lambda: not self.world.look.deleted_in_remote_storage())
         for broker in self.world.brokers.values():
             for partition in broker.partitions.values():
                 log = partition.log

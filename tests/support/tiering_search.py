@@ -603,7 +603,7 @@ class History:
             if it.live:
                 it.manager.resign(KEY)
                 it.log.close()
-                it.manager.delete_topic("t", TOPIC_ID, lambda: None)
+                it.manager.delete_topic("t", TOPIC_ID, lambda _: None)
         return True
 
     def fail(self, broker: int) -> bool:
@@ -706,9 +706,20 @@ class History:
             pass
         for broker in BROKERS:
             self.start(broker)
+        if not self.exists and not any(each.live for each in self.brokers.values()):
+            self._finish_deletion()
         self.rest()
         if self.leader is not None or not self.exists:
             self._check_calm()
+
+    def _finish_deletion(self) -> None:
+        """All brokers have died since the topic was deleted: the first one that comes reads in the tree what is to be
+        deleted."""
+        it = self.brokers[BROKERS[0]]
+        self.epochs += 1
+        it.start(self.epochs)
+        it.manager.resign(KEY)
+        it.manager.delete_topic("t", TOPIC_ID, lambda _: None)
 
     def rest(self) -> None:
         """Take steps until nothing more happens."""

@@ -491,6 +491,9 @@ class BrokerServer:
             metrics=state.metrics,
             report=to_logger(self._outside.report, "core.tiering"),
             raise_leader_epoch=partial(_raise_leader_epoch, state),
+            coordination=state.registry.coordination,
+            own=state.node_id,
+            submit_change=state.changes.submit,
         )
         self._fronts.callback(state.tiering.close)
         state.tiering.start()

@@ -4,13 +4,16 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from ....core.client.driver import Submit
+from ....core.cluster.change_queue import elsewhere
 from ....core.cluster.image import ClusterImage
+from ....core.cluster.topic_store import confirm_deleted_in_remote_storage, deleted_in_remote_storage
 from ....core.cluster.topics import Topic
 from ....core.coordinator.group.coordinator import GroupCoordinator
 from ....core.log.partition_log.results import TimestampOffset
 from ....core.log.producers.producer_state import ProducerStates
 from ....core.log.producers.snapshot import encode_snapshot
 from ....core.message.codec import Codecs
+from ....core.replica.alter_partition_manager import SubmitChange
 from ....core.replica.partition.partition import Partition
 from ....core.replica.replica_manager import ReplicaManager
 from ....core.tiering.group_offsets import CopiedOffsets, GroupOffset, group_offsets_key, store_group_offsets
@@ -34,6 +37,7 @@ from ....ports.broker_api.offsets import (
     ListOffsetsResult,
 )
 from ....ports.clock import Clock
+from ....ports.coordination import Coordination
 from ....ports.entropy import Entropy
 from ....ports.error_codes import ErrorCode
 from ....ports.metrics import Counter, Metrics
@@ -54,6 +58,8 @@ from .read_only_topics import (
 )
 
 _OFFSETS_TOPIC = "__consumer_offsets"
+_FRUITLESS_MIN = 20
+"""The tree forgets a deleted topic when remote storage has had nothing of it so often in a row: calls may come late."""
 _FOLLOWER_VIEW_MS = 10_000.0
 """The time for which a follower serves consumers by one reading of a manifest."""
 
@@ -143,7 +149,17 @@ class Tiering:
         metrics: Metrics,
         report: Callable[[str], None],
         raise_leader_epoch: RaiseLeaderEpoch,
+        coordination: Coordination,
+        own: int,
+        submit_change: SubmitChange,
     ) -> None:
+        self._coordination = coordination
+        self._own = own
+        self._submit_change = submit_change
+        self._deleting: set[bytes] = set()
+        """The ids of deleted topics whose objects are being deleted for a note in the tree."""
+        self._found_nothing: dict[bytes, int] = {}
+        """By id of a deleted topic, how often in a row remote storage had nothing of it."""
         self._outside = outside
         self._replicas = replicas
         self._cluster_id = cluster_id
@@ -287,7 +303,34 @@ class Tiering:
     def topic_deleted(self, topic: Topic) -> None:
         """Delete what remote storage has of a topic that was deleted."""
         if topic.configs.get("remote.storage.enable") == "true":
-            self.manager.delete_topic(topic.name, topic.topic_id, lambda: None)
+            self.manager.delete_topic(topic.name, topic.topic_id, lambda _: None)
+
+    def _finish_deletions(self) -> None:
+        """Delete what remote storage still has of topics that the tree notes as deleted; the controller does that.
+
+        The brokers that had replicas have begun with it, but may have died, and a call of theirs may have come late.
+        So a note stays until nothing was found in many intervals in a row.
+        """
+        controller = self._image().controller
+        if controller is not None and controller.broker_id != self._own:
+            return
+
+        async def reading() -> None:
+            found = await elsewhere(partial(deleted_in_remote_storage, self._coordination))
+            for topic_id, name in found.items():
+                if topic_id not in self._deleting and not self._image().has_id(topic_id) and not self._closed:
+                    self._deleting.add(topic_id)
+                    self.manager.delete_topic(name, topic_id, partial(deleted, name, topic_id))
+
+        def deleted(name: str, topic_id: bytes, count: int) -> None:
+            self._deleting.discard(topic_id)
+            self._found_nothing[topic_id] = 0 if count else self._found_nothing.get(topic_id, 0) + 1
+            if self._found_nothing[topic_id] >= _FRUITLESS_MIN and not self._closed:
+                del self._found_nothing[topic_id]
+                confirming = partial(_confirmed, self._coordination, topic_id)
+                self._submit_change(f"noting that remote storage has nothing of topic {name}", confirming, _ignore)
+
+        self._submit_change("reading which deleted topics are in remote storage", reading, _ignore)
 
     def _describe(self, partition: Partition) -> TieredTopic:
         key = partition.topic_partition
@@ -485,6 +528,7 @@ class Tiering:
         """Ask each leader what remote storage has of the partitions that this broker follows (ListOffsets -5)."""
         self._timer = self._scheduler.call_later(self._interval_ms, self._tick)
         self._copy_group_offsets()
+        self._finish_deletions()
         self.read_only.read_all()
         by_leader: dict[int, list[Partition]] = {}
         for partition in self._replicas.partitions.values():
@@ -628,6 +672,14 @@ class Tiering:
             self._ask_offsets(partition.leader, [partition], LATEST_TIERED, last_known)
         else:
             self._ask_offsets(partition.leader, [partition], EARLIEST_LOCAL, known)
+
+
+async def _confirmed(coordination: Coordination, topic_id: bytes) -> None:
+    await elsewhere(partial(confirm_deleted_in_remote_storage, coordination, topic_id))
+
+
+def _ignore(_: object) -> None:
+    """Ignore the outcome: what has failed is done at the next interval."""
 
 
 def _collected(

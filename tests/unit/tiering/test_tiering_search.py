@@ -49,6 +49,7 @@ SCOPES = {
     "expiry_that_is_late": Scope({"delay": 1}, before=EXPIRES.before, retained=2),
     "deleted_records": Scope({"delete_records": 1}, appended=3),
     "deleted_topic_and_lost_answer": Scope({"delete_topic": 1, "lose": 1}),
+    "deleted_topic_and_all_brokers_killed": Scope({"kill": 2, "delay": 1}, before=("rest", "append", "delete_topic")),
     "one_of_two_objects_and_killed": Scope({"fail_second": 1, "kill": 1, "start": 1}),
     "another_leader": OTHER_LEADER,
     "new_follower_begins_in_the_tier": BEGINS_IN_TIER,

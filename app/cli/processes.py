@@ -227,7 +227,7 @@ class Processes:
         if self._restart_asked:
             self._restart_asked = False
             if not self._to_restart and self._restarting is None:
-                logger.info("all are restarted, one after the other")
+                logger.info("restarting all, one after the other")
                 self._to_restart = list(reversed(self._members))
                 self._restart_next()
         if self._settled.is_set():

@@ -5,6 +5,7 @@ frames. The beginning of a frame is kept in a buffer of the connection that is a
 whatever the length before it says. Long frames are received straight into that buffer.
 """
 
+from bisect import insort
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from struct import Struct
 from typing import Protocol
@@ -36,6 +37,7 @@ class ReceiveBuffers:
         # Of an anonymous mapping only the pages that have been written to take memory.
         self.shared = memoryview(mmap(-1, SHARED_BYTES, flags=MAP_PRIVATE | MAP_ANONYMOUS))
         self._spares: list[memoryview] = []
+        """The smallest first."""
 
     def allocate(self, size: int) -> memoryview:
         """A buffer of at least `size` bytes for a long frame."""
@@ -45,9 +47,14 @@ class ReceiveBuffers:
         return memoryview(bytearray(size))
 
     def give_back(self, buffer: memoryview) -> None:
-        """Keep a buffer for the next long frame: fresh memory costs a page fault for every 4 KB."""
-        if len(self._spares) < _SPARES_MAX and len(buffer) <= _SPARE_BYTES_MAX:
-            self._spares.append(buffer)
+        """Keep a buffer for the next long frame: fresh memory costs a page fault for every 4 KB.
+
+        The largest ones stay: a small one would be of no use to longer frames.
+        """
+        if len(buffer) <= _SPARE_BYTES_MAX:
+            insort(self._spares, buffer, key=len)
+            if len(self._spares) > _SPARES_MAX:
+                del self._spares[0]
 
 
 class Inbound:

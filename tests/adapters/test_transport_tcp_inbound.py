@@ -102,6 +102,17 @@ def test_the_memory_of_a_frame_grows_with_what_has_come() -> None:
     assert len(taken) < 8
 
 
+def test_receive_buffers_of_many_sizes_keep_the_largest() -> None:
+    buffers = ReceiveBuffers()
+    sizes = [300_000, 1_000_000, 400_000, 2_000_000, 500_000, 1_500_000, 3_000_000]
+    for each in [buffers.allocate(size) for size in sizes]:
+        buffers.give_back(each)
+    assert [len(each) for each in buffers._spares] == [500_000, 1_000_000, 1_500_000, 2_000_000]
+    assert len(buffers.allocate(600_000)) == 1_000_000, "the smallest that is large enough"
+    assert len(buffers.allocate(2_500_000)) == 2_500_000
+    assert [len(each) for each in buffers._spares] == [500_000, 1_500_000, 2_000_000]
+
+
 @pytest.mark.parametrize(
     ("begin", "spoken"),
     [(b"HTTP/1.1", "speaks HTTP"), (b"GET / HT", "speaks HTTP"), (b"\x15\x03\x01\x00\x02", "speaks TLS")],

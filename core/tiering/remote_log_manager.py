@@ -17,11 +17,10 @@ from ...ports.errors import ApiError
 from ...ports.remote_storage import ObjectChanged, ObjectMissing, RemoteStorage, RemoteStorageError
 from ...ports.report import counted, info
 from ...ports.scheduler import Outcome, Scheduler, Timer
-from ...ports.storage import FileMissing, Region, StorageError
+from ...ports.storage import Region, StorageError
 from ...ports.types import Offset, TopicPartition
 from ...ports.values import frozen
 from ..log.checkpoints import format_epochs
-from ..log.names import SNAPSHOT_SUFFIX, segment_file
 from ..log.partition_log.unified_log import UnifiedLog
 from ..log.segment.segment import Segment
 from ..message.batch_header import CRC_COVERS_FROM, HEADER_SIZE, LENGTH_OVERHEAD, parse_header
@@ -421,10 +420,8 @@ class RemoteLogManager:
         }
         if remote.has_aborted:
             parts[IndexType.TRANSACTION] = _whole(segment.aborted.file())
-        try:
-            parts[IndexType.PRODUCER_SNAPSHOT] = log.folder.read_small(segment_file(next_offset, SNAPSHOT_SUFFIX))
-        except FileMissing:
-            self._report(f"{leading.led.key}: there is no snapshot of the producers at {next_offset}")
+        parts[IndexType.PRODUCER_SNAPSHOT] = yield log.snapshot_at(next_offset)
+        self._check(leading)
         yield from self._update(leading, lambda manifest: start_copy(manifest, remote))
         yield partial(self._put, leading.folder, remote, batches, parts)
         self._check(leading)

@@ -757,6 +757,15 @@ class UnifiedLog:
             self.fail(error)
             raise
 
+    def snapshot_at(self, offset: int) -> Callable[[], bytes]:
+        """Return work that reads the producers at the end of a closed segment, as a snapshot file has them.
+
+        Any thread may call the work. It raises `StorageError`.
+        """
+        state = self._state
+        closed = [each for each in state.segments.items if isinstance(each, Segment) and each.base_offset < offset]
+        return state.producers.snapshot_at(closed, Offset(offset))
+
     @property
     def lacks_producer_state(self) -> bool:
         """True if a restart of the log in the middle (`restart_at`) was not completed."""

@@ -5,6 +5,7 @@ offset. The next flush writes it after the records below it are durable; without
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from ....ports.storage import FileMissing, Folder, StorageError
 from ....ports.types import Offset, Position
@@ -34,7 +35,7 @@ def snapshot_offsets(folder: Folder) -> list[int]:
 class ProducerStateManager:
     """The producer state at the log end, and the snapshots. Owner thread only."""
 
-    __slots__ = ("_folder", "_offsets", "_pending", "_recovered", "_report", "states")
+    __slots__ = ("_folder", "_keeps_files", "_offsets", "_pending", "_recovered", "_report", "states")
 
     def __init__(self, folder: Folder, report: Callable[[str], None]) -> None:
         self.states = ProducerStates()
@@ -42,7 +43,7 @@ class ProducerStateManager:
         self._report = report
         self._offsets: set[int] = set()
         self._pending: dict[int, bytes] = {}
-        self._recovered = False
+        self._recovered = self._keeps_files = False
 
     # --- at the start
 
@@ -97,7 +98,8 @@ class ProducerStateManager:
                 continue  # a flush will write it, or has failed to
             except ValueError as error:
                 self._report(f"{self._folder.name}/{name} is corrupt and is rebuilt: {error}")
-                self._drop([offset])
+                if not self._keeps_files:
+                    self._drop([offset])
             else:
                 return Offset(offset)
         return start
@@ -123,6 +125,29 @@ class ProducerStateManager:
             replay(before.states, [segment], base, next_base, 0, entries.append)
             segment.aborted.replace(entries)
             reached = next_base
+
+    def snapshot_at(self, segments: Sequence[Segment], offset: Offset) -> Callable[[], bytes]:
+        """Return work that reads the snapshot at `offset`, where the closed `segments` of the log end. A kill before a
+        flush leaves the end of a segment without one: then an earlier one and the batches since give it.
+
+        Any thread may call the work, which reads files and changes none. Raises `StorageError`.
+        """
+        pending, known = self._pending.get(offset), self._offsets - self._pending.keys()
+
+        def work() -> bytes:
+            if pending is not None:
+                return pending
+            with suppress(FileMissing, ValueError):
+                content = self._folder.read_small(segment_file(offset, SNAPSHOT_SUFFIX))
+                check_snapshot(content)
+                return content
+            reader = ProducerStateManager(self._folder, self._report)
+            reader._offsets = {each for each in known if each < offset}
+            reader._keeps_files = True
+            reader._read(segments, segments[0].base_offset, offset, 0)
+            return encode_snapshot(reader.states)
+
+        return work
 
     def has_snapshot(self, offset: int) -> bool:
         return offset in self._offsets

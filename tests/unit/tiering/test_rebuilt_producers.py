@@ -1,0 +1,121 @@
+"""A follower that is rebuilt from remote storage knows the producers of what it does not have itself."""
+
+from collections.abc import Callable
+
+import pytest
+
+from barnabas.adapters.remote_memory import MemoryRemoteStorage
+from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
+from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
+from barnabas.app.broker.state.tiering import read_aux_state
+from barnabas.core.log.append_origin import AppendOrigin
+from barnabas.core.log.config import LogConfig
+from barnabas.core.log.partition_log.unified_log import UnifiedLog
+from barnabas.core.tiering.manifest import TieredTopic
+from barnabas.core.tiering.remote_log_manager import LedLog, RemoteLogManager
+from barnabas.ports.storage import Folder
+from barnabas.ports.types import TopicPartition
+from barnabas.testing.logs import batch, numbered, open_log
+
+KEY, TOPIC_ID = TopicPartition("t", 0), b"topic-id-of-16-b"
+CONFIG = LogConfig(segment_bytes=300, remote_storage_enable=True, local_retention_bytes=0, retention_ms=-1)
+
+
+def folder() -> Folder:
+    return MemoryLogDir(MemoryDisk(now_ms=lambda: 0)).folder("t-0")
+
+
+def append(log: UnifiedLog, records: memoryview, epoch: int = 0) -> int:
+    return log.append(records, leader_epoch=epoch, now_ms=0).base_offset
+
+
+def copied(log: UnifiedLog, store: MemoryRemoteStorage) -> None:
+    """Let the leader of this log copy what it can, and delete it locally."""
+    scheduler = ManualScheduler(ManualClock(), SeededEntropy(1))
+    manager = RemoteLogManager(
+        store,
+        scheduler.offload,
+        scheduler=scheduler,
+        clock=ManualClock(),
+        entropy=SeededEntropy(1),
+        report=pytest.fail,
+        interval_ms=50,
+    )
+    manager.lead(
+        LedLog(
+            key=KEY,
+            topic_id=TOPIC_ID,
+            leader_epoch=0,
+            log=log,
+            last_stable_offset=lambda: log.log_end_offset,
+            describe=lambda: TieredTopic(name="t", topic_id=TOPIC_ID, partitions=1),
+        )
+    )
+    scheduler.advance(1000)
+    manager.close()
+    for segment in log.retain(0, log.log_end_offset):
+        segment.delete()
+
+
+def rebuilt(source: UnifiedLog, store: MemoryRemoteStorage) -> UnifiedLog:
+    """A follower with an empty disk that begins behind what only the store has, and copies the rest."""
+    aux = read_aux_state(store, KEY, TOPIC_ID, source.local_log_start_offset)
+    assert aux is not None
+    log = open_log(folder(), config=CONFIG)
+    log.restart_at(aux.offset, log_start=aux.log_start, epochs=aux.epochs, snapshot=aux.snapshot, now_ms=0)
+    while log.log_end_offset < source.log_end_offset:
+        found = source.read(log.log_end_offset, max_bytes=300, limit=source.log_end_offset).records
+        content = found if isinstance(found, bytes) else found.read()
+        log.append_replicated(memoryview(content), now_ms=0)
+    return log
+
+
+def as_it_is(log: UnifiedLog, at: Folder) -> UnifiedLog:
+    return log
+
+
+def opened_again(log: UnifiedLog, at: Folder) -> UnifiedLog:
+    """The log after a kill that came before snapshots of closed segments were written."""
+    log.abandon()
+    for name in at.files():
+        if name.endswith(".snapshot"):
+            at.delete(name)
+    return open_log(at, config=CONFIG)
+
+
+@pytest.mark.parametrize("since", [as_it_is, opened_again])
+def test_duplicate_is_known_by_a_rebuilt_follower_that_leads(since: Callable[[UnifiedLog, Folder], UnifiedLog]) -> None:
+    store, at = MemoryRemoteStorage(), folder()
+    log = open_log(at, config=CONFIG)
+    assert append(log, numbered(b"a" * 50, producer=7, sequence=0)) == 0
+    assert append(log, numbered(b"b" * 50, producer=7, sequence=1)) == 1
+    for _ in range(12):
+        append(log, batch(b"c" * 50))
+    log.flushes.now()
+    log = since(log, at)
+    append(log, batch(b"c" * 50))
+    log.flushes.now()
+    copied(log, store)
+    assert log.local_log_start_offset > 4
+    follower = rebuilt(log, store)
+    assert follower.log_end_offset == log.log_end_offset
+    assert append(follower, numbered(b"b" * 50, producer=7, sequence=1), 1) == 1, "it is recognised, and not appended"
+    assert append(follower, numbered(b"d" * 50, producer=7, sequence=2), 1) == 15
+
+
+def test_transaction_over_the_edge_of_the_tier_is_open_and_aborted_by_a_rebuilt_follower() -> None:
+    store = MemoryRemoteStorage()
+    log = open_log(folder(), config=CONFIG)
+    records = numbered(b"a" * 50, producer=7, sequence=0, transactional=True)
+    log.append(records, leader_epoch=0, now_ms=0, origin=AppendOrigin.TRANSACTION)
+    for _ in range(9):
+        append(log, batch(b"c" * 50))
+    log.flushes.now()
+    copied(log, store)
+    assert log.local_log_start_offset > 4
+    follower = rebuilt(log, store)
+    assert follower.transactions.first_unstable_offset(follower.log_end_offset) == 0, "it is open there, too"
+    follower.append_marker(7, 0, False, 0, leader_epoch=1, now_ms=0)
+    append(follower, batch(b"c" * 50), 1)
+    found = follower.transactions.aborted(follower.local_log_start_offset, follower.log_end_offset)
+    assert [(each.producer_id, each.first_offset) for each in found] == [(7, 0)]

@@ -34,6 +34,7 @@ BENCHMARKS = (
     "group_modern",
     "group_consume",
     "clients",
+    "where_time_goes",
     "share_fetch",
     "message_codec",
     "arrow",

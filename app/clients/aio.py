@@ -92,8 +92,11 @@ class AsyncProducer:
         Waits while the buffer is full. Await the handle for the delivery: `await (await producer.send(...))`, or call
         `send_and_wait`.
         """
-        send = partial(
-            self._producer.send,
+        send = self._producer.send
+        if not (self._producer.would_block or headers or timestamp_ms is not None or on_delivery is not None):
+            return send(topic, value, key, partition=partition)
+        complete = partial(
+            send,
             topic,
             value,
             key,
@@ -102,7 +105,7 @@ class AsyncProducer:
             timestamp_ms=timestamp_ms,
             on_delivery=on_delivery,
         )
-        return await asyncio.to_thread(send) if self._producer.would_block else send()
+        return await asyncio.to_thread(complete) if self._producer.would_block else complete()
 
     async def send_and_wait(
         self,

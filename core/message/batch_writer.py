@@ -37,6 +37,7 @@ _FAST_VALUE_MAX = SMALL_LIMIT - 16
 # length, value, headers.
 _PLAIN_RECORD = b"%b\0\0%b\1%b%b"
 _NO_HEADERS = _NO_ATTRIBUTES = b"\0"
+_NO_ATTRIBUTES_NO_DELTA = b"\0\0"
 _NULL = b"\1"
 # Bytes around the value, without the content of the headers, for offset deltas of one byte and of two.
 _AROUND, _AROUND_2 = 6, 7
@@ -290,9 +291,11 @@ def append_records(
     """Encode arbitrary records like `_records`, in small steps: the faster way when compiled."""
     small, limit, out = SMALL, SMALL_LIMIT, list[bytes]()
     for offset, (value, key, trailer, delta) in enumerate(zip(values, keys, trailers, timestamp_deltas, strict=True)):
-        delta_field = small[delta] if 0 <= delta < limit else encode_varint(delta)
         offset_field = small[offset] if offset < limit else encode_varint(offset)
-        size = 3 + len(delta_field) + len(offset_field) + len(trailer)
+        before_offset = _NO_ATTRIBUTES_NO_DELTA
+        if delta:
+            before_offset = _NO_ATTRIBUTES + (small[delta] if 0 < delta < limit else encode_varint(delta))
+        size = 2 + len(before_offset) + len(offset_field) + len(trailer)
         key_field = value_field = _NULL
         if key is not None:
             key_field = small[len(key)] if len(key) < limit else encode_varint(len(key))
@@ -301,8 +304,7 @@ def append_records(
             value_field = small[len(value)] if len(value) < limit else encode_varint(len(value))
             size += len(value_field) - 1 + len(value)
         out.append(small[size] if size < limit else encode_varint(size))
-        out.append(_NO_ATTRIBUTES)
-        out.append(delta_field)
+        out.append(before_offset)
         out.append(offset_field)
         out.append(key_field)
         if key is not None:

@@ -19,6 +19,7 @@ from barnabas.core.client.producer.handlers import (
     ProducerItem,
     SendItems,
 )
+from barnabas.core.client.producer.hashing import murmur2_partition
 from barnabas.core.client.producer.partitioner import Partitioner
 from barnabas.core.client.producer.producer_batch import Delivery
 from barnabas.core.message.message_set import MessageSet
@@ -35,6 +36,10 @@ T0 = TopicPartition("t", 0)
 
 def values(cluster: PlainCluster, place: TopicPartition = T0) -> list[bytes | None]:
     return [message.value for message in MessageSet(b"".join(cluster.logs.get(place, [])))]
+
+
+def messages(cluster: PlainCluster, partition: int) -> list[Message]:
+    return list(MessageSet(b"".join(cluster.logs.get(TopicPartition("t", partition), []))))
 
 
 def producer_of(cluster: PlainCluster, **settings: Any) -> Producer:
@@ -309,6 +314,57 @@ def test_many_of_every_kind_keep_their_order(cluster: PlainCluster) -> None:
         assert [handle.result(PATIENCE_S) for handle in handles] == [20, 20, 10, 3, 0]
         assert [d.offset for d in handles[1].deliveries() if isinstance(d, Delivery)] == list(range(20, 40))
     assert values(cluster) == [b"%d" % n for n in range(51)] + [None, b"52"]
+
+
+def test_keys_keep_their_partitions_and_order_among_messages_of_every_kind() -> None:
+    cluster = PlainCluster(t=3)
+    sent: dict[bytes, list[bytes]] = {}
+    with producer_of(cluster, linger_ms=2) as producer:
+        handles = []
+        for number in range(600):
+            key, value = b"k%d" % (number % 17), b"%d" % number
+            if number == 300:
+                producer.flush()
+            extra: dict[str, Any] = {"headers": [("h", b"")]} if number % 41 == 7 else {}
+            extra |= {"timestamp_ms": 5} if number % 59 == 3 else {}
+            handles.append((producer.send("t", value, key, **extra), key, value))
+            sent.setdefault(key, []).append(value)
+            if number % 31 == 0:
+                producer.send("t", b"none")
+        for handle, key, value in handles:
+            place = handle.result(PATIENCE_S)
+            assert place.partition == murmur2_partition(key, 3)
+            assert messages(cluster, place.partition)[place.offset].value == value
+    for key, wanted in sent.items():
+        found = messages(cluster, murmur2_partition(key, 3))
+        assert [message.value for message in found if message.key == key] == wanted
+
+
+def test_keys_follow_a_topic_that_grows(cluster: PlainCluster) -> None:
+    with producer_of(cluster) as producer:
+        producer.send("t", b"before", b"key").result(PATIENCE_S)
+        cluster.topics["t"] = 5
+        producer._view.request_refresh()
+        producer._shell.wake()
+        wait_for(lambda: producer.partitions("t") == 5)
+        keys = [b"k%d" % number for number in range(40)]
+        handles = [producer.send("t", b"after", key) for key in keys for _ in range(2)]
+        places = [handle.result(PATIENCE_S).partition for handle in handles]
+    assert places == [murmur2_partition(key, 5) for key in keys for _ in range(2)]
+
+
+def test_key_after_close_or_for_full_buffer_is_refused(cluster: PlainCluster) -> None:
+    cluster.script(lambda _, r: WITHHELD if isinstance(r, Produce) else None)
+    producer = producer_of(cluster, linger_ms=60_000, queue_buffering_max_messages=3, max_block_ms=0)
+    producer.partitions("t")
+    for number in range(3):
+        producer.send("t", b"%d" % number, b"k")
+    with pytest.raises(QueueFull):
+        producer.send("t", b"3", b"k")
+    with suppress(ClientTimeout):
+        producer.close(timeout=0.05)
+    with pytest.raises(ClosedError):
+        producer.send("t", b"4", b"k")
 
 
 def test_many_are_spread_over_partitions_and_single_ones_join_in() -> None:

@@ -142,6 +142,8 @@ def _accumulated(chance: random.Random, kind: int) -> list[object]:
         if kind == 0:
             accumulator.begin_run(batch, settings.batch_size)
             made.append([accumulator.append_plain(batch, chance.randbytes(90)) for _ in range(3)])
+        accumulator.begin_keyed_run(batch, settings.batch_size)
+        made.append([accumulator.append_keyed(batch, chance.randbytes(9), chance.randbytes(50)) for _ in range(2)])
         made.append((batch.count, batch.bytes, accumulator.bytes, accumulator.messages))
     accumulator.hurry = 1
     while batches := accumulator.take_ready(NOW_MS, lambda _: True)[0]:

@@ -100,6 +100,11 @@ class RecordAppender:
         self.transaction = transaction
         self.runs: dict[str, ProducerBatch] = {}
         """Topic → the batch of the next message that has only a value; `append_plain` takes it, or refuses."""
+        self.keyed_runs: dict[str, list[ProducerBatch | None]] = {}
+        """Topic → per partition the batch of its next message with key and value alone, for `append_keyed`, or None.
+
+        The partitions are those of the metadata when a message last took the long way, as for messages in open batches.
+        """
         self._turns: dict[str, ProducerBatch] = {}
         """Topic → the batch of the partition whose turn it is to get messages without a key."""
         self._turn_bytes: dict[str, int] = {}
@@ -108,7 +113,9 @@ class RecordAppender:
         self._hashes_keys = type(partitioner) is KeyedPartitioner and partitioner.hashed is murmur2_partition
         """Whether keys have the default partitioner, which needs no call of Python then."""
         self._max_request_size: int = settings.max_request_size
+        self._keyed_end: int = min(settings.batch_size, settings.max_request_size)
         self._may_run = runs
+        self._keyed_may_run = runs and self._hashes_keys and encoding.plain_keys
         self._on_not_placed = not_placed
 
     def check_open(self) -> None:
@@ -173,6 +180,11 @@ class RecordAppender:
         for batch in self.runs.values():
             batch.run_end = 0
         self.runs.clear()
+        for batches in self.keyed_runs.values():
+            for each in batches:
+                if each is not None:
+                    each.keyed_end = 0
+        self.keyed_runs.clear()
 
     def resolve_partition(
         self, view: TopicView, topic: str, message: EncodedMessage, partition: int | None
@@ -202,7 +214,10 @@ class RecordAppender:
                 chosen = murmur2_partition(key, len(view.leaders))
             else:
                 chosen = choose_index(self.partitioner, topic, key, value, len(view.leaders), view.available)
-            return self.accumulator.append(view.partitions[chosen], message, size, since_ms)
+            batch = self.accumulator.append(view.partitions[chosen], message, size, since_ms)
+            if self._keyed_may_run and key and type(value) is bytes:
+                self._begin_keyed_run(topic, len(view.leaders), chosen, batch)
+            return batch
         takes_turns = self.takes_turns and partition is None
         if takes_turns:
             self.end_turn(topic, size)
@@ -239,6 +254,16 @@ class RecordAppender:
             self.runs[topic] = batch
             self.accumulator.begin_run(batch, batch.turn_end)
 
+    def _begin_keyed_run(self, topic: str, partitions: int, chosen: int, batch: ProducerBatch) -> None:
+        """Let the next messages with keys of this partition go to the batch without looking at everything."""
+        batches = self.keyed_runs.get(topic)
+        if batches is None or len(batches) != partitions:
+            none: list[ProducerBatch | None] = [None] * partitions
+            batches = self.keyed_runs[topic] = none
+        batches[chosen] = batch
+        if not batch.keyed_end:
+            self.accumulator.begin_keyed_run(batch, self._keyed_end)
+
     def wait_for_room(self, size: int) -> None:
         """Wait for room in the buffer, up to `max.block.ms`. Raises `QueueFull`, `ClosedError`."""
         limit_ms, accumulator = self.settings.max_block_ms, self.accumulator
@@ -263,6 +288,7 @@ class RecordAppender:
             unplaced = evolve(unplaced, token=handle)
         if on_delivery is not None:
             handle.batch_future.callbacks.append((0, on_delivery))
+        self.keyed_runs.pop(topic, None)
         self.unplaced.put(topic, unplaced, self.shell.now_ms())
         self.accumulator.hold(unplaced.size)
         self.shell.wake()
@@ -318,13 +344,22 @@ class SendsRecords:
         appender = self._appender
         if appender.shell.is_foreign:
             appender.shell.check_process()
-        if key is None and partition is None and timestamp_ms is None and on_delivery is None and not headers:
-            batch = appender.runs.get(topic)
-            if batch is not None and type(value) is bytes:
-                with appender.lock:
-                    index = appender.accumulator.append_plain(batch, value)
-                if index >= 0:
-                    return DeliveryHandle(batch, index, appender.shell)
+        if partition is None and timestamp_ms is None and on_delivery is None and not headers and type(value) is bytes:
+            if key is None:
+                batch = appender.runs.get(topic)
+                if batch is not None:
+                    with appender.lock:
+                        index = appender.accumulator.append_plain(batch, value)
+                    if index >= 0:
+                        return DeliveryHandle(batch, index, appender.shell)
+            elif type(key) is bytes and key:
+                batches = appender.keyed_runs.get(topic)
+                batch = None if batches is None else batches[murmur2_partition(key, len(batches))]
+                if batch is not None:
+                    with appender.lock:
+                        index = appender.accumulator.append_keyed(batch, key, value)
+                    if index >= 0:
+                        return DeliveryHandle(batch, index, appender.shell)
         if type(topic) is not str:
             check_topic(topic)
         if on_delivery is not None:

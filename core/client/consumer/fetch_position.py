@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from typing import NamedTuple
 
-from attrs import evolve, field
+from attrs import evolve
 
 from ....ports.broker_api.fetch import AbortedTransaction, FetchResultPartition
 from ....ports.errors import ApiError
@@ -125,27 +125,29 @@ class SequenceFault(NamedTuple):
     """True if the batch lies beyond the log end offset of the response."""
 
 
-@define
 class BatchSequence:
     """The valid batches at the start of a fetch, and the state after them."""
 
-    next_offset: int
-    """Offset to fetch next."""
-    batches: Batches = field(factory=list)
-    """The (position, header) of each valid batch, in order."""
-    fault: SequenceFault | None = None
-    cut_bytes: int = 0
-    """Bytes needed to complete a truncated batch at the end; 0 without one, or if its size is unknown."""
-    probe_offset: int = -1
-    """Offset to fetch instead, if >= 0: the first batch starts at an unexpected offset, and the batch before it is
-    needed to judge it."""
-    unconfirmed: bool = False
-    """True if the last batch, after a gap, is left out until the batch after it confirms its offset."""
-    suspect: SequenceFault | None = None
-    """The fault to report if the base offset of the last batch proves wrong: it follows a gap and nothing follows it.
-    """
-    gaps_seen: bool = False
-    """True if a gap between two valid batches was seen: the log is compacted."""
+    __slots__ = ("batches", "cut_bytes", "fault", "gaps_seen", "next_offset", "probe_offset", "suspect", "unconfirmed")
+
+    def __init__(self, next_offset: int) -> None:
+        self.next_offset = next_offset
+        """Offset to fetch next."""
+        self.batches: Batches = []
+        """The (position, header) of each valid batch, in order."""
+        self.fault: SequenceFault | None = None
+        self.cut_bytes = 0
+        """Bytes needed to complete a truncated batch at the end; 0 without one, or if its size is unknown."""
+        self.probe_offset = -1
+        """Offset to fetch instead, if >= 0: the first batch starts at an unexpected offset, and the batch before it is
+        needed to judge it."""
+        self.unconfirmed = False
+        """True if the last batch, after a gap, is left out until the batch after it confirms its offset."""
+        self.suspect: SequenceFault | None = None
+        """The fault to report if the base offset of the last batch proves wrong: it follows a gap and nothing follows
+        it."""
+        self.gaps_seen = False
+        """True if a gap between two valid batches was seen: the log is compacted."""
 
     def truncate_before(self, gap: SequenceFault) -> None:
         """Drop the suspect batch and all batches after it."""

@@ -96,6 +96,7 @@ class ProducerBatch(BatchFuture):
         "full",
         "halves",
         "headers",
+        "keyed_end",
         "keys",
         "log_append_time_ms",
         "not_before_ms",
@@ -128,6 +129,8 @@ class ProducerBatch(BatchFuture):
         """The `bytes` between which messages without a key go to this batch, until its partition's turn ends."""
         self.run_end = 0
         """The `bytes` up to which `append_plain` may append values; 0 while it may not."""
+        self.keyed_end = 0
+        """The `bytes` up to which `append_keyed` may append values with keys; 0 while it may not."""
         self.created_ms = now_ms
         self.wall_ms = wall_ms
         """The timestamp of messages that bring none."""
@@ -162,10 +165,12 @@ class ProducerBatch(BatchFuture):
                 self.keys = [None] * count
             self.keys.append(key)
         if headers or self.headers is not None:
+            self.keyed_end = 0
             if self.headers is None:
                 self.headers = [()] * count
             self.headers.append(headers)
         if timestamp_ms is not None or self.timestamps is not None:
+            self.keyed_end = 0
             if self.timestamps is None:
                 self.timestamps = [None] * count
             self.timestamps.append(timestamp_ms)

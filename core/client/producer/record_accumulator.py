@@ -126,6 +126,35 @@ class RecordAccumulator:
         self.messages += 1
         return index
 
+    def append_keyed(self, batch: ProducerBatch, key: bytes, value: bytes) -> int:
+        """Put a message of a key and a value into this batch: its number there, or -1 if it has to go elsewhere.
+
+        For runs of `send` with keys that a partitioner hashes, which choose the same batch while it is open.
+        """
+        size = RECORD_OVERHEAD + len(key) + len(value)
+        batch_bytes, held, index = batch.bytes + size, self.bytes + size, batch.count
+        keys = batch.keys
+        if (
+            batch_bytes > batch.keyed_end
+            or held > self._bytes_max
+            or index >= self._batch_messages
+            or self.messages >= self._messages_max
+            or keys is None
+        ):
+            return -1
+        keys.append(key)
+        batch.values.append(value)
+        batch.count = index + 1
+        batch.bytes = batch_bytes
+        self.bytes = held
+        self.messages += 1
+        return index
+
+    def begin_keyed_run(self, batch: ProducerBatch, end: int) -> None:
+        """Let `append_keyed` fill an open batch of keys and values alone up to `end` bytes."""
+        has_more = batch.keys is None or batch.headers is not None or batch.timestamps is not None
+        batch.keyed_end = 0 if batch.full or has_more else end
+
     def begin_run(self, batch: ProducerBatch, end: int) -> None:
         """Let `append_plain` fill an open batch of values alone up to `end` bytes."""
         batch.run_end = 0 if batch.full or batch.columns else end
@@ -269,7 +298,7 @@ class RecordAccumulator:
     def _close(self, batch: ProducerBatch) -> None:
         if not batch.full:
             batch.full = True
-            batch.run_end = 0
+            batch.run_end = batch.keyed_end = 0
             self._closed(batch.tp)
 
     def _due_ms(self, queue: _BatchQueue) -> float:

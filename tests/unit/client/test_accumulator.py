@@ -56,6 +56,31 @@ def test_a_full_batch_does_not_linger() -> None:
     assert bench.closed == [PLACE]
 
 
+def test_keyed_run_appends_until_the_batch_closes_or_has_more_than_keys() -> None:
+    bench = Bench(linger_ms=5)
+    accumulator = bench.accumulator
+    batch = bench.put(b"0", key=b"k")
+    assert accumulator.append_keyed(batch, b"k", b"1") == -1  # not begun
+    accumulator.begin_keyed_run(batch, batch.bytes + RECORD_OVERHEAD + 2)
+    before = accumulator.bytes
+    assert accumulator.append_keyed(batch, b"l", b"1") == 1
+    assert (batch.count, accumulator.messages, accumulator.bytes - before) == (2, 2, RECORD_OVERHEAD + 2)
+    assert accumulator.append_keyed(batch, b"m", b"2") == -1  # beyond the end of the run
+    accumulator.begin_keyed_run(batch, 10_000)
+    accumulator.append(PLACE, (b"2", None, (), None), message_bytes(b"2", None, ()))
+    assert accumulator.append_keyed(batch, b"n", b"3") == 3
+    assert (batch.values, batch.keys) == ([b"0", b"1", b"2", b"3"], [b"k", b"l", None, b"n"])
+    accumulator.append(PLACE, (b"4", b"o", (("h", b""),), None), message_bytes(b"4", b"o", (("h", b""),)))
+    assert accumulator.append_keyed(batch, b"p", b"5") == -1
+    accumulator.begin_keyed_run(batch, 10_000)
+    assert accumulator.append_keyed(batch, b"p", b"5") == -1  # it has headers
+    other = bench.put(b"0", TopicPartition("t", 1), b"k")
+    accumulator.begin_keyed_run(other, 10_000)
+    accumulator.hurry = 1
+    bench.ready()
+    assert accumulator.append_keyed(other, b"k", b"1") == -1  # it is in flight
+
+
 def test_a_batch_may_be_full_by_messages() -> None:
     bench = Bench(linger_ms=1000, batch_messages=2)
     for _ in range(2):

@@ -903,6 +903,8 @@ class BrokerConfig(
 
         Raises `ConfigError` for a folder that is none of them.
         """
+        if not cordoned:  # as nearly always; each new partition asks twice
+            return frozenset()
         if tuple(cordoned) == (ALL_LOG_DIRS,):
             return frozenset(self.data_dirs)
         absolute = {Path(path).absolute(): path for path in self.data_dirs}

@@ -6,9 +6,11 @@ What was not copied before the loss is not there: the newest segment of each par
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event, Lock
 from typing import Any
 
-from attrs import Factory, define
+from attrs import Factory, define, evolve
 
 from ...core.message.batch_reader import whole_batches
 from ...core.tiering.group_offsets import FOLDER, GroupOffset, decode_group_offsets, newest_offsets
@@ -23,6 +25,7 @@ from ...ports.types import Buffer, TopicPartition
 from ...ports.values import frozen
 from ..clients.admin.admin import Admin
 from ..clients.admin.asker import Place
+from ..clients.shared.client_shell import ClientShell
 from ..clients.shared.connect import open_shell
 from ..clients.shared.settings import CommonSettings, read_settings
 from .identical import SOURCE_KEY
@@ -34,6 +37,8 @@ _REMOTE_KEYS = ("remote.storage.enable", "remote.log.copy.disable", "local.reten
 _PATIENCE_S = 60.0
 _SOURCE = "remote storage"
 """The value of `mirror.source` until the topic is complete."""
+_SIDE_BY_SIDE = 4
+"""The number of partitions that come back at the same time."""
 
 
 @frozen(kw_only=True)
@@ -93,9 +98,12 @@ class TierRestore:
         """`target`: settings of clients, with bootstrap.servers."""
         self._storage = storage
         self._admin = Admin(config=dict(target))
-        config = dict(target)
-        bootstrap = config.pop("bootstrap.servers", None)
-        self._shell = open_shell(bootstrap, read_settings(CommonSettings, config, {}))
+        self._config = dict(target)
+        self._bootstrap = self._config.pop("bootstrap.servers", None)
+        self._shell = self._open_shell()
+
+    def _open_shell(self) -> ClientShell:
+        return open_shell(self._bootstrap, read_settings(CommonSettings, dict(self._config), {}))
 
     def close(self) -> None:
         """Close the connections."""
@@ -114,12 +122,9 @@ class TierRestore:
         }
         self._admin.create_topic(topic, partitions=count, configs={**configs, SOURCE_KEY: _SOURCE})
         outcome = RestoredTopic(topic, newest.topic_id.hex(), count)
+        self._bring_all_back(topic, parts, outcome, moved)
         for part in parts:
             place = TopicPartition(topic, part.manifest.partition)
-            for size, offsets in self._bring_back(place, part):
-                moved(size)
-                outcome.bytes += size
-                outcome.offsets += offsets
             start = part.manifest.first_readable(part.manifest.log_start)
             if start is not None:
                 outcome.ranges[place.partition] = start, part.manifest.covered_to(start)
@@ -165,12 +170,46 @@ class TierRestore:
             if error.code is not ErrorCode.INVALID_CONFIG:
                 raise  # else the cluster has no remote storage
 
-    def _bring_back(self, place: TopicPartition, part: RemotePartition) -> Iterator[tuple[int, int]]:
+    def _bring_all_back(
+        self, topic: str, parts: Iterable[RemotePartition], outcome: RestoredTopic, moved: Callable[[int], None]
+    ) -> None:
+        """Bring back some partitions side by side: one reads from the store while the cluster writes another."""
+        lock, failed = Lock(), Event()
+
+        def work(part: RemotePartition) -> None:
+            place, shell = TopicPartition(topic, part.manifest.partition), self._open_shell()
+            try:
+                for size, offsets in self._bring_back(place, part, shell):
+                    with lock:
+                        moved(size)
+                        outcome.bytes += size
+                        outcome.offsets += offsets
+                    if failed.is_set():
+                        return
+            except BaseException:
+                failed.set()
+                raise
+            finally:
+                shell.close()
+
+        with ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix="restore") as pool:
+            under_way = [pool.submit(work, part) for part in parts]
+            try:
+                for each in under_way:
+                    each.result()
+            except BaseException:
+                failed.set()
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def _bring_back(
+        self, place: TopicPartition, part: RemotePartition, shell: ClientShell
+    ) -> Iterator[tuple[int, int]]:
         manifest = part.manifest
         offset = manifest.first_readable(manifest.log_start)
         if offset is None:
             return
-        described = self._send(MirrorRecords(topic=place.topic, partition=place.partition, source=_SOURCE))
+        described = self._send(MirrorRecords(topic=place.topic, partition=place.partition, source=_SOURCE), shell)
         if described.log_end:
             raise ConfigError(f"{place} of the target has records already")
         if offset:
@@ -182,7 +221,7 @@ class TierRestore:
                 truncate_to=offset,
                 log_start=offset,
             )
-            described = self._send(begin)
+            described = self._send(begin, shell)
         while (segment := manifest.find(offset)) is not None:
             for records, next_offset, epoch in self._batches(part, segment, offset):
                 request = MirrorRecords(
@@ -194,7 +233,7 @@ class TierRestore:
                     leader_epoch=epoch,
                     records=records,
                 )
-                described = self._send(request)
+                described = self._send(request, shell)
                 yield len(records), next_offset - offset
                 offset = next_offset
             offset = segment.next_offset
@@ -225,15 +264,15 @@ class TierRestore:
 
     def _promote(self, place: TopicPartition) -> None:
         """Raise the leader epoch above those of the records."""
-        known = self._send(MirrorRecords(topic=place.topic, partition=place.partition, source=_SOURCE))
-        epoch = max(known.last_epoch, known.leader_epoch) + 1
-        self._send(MirrorRecords(topic=place.topic, partition=place.partition, source=_SOURCE, leader_epoch=epoch))
+        asked = MirrorRecords(topic=place.topic, partition=place.partition, source=_SOURCE)
+        known = self._send(asked, self._shell)
+        self._send(evolve(asked, leader_epoch=max(known.last_epoch, known.leader_epoch) + 1), self._shell)
 
-    def _send(self, request: MirrorRecords) -> MirrorRecordsResult:
+    def _send(self, request: MirrorRecords, shell: ClientShell) -> MirrorRecordsResult:
         """Send a request to the leader, again while it has no leader or its epoch is being raised."""
         end = time.monotonic() + _PATIENCE_S
         while True:
-            (found,) = self._shell.ask_leaders(
+            (found,) = shell.ask_leaders(
                 [request],
                 lambda item: TopicPartition(item.topic, item.partition),
                 lambda group: group[0],

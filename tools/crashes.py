@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 TABLE_EVERY = 20
-"""One seed of this number is of a table; the others are of a broker's logs."""
+"""One seed of this number is of a table, and one of remote storage; the others are of a broker's logs."""
 FAILURES_MAX = 20
 
 
@@ -28,8 +28,10 @@ def play(seed: int, points: int) -> tuple[int, str]:
     from crashes.log_check import try_crashes
     from crashes.quick_folder import quick_folder
     from crashes.table_check import try_table_crashes
+    from crashes.tier_check import try_tier_crashes
 
-    attempt = try_table_crashes if seed % TABLE_EVERY == TABLE_EVERY - 1 else try_crashes
+    others = {TABLE_EVERY - 1: try_table_crashes, TABLE_EVERY // 2 - 1: try_tier_crashes}
+    attempt = others.get(seed % TABLE_EVERY, try_crashes)
     with quick_folder() as folder:
         try:
             return attempt(seed, folder, points), ""

@@ -51,7 +51,7 @@ class FolderRemoteStorage:
         """Raises `ConfigError` when the folder cannot be made."""
         self._root = root
         try:
-            root.mkdir(parents=True, exist_ok=True)
+            _make_folders(root)
         except OSError as error:
             raise ConfigError(f"the folder of the remote storage cannot be made: {error}") from error
 
@@ -155,6 +155,14 @@ class FolderRemoteStorage:
 
     def close(self) -> None:
         """Do nothing: no file stays open between two calls."""
+
+
+def _make_folders(path: Path) -> None:
+    """Make a folder and those above it, with durable names. Raises `OSError`."""
+    if not path.is_dir():
+        _make_folders(path.parent)
+        path.mkdir(exist_ok=True)
+        _flush_folder(path.parent)
 
 
 def _write(target: int, content: Buffer | Region) -> None:

@@ -8,19 +8,26 @@ import pytest
 from crashes.log_check import try_crashes
 from crashes.quick_folder import quick_folder
 from crashes.table_check import try_table_crashes
+from crashes.tier_check import try_tier_crashes
 from crashes.written import Broken
 from support.long_tests import first_is_quick
 
+from barnabas.adapters.remote_folder import folder as remote_folder
 from barnabas.adapters.storage_fs import file, folder
 from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.log.producers import producer_state_manager as producer_state_files
 from barnabas.core.log.recovery import log_loader as loading
 from barnabas.core.log.segment import damage
+from barnabas.core.tiering import manifest as manifests
+from barnabas.core.tiering import remote_log_manager
+from barnabas.core.tiering.manifest import Manifest, RemoteSegment
 from barnabas.pipeline.tables import commits
 from barnabas.pipeline.tables.state import TableError
 
 POINTS = 2_500
 TABLE_POINTS = 250
+TIER_POINTS = 100
+"""Power cuts of each seed."""
 
 
 @pytest.mark.slow
@@ -36,6 +43,11 @@ def test_logs_keep_their_promises() -> None:
 @pytest.mark.slow
 def test_loads_are_whole_or_not_at_all(folder: Path) -> None:
     assert try_table_crashes(1, folder, TABLE_POINTS) == TABLE_POINTS
+
+
+@pytest.mark.parametrize("seed", first_is_quick(range(12)))
+def test_copies_in_remote_storage_are_whole_or_not_offered(seed: int, folder: Path) -> None:
+    assert try_tier_crashes(seed, folder, TIER_POINTS) > TIER_POINTS // 2
 
 
 def _nothing(*_: Any) -> None:
@@ -100,3 +112,45 @@ def test_a_table_that_does_not_flush_is_found(folder: Path, monkeypatch: pytest.
     monkeypatch.setattr(commits, "sync", _nothing)
     with pytest.raises((AssertionError, TableError)):
         try_table_crashes(1, folder, TABLE_POINTS)
+
+
+def names_in_the_store_are_not_flushed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(remote_folder, "_flush_folder", _nothing)
+
+
+def objects_are_written_in_place(patch: pytest.MonkeyPatch) -> None:
+    def store(_: Any, path: Path, content: Any) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb", buffering=0) as stored:
+            remote_folder._write(stored.fileno(), content)
+
+    patch.setattr(remote_folder.FolderRemoteStorage, "_store", store)
+
+
+def a_segment_is_offered_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
+    def start(manifest: Manifest, segment: RemoteSegment) -> Manifest:
+        begun = manifests.start_copy(manifest, segment)
+        return manifests.finish_copy(begun, segment.segment_id, begun.epochs)
+
+    patch.setattr(remote_log_manager, "start_copy", start)
+
+
+@pytest.mark.parametrize(
+    "break_it",
+    first_is_quick(
+        [
+            objects_are_written_in_place,
+            names_in_the_store_are_not_flushed,
+            a_segment_is_offered_before_it_is_stored,
+        ]
+    ),
+)
+def test_broken_promise_of_remote_storage_is_found(
+    break_it: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_it(monkeypatch)
+    with pytest.raises(Broken) as found:
+        for seed in range(6):
+            with quick_folder() as place:
+                try_tier_crashes(seed, place, 400)
+    print(found.value)

@@ -13,7 +13,17 @@ from support.wheels import Installed, build_wheel, copy_tree
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-TESTED = ("tests/unit/message", "tests/unit/client", "tests/integration/test_clients_producer.py")
+TESTED = (
+    "tests/unit/message",
+    "tests/unit/client",
+    "tests/integration/test_clients_producer.py",
+    "tests/integration/test_clients_consumer.py",
+    "tests/adapters/test_wire_kafka_client.py",
+    "tests/adapters/test_wire_kafka_fuzz.py",
+    "tests/adapters/test_wire_kafka_golden.py",
+    "tests/adapters/test_wire_kafka_server.py",
+    "tests/adapters/test_wire_kafka_straight_code.py",
+)
 """The tests that also run on the compiled modules."""
 
 

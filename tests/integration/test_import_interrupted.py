@@ -107,6 +107,12 @@ def content(folder: Path) -> Mapping[str, bytes]:
     }
 
 
+def state_of(folder: Path) -> Mapping[Path, tuple[bytes, int]]:
+    """Return what is in the files of Kafka, and when each was changed."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
 def nodes_of(tree: MemoryTree) -> Mapping[str, bytes]:
     session = tree.session()
     found: dict[str, bytes] = {}
@@ -154,6 +160,7 @@ def test_import_that_dies_at_a_step_is_completed_by_the_same_command(
     more = ["--link"] if link else []
     barnabas(*words(source.path, tmp_path / "whole"), *more)
     expected = content(tmp_path / "whole"), nodes_of(tree)
+    kafkas = state_of(source.path)
     step, died = 1 + every // 2, True
     while died:
         empty(tree)
@@ -168,6 +175,7 @@ def test_import_that_dies_at_a_step_is_completed_by_the_same_command(
         assert (content(target), nodes_of(tree)) == expected, f"after step {step}"
         shutil.rmtree(target)
         step += every
+    assert state_of(source.path) == kafkas, "Kafka's folder has changed"
     assert step > 70, "the steps are not counted"
 
 

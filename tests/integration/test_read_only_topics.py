@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from support.s3_server import S3Server
 from support.tiered_topics import QUICK, TIERED, read_all, wait_for, write
 
 from barnabas import Admin, Broker
+from barnabas.adapters.remote_s3.s3 import open_s3_remote_storage
 from barnabas.core.tiering.manifest import MANIFEST, decode_manifest, encode_manifest
 from barnabas.ports.errors import ApiError
 from barnabas.testing import TestCluster
@@ -176,3 +178,55 @@ def test_later_leader_of_a_read_only_topic_continues(tmp_path: Path, remote: dic
             cluster.wait_in_sync("t")
             end = latest(cluster.bootstrap)
             assert read_all(cluster.bootstrap, "t", 0, end)[:end] == list(range(end))
+
+
+@pytest.mark.slow
+def test_followers_of_a_read_only_topic_in_s3_lead_and_change_nothing_there(s3_server: S3Server) -> None:
+    bucket = s3_server.make_bucket()
+    remote = {
+        **QUICK,
+        "remote.log.storage.manager.class.name": bucket,
+        **{f"rsm.config.{name}": value for name, value in s3_server.settings.items()},
+    }
+    storage = open_s3_remote_storage(bucket, s3_server.settings)
+
+    def objects() -> dict[str, str]:
+        """The version of each object, without the offsets of groups, which each cluster stores."""
+        keys = [each.key for each in storage.list_objects("") if not each.key.startswith("groups/")]
+        return {key: storage.read(key).version for key in keys}
+
+    with TestCluster(1, remote) as writer:
+        with Admin(writer.bootstrap) as admin:
+            admin.create_topic("t", partitions=1, configs=TIERED)
+        write(writer.bootstrap, "t", range(300))
+
+        def end() -> int:
+            found = [key for key in objects() if key.endswith(MANIFEST)]
+            return decode_manifest(storage.read(found[0]).content).end if found else 0
+
+        wait_for(lambda: end() > 200)
+        with TestCluster(3, remote) as cluster:
+            source = next(key for key in objects() if key.endswith(MANIFEST)).partition("/")[0]
+            with Admin(cluster.source) as admin:
+                admin.create_topic("t", replication_factor=3, configs={"remote.storage.source": source})
+            wait_for(lambda: latest(cluster.bootstrap) > 200)
+            leader = cluster.wait_for_leader("t")
+            cluster.wait_in_sync("t")
+            before, first = objects(), latest(cluster.bootstrap)
+            cluster.kill(leader)
+            wait_for(lambda: cluster.wait_for_leader("t") != leader)
+            wait_for(lambda: latest(cluster.bootstrap) >= first)
+            assert read_all(cluster.bootstrap, "t", 0, first)[:first] == list(range(first))
+            assert objects() == before
+            write(writer.bootstrap, "t", range(300, 600))
+            wait_for(lambda: latest(cluster.bootstrap) > 500)
+            cluster.restart(leader)
+            cluster.wait_in_sync("t")
+            reached = latest(cluster.bootstrap)
+            assert read_all(cluster.bootstrap, "t", 0, reached)[:reached] == list(range(reached))
+            with Admin(cluster.bootstrap) as admin:
+                before = objects()
+                admin.delete_topics(["t"])
+                wait_for(lambda: "t" not in admin.list_topics())
+            assert objects().keys() >= before.keys()
+    storage.close()

@@ -4,17 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from attrs import evolve
 from simulation.cluster_checker import Broken
 from simulation.tiering_story import TIERED, TieringStory
 
 from barnabas import Admin, Producer
 from barnabas.adapters.remote_memory import MemoryRemoteStorage
 from barnabas.adapters.system import SeededEntropy
-from barnabas.app.broker.state import tiering
 from barnabas.core.cluster import layout
-from barnabas.core.log.producers.producer_state import ProducerStates
-from barnabas.core.log.producers.snapshot import encode_snapshot
 from barnabas.core.tiering import remote_log_manager
 from barnabas.core.tiering.manifest import Manifest
 from barnabas.simulation import World
@@ -79,21 +75,10 @@ def takes_the_lineage_of_the_log_alone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(remote_log_manager, "merged_lineage", lambda _stored, own: tuple(own[-1:]))
 
 
-def rebuilds_followers_without_producers(patch: pytest.MonkeyPatch) -> None:
-    read = tiering.read_aux_state
-
-    def without(*args: Any) -> Any:
-        aux = read(*args)
-        return None if aux is None else evolve(aux, snapshot=encode_snapshot(ProducerStates()))
-
-    patch.setattr(tiering, "read_aux_state", without)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "mutation",
     [
-        rebuilds_followers_without_producers,
         deletes_local_segments_that_are_not_copied,
         takes_the_lineage_of_the_log_alone,
     ],

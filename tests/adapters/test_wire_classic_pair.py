@@ -1,6 +1,7 @@
 """Client and server joined by real transports: bytes arrive, slow and lost peers hurt nobody else."""
 
 import socket
+import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from support.classic_frames import fetch, message_set, offsets, produce
 from support.classic_wire import KeepingBroker
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S
 
 from barnabas.adapters.storage_fs import open_log_dir
 from barnabas.adapters.system import ManualClock, ManualScheduler
@@ -102,12 +103,10 @@ class World:
         return replies[0]
 
     def until(self, condition: Callable[[], bool]) -> None:
-        def turned() -> bool:
-            if not condition():
-                self.turn()
-            return condition()
-
-        wait_for(turned)
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert time.monotonic() < deadline, "it never came"
+            self.turn()
 
 
 class MemoryWorld(World):

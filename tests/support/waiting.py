@@ -4,16 +4,18 @@ import time
 from collections.abc import Callable
 
 PATIENCE_S = 120.0
-_SHARE = 0.05
-_PAUSE_MAX_S = 0.05
+_PAUSES_PER_COST = 2
+_PAUSE_MAX_S = 0.02
 
 
 def wait_for(condition: Callable[[], object], patience_s: float = PATIENCE_S, *, pause_s: float = 0.002) -> None:
-    """Returns as soon as `condition` holds; it is asked every `pause_s`, and less often after a while: each question
-    takes CPU time from what is waited for. Raises `TimeoutError`."""
-    begin = time.monotonic()
+    """Returns as soon as `condition` holds; it is asked every `pause_s`, and less often if that takes CPU time, which
+    what is waited for would lack. Raises `TimeoutError`."""
+    deadline = time.monotonic() + patience_s
+    begin = time.process_time()
     while not condition():
-        waited_s = time.monotonic() - begin
-        if waited_s > patience_s:
+        if time.monotonic() > deadline:
             raise TimeoutError(f"it did not come about within {patience_s:.0f} s")
-        time.sleep(max(pause_s, min(waited_s * _SHARE, _PAUSE_MAX_S)))
+        cost_s = time.process_time() - begin
+        time.sleep(max(pause_s, min(cost_s * _PAUSES_PER_COST, _PAUSE_MAX_S)))
+        begin = time.process_time()

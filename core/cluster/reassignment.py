@@ -181,12 +181,18 @@ def states_with_assignment(
 
     Topics and states are read apart. A leader that knew a later state with an earlier assignment would have a replica
     join the ISR that is about to delete its log, and a controller would elect it.
+
+    Where a replica goes, the leader epoch rises, as Kafka's does: a fetch that it has sent speaks of a log that it then
+    deletes, and must not count when the replica has come again, with an empty log. The leader may stay the same.
     `states`: those that change for another reason. `known`: the present ones.
     """
     stored = dict(states)
     for number, replicas in after.partitions.items():
         if number in before.partitions and (number in states or before.partitions[number] != replicas):
-            state = states.get(number) or touched(known.get(number) or first_state(before.partitions[number]))
+            present = known.get(number) or first_state(before.partitions[number])
+            state = states.get(number) or touched(present)
+            if state.leader_epoch == present.leader_epoch and not set(before.partitions[number]) <= set(replicas):
+                state = evolve(state, leader_epoch=state.leader_epoch + 1)
             stored[number] = evolve(state, replicas=replicas)
     return stored
 

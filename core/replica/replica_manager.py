@@ -67,13 +67,13 @@ class _DeleteRecordsPartitionStatus:
 
     def __init__(self, partition: Partition, offset: int, is_alive: Callable[[int], bool]) -> None:
         self.partition = partition
-        self._leader_epoch = partition.leader_epoch
+        self._led_since = partition.led_since
         self._offset = offset
         self._is_alive = is_alive
 
     def lost(self) -> bool:
-        """Return True if this broker no longer leads the partition in that leader epoch."""
-        return not self.partition.is_leader or self.partition.leader_epoch != self._leader_epoch
+        """Return True if this broker has not led the partition ever since."""
+        return not self.partition.is_leader or self.partition.led_since != self._led_since
 
     @property
     def low_watermark(self) -> int:
@@ -392,7 +392,7 @@ class LeadershipManager:
         known = partition.state
         if state.leader_epoch < known.leader_epoch or state.partition_epoch < known.partition_epoch:
             return
-        if state == known and tuple(replicas) == partition.replicas:
+        if state == known and tuple(replicas) == partition.assigned:
             return
         self._take(partition, state, replicas)
 
@@ -401,7 +401,7 @@ class LeadershipManager:
         state = partition.state
         ended = evolve(state, leader=NO_LEADER, leader_epoch=state.leader_epoch + 1)
         if partition.is_leader:
-            self._take(partition, ended, partition.replicas)
+            self._take(partition, ended, partition.assigned)
 
     def on_broker_epoch_changed(self, broker_epoch: int, partitions: Iterable[Partition]) -> None:
         """Apply another broker epoch, or an unknown one: the broker leads a partition in one broker epoch only."""
@@ -409,12 +409,12 @@ class LeadershipManager:
             return
         self.own = ReplicaId(self.own.broker_id, broker_epoch)
         for partition in partitions:
-            self._take(partition, partition.state, partition.replicas)
+            self._take(partition, partition.state, partition.assigned)
 
     def take_offline(self, partition: Partition) -> None:
         """Neither lead nor follow a partition whose log is out of use."""
         partition.offline = True
-        self._take(partition, partition.state, partition.replicas)
+        self._take(partition, partition.state, partition.assigned)
 
     def end(self, partition: Partition) -> None:
         """Stop leading and following a partition that is removed."""
@@ -426,13 +426,13 @@ class LeadershipManager:
 
     def _take(self, partition: Partition, state: PartitionState, replicas: Sequence[int]) -> None:
         was_leader, before = partition.is_leader, (partition.leader, partition.leader_epoch)
-        in_sync = set(partition.isr)
+        in_sync, might_follow = set(partition.isr), partition.may_follow
         risen = partition.apply_state(state, replicas, self.own, self._clock.monotonic_ms())
         again = before == (partition.leader, partition.leader_epoch)
         if again and was_leader:
             self._shrinks.add(len(in_sync - set(partition.isr)))
             self._expands.add(len(set(partition.isr) - in_sync))
-        self._settle(partition, began=not again)
+        self._settle(partition, began=not (again and might_follow))
         if was_leader and not partition.is_leader:
             self._notify(self.when_resigned, partition)
         elif partition.is_leader and not again:
@@ -442,7 +442,7 @@ class LeadershipManager:
 
     def _settle(self, partition: Partition, *, began: bool) -> None:
         """Follow the leader if there is one elsewhere, else stop following."""
-        if partition.is_leader or partition.leader == NO_LEADER or partition.offline:
+        if partition.is_leader or partition.leader == NO_LEADER or partition.offline or not partition.may_follow:
             self._following.forget(partition)
         elif began:
             self._following.follow(partition)

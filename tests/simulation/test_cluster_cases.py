@@ -223,6 +223,44 @@ def test_two_moves_at_once_end_in_any_order() -> None:
         world.run_until(lambda: all(len(state.isr) == 3 for state in world.look.states("t").values()))
 
 
+def test_late_fetch_for_a_log_that_a_move_deleted_does_not_count_for_the_next_one() -> None:
+    """The follower is moved away and back meanwhile, and its log is empty then."""
+    with cluster(1, min_insync_replicas=1) as world, Admin(world.client()) as admin:
+        admin.create_topic("t", partitions=1, replication_factor=2)
+        leader, follower = world.look.topics()["t"].partitions[0]
+
+        def log_end() -> int | None:
+            partition = world.brokers[follower].partitions.get(("t", 0))
+            return None if partition is None else partition.log.log_end_offset
+
+        def move(*brokers: int) -> None:
+            admin.reassign_partitions({("t", 0): list(brokers)})
+            world.run_until(lambda: world.look.topics()["t"].partitions[0] == brokers)
+
+        with Producer(world.client(), acks=1) as producer:
+            producer.send("t", b"a").result()
+            world.run_until(lambda: log_end() == 1)
+            world.run(0.05)  # its next fetch waits at the leader
+            sender = world.brokers[follower].name
+            ends = [end for name, end in world.network.connections_to(leader) if name == sender]
+            arrive = [world.network.delay_requests(end) for end in ends]
+            producer.send("t", b"b").result()
+        world.run_until(lambda: log_end() == 2)
+        world.run(0.05)  # its next fetch is on its way
+        move(leader)
+        world.run_until(lambda: log_end() is None)
+        move(leader, follower)
+        world.run_until(lambda: log_end() == 0)
+        world.network.partition(leader, follower, one_way=True)
+        for each in arrive:
+            each()
+        world.run(0.5)
+        assert (log_end(), world.look.states("t")[0].isr) == (0, (leader,))
+        world.network.heal()
+        world.run_until(lambda: follower in world.look.states("t")[0].isr)
+        assert log_end() == 2
+
+
 def test_followers_come_to_a_leader_that_hears_late_of_the_topic() -> None:
     with cluster(5) as world, Admin(world.client()) as admin:
         late = next(broker for broker in world.brokers if broker != world.look.controller())

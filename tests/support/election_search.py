@@ -182,6 +182,7 @@ class Situation:
         "rolls_back",
         "rules",
         "scope",
+        "sent",
         "starts",
         "topic",
         "topic_known",
@@ -225,6 +226,8 @@ class Situation:
         """Where a leader's log ended when it began to lead."""
         self.ends: dict[tuple[int, int], tuple[int, int]] = {}
         """By leader and follower: the life in which the follower reported last, and its log end."""
+        self.sent: dict[int, tuple[int, int, LogEntries]] = {}
+        """By follower: a fetch on its way, with the life and the leader epoch in it, and the log that it speaks of."""
         self.asked: dict[int, tuple[int, ReplicaId]] = {}
         """By leader: whom the tree was asked to have in the ISR, and for which state. It may have that replica there
         although the leader has not seen it."""
@@ -260,7 +263,7 @@ class Situation:
         new.high_watermarks, new.starts = dict(self.high_watermarks), dict(self.starts)
         new.configured, new.asked = dict(self.configured), dict(self.asked)
         new.in_order, new.begun = dict(self.in_order), dict(self.begun)
-        new.uncut = dict(self.uncut)
+        new.uncut, new.sent = dict(self.uncut), dict(self.sent)
         new.assigned, new.led, new.last_lives = dict(self.assigned), dict(self.led), dict(self.last_lives)
         return new
 
@@ -276,6 +279,7 @@ class Situation:
         epochs.update(self.begun.values())
         epochs.update(own.broker_epoch for _, own in self.asked.values())
         epochs.update(life for life, _ in self.ends.values())
+        epochs.update(life for life, _, _ in self.sent.values())
         if self.rolls_back:
             epochs.update(self.last_lives.values())
             epochs.update(self.registered.values())
@@ -301,6 +305,7 @@ class Situation:
             tuple(self.starts[each] if each == self.images.get(each, self.tree).leader else 0 for each in self.brokers),
             tuple((pair, number[life], end) for pair, (life, end) in _items(self.ends)),
             tuple((each, own.broker_id, number[own.broker_epoch]) for each, (_, own) in _items(self.asked)),
+            tuple((each, number[life], epoch, log) for each, (life, epoch, log) in _items(self.sent)),
             self.lossy,
             self.retired,
             self.cordoned,
@@ -344,7 +349,9 @@ class Situation:
         image = self.images.get(follower)
         if image is None or image.leader == follower or not self.leads(image.leader):
             return None
-        if follower not in self.assigned[follower] or follower in self.ahead:
+        assigned = self.assigned[follower]
+        partition = SimpleNamespace(broker_id=follower, assigned=assigned, replicas=image.replicas_in(assigned))
+        if follower in self.ahead or not Partition.may_follow.__get__(partition):
             return None
         return image.leader if self.images[image.leader].leader_epoch == image.leader_epoch else None
 
@@ -750,16 +757,37 @@ def fetch(now: Situation, follower: int) -> None:
         now.uncut[follower] = own
     now.logs[follower] = theirs
     now.high_watermarks[follower] = min(now.high_watermarks[follower], same)
-    now.ends[leader, follower] = life, len(theirs)
+    _count(now, leader, ReplicaId(follower, life), len(theirs))
+    now.high_watermarks[follower] = max(now.high_watermarks[follower], now.high_watermarks[leader])
+
+
+def _count(now: Situation, leader: int, own: ReplicaId, log_end: int) -> None:
+    """The leader counts a follower that has everything below `log_end`."""
+    follower, life = own.broker_id, own.broker_epoch
+    now.ends[leader, follower] = life, log_end
     now.raise_high_watermark(leader)
     image = now.images[leader]
     if follower not in image.isr or image.broker_epochs[follower] != life:
-        own_id = ReplicaId(follower, life)
-        is_caught_up = len(theirs) >= max(now.high_watermarks[leader], now.starts[leader])
-        if is_caught_up and follower in image.replicas_in(now.assigned[leader]) and may_join(own_id, now.live):
+        is_caught_up = log_end >= max(now.high_watermarks[leader], now.starts[leader])
+        if is_caught_up and follower in image.replicas_in(now.assigned[leader]) and may_join(own, now.live):
             lives = [ReplicaId(each, image.broker_epochs[each]) for each in image.isr if each != follower]
-            now.wish_isr(leader, [*lives, own_id], own_id)
-    now.high_watermarks[follower] = max(now.high_watermarks[follower], now.high_watermarks[leader])
+            now.wish_isr(leader, [*lives, own], own)
+
+
+def send(now: Situation, follower: int) -> None:
+    """A follower sends a fetch that takes its time."""
+    now.sent[follower] = now.live[follower].broker_epoch, now.images[follower].leader_epoch, now.logs[follower]
+
+
+def arrive(now: Situation, follower: int) -> None:
+    """The leader takes up a fetch, in which nothing but the life, the leader epoch and the end of a log is said. The
+    follower hears nothing of it."""
+    life, epoch, log = now.sent.pop(follower)
+    leader = now.tree.leader
+    if not now.leads(leader) or now.images[leader].leader_epoch != epoch:
+        return
+    if now.logs[leader][: len(log)] == log and follower in now.images[leader].replicas_in(now.assigned[leader]):
+        _count(now, leader, ReplicaId(follower, life), len(log))
 
 
 def lag(now: Situation, member: int) -> None:
@@ -1001,6 +1029,8 @@ class Action:
 ACTIONS: dict[str, Action] = {
     "append": Action(_leaders, append),
     "fetch": Action(_followers, fetch),
+    "send": Action(lambda now: [each for each in _followers(now) if each not in now.sent], send),
+    "arrive": Action(lambda now: tuple(now.sent), arrive),
     "see": Action(_unaware, Situation.see),
     "lag": Action(_members, lag),
     "elect": Action(_members, elect),

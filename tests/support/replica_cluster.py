@@ -11,6 +11,7 @@ from attrs import evolve
 from barnabas.adapters.metrics_memory import MemoryMetrics
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
 from barnabas.core.cluster.election import ElectionRules, claimed, new_state, settled, wants_claim, with_isr
+from barnabas.core.cluster.reassignment import states_with_assignment
 from barnabas.core.cluster.topics import BrokerRegistration, PartitionState, ReplicaId, Topic
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.manager.log_manager import LogManager
@@ -363,6 +364,14 @@ class ReplicaCluster:
             )
         )
         self.run(2 * HOP_MS)
+
+    def move(self, replicas: Sequence[int]) -> None:
+        """Assign other brokers, at once. Members hear of the topic with the state."""
+        before, number = self.topic, KEY.partition
+        self.topic = evolve(before, partitions={number: tuple(replicas)})
+        state = settled(self.state, replicas, self.brokers, self.rules)
+        states = {} if state is None else {number: state}
+        self.set(states_with_assignment(before, self.topic, states, {number: self.state})[number])
 
     # --- the fate of brokers
 

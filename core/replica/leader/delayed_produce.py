@@ -13,11 +13,11 @@ NONE = Offset(0)
 class ProducePartitionStatus:
     """The offsets that one partition must reach: a high watermark, and a recovery point (0: none)."""
 
-    __slots__ = ("high_watermark", "leader_epoch", "partition", "recovery_point")
+    __slots__ = ("high_watermark", "led_since", "partition", "recovery_point")
 
     def __init__(self, partition: Partition, high_watermark: Offset, recovery_point: Offset = NONE) -> None:
         self.partition = partition
-        self.leader_epoch = partition.leader_epoch
+        self.led_since = partition.led_since
         self.high_watermark = high_watermark
         self.recovery_point = recovery_point
 
@@ -34,8 +34,8 @@ class ProducePartitionStatus:
         return log.recovery_point < self.recovery_point and log.failure is not None
 
     def lost(self) -> bool:
-        """Return True if this broker no longer leads the partition in the leader epoch of the append."""
-        return not self.partition.is_leader or self.partition.leader_epoch != self.leader_epoch
+        """Return True if this broker has not led the partition ever since the append."""
+        return not self.partition.is_leader or self.partition.led_since != self.led_since
 
 
 class DelayedProduce(DelayedOperation):

@@ -30,6 +30,9 @@ class Partition:
     request, and need not be an offset of this log. Owner thread only.
 
     leader:             the leader by the state in the tree; -1 if that is an earlier broker epoch of this broker.
+    led_since:          the leader epoch in which this broker began to lead. The epoch of a leader that stays rises by
+                        one when a replica goes.
+    assigned:           the replicas of the topic as it is known; `replicas`: those of the state.
     epoch_start_offset: the log end offset at which this broker began to lead in this leader epoch.
     followers:          the followers' progress where this broker leads; None where it does not, or there are none.
     isr_state:          the ISR of the tree, with the change that the leader has asked for; `IsrManager` changes it.
@@ -43,6 +46,7 @@ class Partition:
         "_led",
         "_lowest_log_end",
         "_maximal_isr",
+        "assigned",
         "broker_id",
         "epoch_start_offset",
         "followers",
@@ -52,6 +56,7 @@ class Partition:
         "isr_state",
         "leader",
         "leader_epoch",
+        "led_since",
         "log",
         "offline",
         "replicas",
@@ -76,7 +81,7 @@ class Partition:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.broker_id = own.broker_id
-        self.leader, self.leader_epoch = NO_LEADER, -1
+        self.leader, self.leader_epoch, self.led_since = NO_LEADER, -1, -1
         self.epoch_start_offset = Offset(0)
         self.followers: Followers | None = None
         self.isr_state: IsrState = CommittedIsr()
@@ -94,7 +99,8 @@ class Partition:
         `now_ms`: monotonic.
         """
         before = self.leader_epoch if self.leader == own.broker_id else -1
-        self.state, self.replicas, self.isr = state, tuple(state.replicas_in(replicas)), state.isr
+        self.state, self.assigned, self.isr = state, tuple(replicas), state.isr
+        self.replicas = tuple(state.replicas_in(replicas))
         self.leader, self.leader_epoch = state.leader, state.leader_epoch
         epochs = state.broker_epochs
         if self.leader == own.broker_id and (
@@ -106,6 +112,8 @@ class Partition:
             self.leader = NO_LEADER
         elif self.leader == own.broker_id:
             self._led = self.leader_epoch, own.broker_epoch
+        if self.leader != own.broker_id or before < 0 or self.leader_epoch - before not in (0, 1):
+            self.led_since = self.leader_epoch
         isr = tuple(ReplicaId(each, epochs.get(each, ALONE_EPOCH)) for each in state.isr)
         if self.leader != own.broker_id or before != self.leader_epoch:
             self.followers = None
@@ -146,6 +154,15 @@ class Partition:
     @property
     def is_leader(self) -> bool:
         return self.leader == self.broker_id
+
+    @property
+    def may_follow(self) -> bool:
+        """True if the topic and the state both have a replica here, which are read apart.
+
+        One that goes deletes its log. What it fetched until then, in the leader epoch in which it is none, would count
+        for the empty log with which it may come again.
+        """
+        return self.broker_id in self.assigned and self.broker_id in self.replicas
 
     @property
     def last_stable_offset(self) -> Offset:

@@ -47,6 +47,19 @@ ASSIGNMENTS_COME_LATE = Scope(
 )
 DRAIN: Mapping[str, int | None] = {**DATA, "append": 1, "drain": 1, "undrain": 1, "finish": None, "retire": 1}
 A_BROKER_IS_DRAINED = Scope(replicas=1, spare=1, min_isr=1, most={**DRAIN, "kill": 1, "start": 1})
+MIN_ISR_CHANGES_IN_A_DRAIN: Mapping[str, int | None] = {**DRAIN, "hear": None, "configure": 1, "kill": 1}
+A_DRAIN_AND_A_HIGHER_MIN_ISR = Scope(
+    replicas=1, spare=1, min_isr=1, other_min_isr=2, most={**MIN_ISR_CHANGES_IN_A_DRAIN, "start": 1}
+)
+A_REPLACED_DRAIN = Scope(
+    replicas=1, spare=2, min_isr=1, targets=((3,), (1,)), most={**DRAIN, "move": 1, "cancel": 1, "kill": 1}
+)
+LATE: Mapping[str, int | None] = {**DATA, "append": 1, "send": 1, "arrive": 1, "move": 2, "finish": None, "kill": 1}
+FETCHES_COME_LATE = Scope(replicas=2, min_isr=1, targets=((1,), (1, 2)), most=LATE)
+FETCHES_AND_STATES_COME_LATE = evolve(FETCHES_COME_LATE, stale=True, most={**LATE, "see": None})
+FETCHES_AND_ASSIGNMENTS_COME_LATE = evolve(
+    FETCHES_COME_LATE, stale=True, apart=True, most={**LATE, "see": None, "learn": None, "settle": None}
+)
 ROLLBACK: Mapping[str, int | None] = {**DATA, "append": 1, "back_up": 1, "restore": 1, "expire": 2}
 TREE_IS_RESTORED = Scope(replicas=2, min_isr=1, most={**ROLLBACK, "kill": 2, "start": 2})
 ELECTIONS_ARE_UNCLEAN = Scope(
@@ -98,6 +111,34 @@ SCOPES = {
     "a_drained_broker_whose_replicas_find_no_place": Scope(
         replicas=2, min_isr=2, fewer=1, most={**DRAIN, "advance": 1, "kill": 1, "start": 1}
     ),
+    "a_drain_of_two_replicas_and_a_lower_min_isr": Scope(
+        replicas=2, spare=1, min_isr=2, other_min_isr=1, most=MIN_ISR_CHANGES_IN_A_DRAIN
+    ),
+    "a_drain_of_two_replicas_and_a_higher_min_isr": Scope(
+        replicas=2, spare=1, min_isr=1, other_min_isr=2, most=MIN_ISR_CHANGES_IN_A_DRAIN
+    ),
+    "a_drain_and_a_min_isr_that_is_seen_late": Scope(
+        replicas=1,
+        spare=1,
+        min_isr=2,
+        other_min_isr=1,
+        stale=True,
+        most={**MIN_ISR_CHANGES_IN_A_DRAIN, "see": None},
+    ),
+    "a_continued_drain_that_a_reassignment_replaces": Scope(
+        replicas=1,
+        spare=2,
+        min_isr=1,
+        targets=((3,),),
+        most={**DRAIN, "advance": 1, "move": 1, "cancel": 1, "kill": 1, "start": 1},
+    ),
+    "late_fetches_in_a_drain": Scope(
+        replicas=2, spare=1, min_isr=1, most={**DRAIN, "retire": 0, "advance": 1, "send": 1, "arrive": 1, "kill": 1}
+    ),
+    "late_fetches_of_a_replica_that_another_takes_the_place_of": Scope(
+        replicas=2, spare=1, min_isr=2, targets=((1, 3), (1, 2)), most=LATE
+    ),
+    "late_fetches_and_assignments": FETCHES_AND_ASSIGNMENTS_COME_LATE,
     "assignments_that_come_late": ASSIGNMENTS_COME_LATE,
     "assignments_that_come_late_and_a_cancelled_reassignment": Scope(
         replicas=1,
@@ -129,15 +170,50 @@ SCOPES = {
 }
 
 
-def test_no_drain_loses_a_committed_message() -> None:
-    found = search(A_BROKER_IS_DRAINED)
+@pytest.mark.parametrize("scope", [A_BROKER_IS_DRAINED, A_DRAIN_AND_A_HIGHER_MIN_ISR, A_REPLACED_DRAIN])
+def test_no_drain_loses_a_committed_message(scope: Scope) -> None:
+    found = search(scope)
     assert not found.lost, str(found)
+
+
+@pytest.mark.parametrize("scope", [FETCHES_COME_LATE, FETCHES_AND_STATES_COME_LATE], ids=["fetches", "and_states"])
+def test_no_late_fetch_loses_a_committed_message(scope: Scope) -> None:
+    found = search(scope)
+    assert not found.lost, str(found)
+
+
+@pytest.mark.parametrize("scope", [FETCHES_COME_LATE, FETCHES_AND_STATES_COME_LATE], ids=["fetches", "and_states"])
+def test_keeping_the_leader_epoch_when_a_replica_goes_is_found_to_lose(
+    monkeypatch: pytest.MonkeyPatch, scope: Scope
+) -> None:
+    """A fetch that a replica sent for the log that it has deleted since brings its empty log into the ISR."""
+    with_assignment = reassignment.states_with_assignment
+
+    def in_the_same_epoch(*arguments: Any) -> dict[int, PartitionState]:
+        states, decided, known = with_assignment(*arguments), arguments[2], arguments[3]
+        return {n: evolve(each, leader_epoch=decided.get(n, known[n]).leader_epoch) for n, each in states.items()}
+
+    monkeypatch.setattr(reassignment, "states_with_assignment", in_the_same_epoch)
+    assert "with 0 of" in search(scope).lost
+
+
+@pytest.mark.slow
+def test_following_without_a_replica_in_the_state_is_found_to_lose(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica that has heard of the state but not of the assignment fetches in the later leader epoch, and then
+    deletes its log."""
+    monkeypatch.setattr(Partition, "may_follow", property(lambda self: self.broker_id in self.assigned))
+    assert "with 0 of" in search(FETCHES_AND_ASSIGNMENTS_COME_LATE).lost
 
 
 def test_cancelling_a_drain_whatever_the_isr_is_found_to_lose(monkeypatch: pytest.MonkeyPatch) -> None:
     """The broker is kept with a log that lacks what the new replica has committed alone."""
     monkeypatch.setattr(reassignment, "may_keep_only", lambda *_: True)
     assert "no replica" in search(A_BROKER_IS_DRAINED).lost
+
+
+def test_cancelling_a_replaced_drain_whatever_the_isr_is_found_to_lose(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reassignment, "may_keep_only", lambda *_: True)
+    assert search(A_REPLACED_DRAIN).lost
 
 
 def test_ending_a_drain_before_the_new_replica_is_in_sync_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,15 @@ from barnabas.core.cluster.deltas import BrokersChanged, StatesChanged, TopicSet
 from barnabas.core.cluster.election import ElectionRules, new_state, settled
 from barnabas.core.cluster.image import ClusterImage
 from barnabas.core.cluster.layout import decode_topic, encode_topic
-from barnabas.core.cluster.reassignment import begin_move, cancel_move, finished_moves, is_moving, origin_of, target_of
+from barnabas.core.cluster.reassignment import (
+    begin_move,
+    cancel_move,
+    finished_moves,
+    is_moving,
+    origin_of,
+    states_with_assignment,
+    target_of,
+)
 from barnabas.core.cluster.registry import ClusterRegistry
 from barnabas.core.cluster.topics import NO_LEADER, BrokerRegistration, PartitionState, Topic
 from barnabas.ports.coordination import BadVersion
@@ -65,6 +73,31 @@ def test_leader_that_stays_in_a_reassignment_continues_to_lead() -> None:
     done = finished(moving, in_sync)
     assert done is not None
     assert (done[1][0].leader, done[1][0].leader_epoch, done[1][0].isr) == (1, 0, (1, 4))
+
+
+def stored(before: Topic, after: Topic, known: PartitionState, decided: PartitionState | None) -> PartitionState:
+    return states_with_assignment(before, after, {} if decided is None else {0: decided}, {0: known})[0]
+
+
+def test_leader_epoch_rises_once_where_a_replica_goes_and_never_where_some_only_come() -> None:
+    state = new_state((1, 2, 3), LIVE)
+    moving = begin_move(TOPIC, 0, (1, 4), LIVE)
+    began = stored(TOPIC, moving, state, None)
+    assert (began.leader_epoch, began.replicas) == (0, (1, 4, 2, 3))
+    again = stored(moving, begin_move(moving, 0, (1, 5), LIVE), began, None)
+    assert again.leader_epoch == 0, "the replicas of the move before stay for now"
+    in_sync = new_state((1, 2, 3, 4), LIVE)
+    stays = finished(moving, in_sync)
+    assert stays is not None
+    after = stored(moving, stays[0], in_sync, stays[1][0])
+    assert (after.leader, after.leader_epoch, after.replicas) == (1, 1, (1, 4))
+    assert after.partition_epoch == in_sync.partition_epoch + 1
+    goes = finished(begin_move(TOPIC, 0, (4, 2), LIVE), in_sync)
+    assert goes is not None
+    after = stored(moving, goes[0], in_sync, goes[1][0])
+    assert (after.leader, after.leader_epoch) == (4, 1), "an election has raised it"
+    other_order = begin_move(TOPIC, 0, (3, 2, 1), LIVE)
+    assert stored(TOPIC, other_order, state, None).leader_epoch == 0
 
 
 def test_another_order_is_a_move_that_is_done_at_once() -> None:

@@ -223,12 +223,24 @@ def test_partition_that_changes_leader_during_loading_is_loaded_again(keeper: Ke
     if is_read:
         keeper.harness.scheduler.run_pending()
     partition.leader, partition.leader_epoch = OTHER, 1
-    partition.leader, partition.leader_epoch = ME, 2  # both in one turn: only the epoch tells
+    partition.leader = ME
+    partition.leader_epoch = partition.led_since = 2  # both in one turn: only the epoch tells
     reached(partition, OTHER, 2)
     keeper.loader.load(partition)
     keeper.harness.replicas.purgatory.check(partition.topic_partition)
     keeper.harness.scheduler.run_pending()
     keeper.harness.scheduler.advance(5000)
+    (kept,) = keeper.ended
+    assert (kept.values, keeper.loader.is_busy) == ({b"k": b"1"}, False)
+
+
+def test_loading_continues_while_the_epoch_of_the_leader_rises(keeper: Keeper) -> None:
+    partition = written(keeper, 2)
+    keeper.loader.load(partition)
+    keeper.harness.scheduler.run_pending()
+    partition.leader_epoch = 1
+    reached(partition, OTHER, 2)
+    keeper.harness.replicas.purgatory.check(partition.topic_partition)
     (kept,) = keeper.ended
     assert (kept.values, keeper.loader.is_busy) == ({b"k": b"1"}, False)
 

@@ -246,6 +246,69 @@ def test_a_wish_counts_though_the_partition_gets_other_replicas_meanwhile(cluste
     assert [each.error for each in told] == [ErrorCode.NONE]
 
 
+@pytest.mark.parametrize("tells_leader", [True, False], ids=["leader_hears", "leader_stands_still"])
+def test_fetch_for_a_deleted_log_does_not_count_for_the_replica_that_comes_again(tells_leader: bool) -> None:
+    """Broker 2 is moved away and back, in one broker epoch, while a fetch of it is on its way."""
+    cluster = ReplicaCluster(brokers=2)
+    told = cluster[1].produce(b"a")
+    cluster.run(500)
+    assert [each.error for each in told] == [ErrorCode.NONE]
+    cluster.hop_ms[2] = 400
+    sent = len(cluster[2].fetches)
+    cluster.until(lambda: len(cluster[2].fetches) > sent)
+    if not tells_leader:
+        cluster.cut = {frozenset((0, 1))}
+    cluster.move((1,))
+    cluster.run(5)
+    cluster[2].replicas.drop([KEY])
+    cluster.move((1, 2))
+    cluster[2].open(cluster.state)
+    cluster.run(5)
+    assert cluster[2].values == []
+    assert cluster[1].partition.state.isr == ((1,) if tells_leader else (1, 2))
+    cluster.cut.clear()
+    cluster.announce()
+    cluster.hop_ms[2] = 10_000  # what it fetches next
+    cluster.run(1000)
+    assert (cluster.state.isr, cluster.isr_requests) == ((1,), [])
+    cluster.hop_ms.clear()
+    cluster.until(lambda: cluster.state.isr == (1, 2))
+    assert cluster[2].values == [b"a"]
+
+
+def test_an_append_waits_on_while_the_epoch_of_its_leader_rises(cluster: ReplicaCluster) -> None:
+    cluster.isolate(2)
+    told = cluster[1].produce(b"a")
+    cluster.run(50)
+    cluster.cut.clear()
+    cluster.move((1, 2))
+    assert cluster.state.leader_epoch == 1
+    cluster.run(500)
+    assert [(each.error, each.base_offset) for each in told] == [(ErrorCode.NONE, 0)]
+    assert (cluster[1].partition.led_since, cluster[1].partition.leader_epoch) == (0, 1)
+    cluster.lead(2)
+    cluster.lead(1)
+    assert cluster[1].partition.led_since == cluster.state.leader_epoch == 3
+
+
+def test_follower_outside_replicas_of_state_fetches_nothing_until_it_returns(cluster: ReplicaCluster) -> None:
+    """The topic, which is read apart, has it still; both have it again later."""
+    topic = cluster.topic
+    cluster.move((1, 2))
+    member = cluster[3].replicas
+    cluster.run(500)
+    fetches = len(cluster[3].fetches)
+    cluster.run(2000)
+    assert len(cluster[3].fetches) == fetches
+    cluster.move(topic.partitions[0])
+    member.apply(evolve(topic, partitions={0: (1, 2)}), {0: cluster.state})  # the topic comes later than the state
+    cluster.run(0.5)
+    before = cluster[3].partition.may_follow
+    cluster.run(2000)
+    assert (before, cluster[3].partition.may_follow) == (False, True)
+    assert set(cluster.state.isr) == {1, 2, 3}
+
+
 def test_one_wish_at_a_time(cluster: ReplicaCluster) -> None:
     cluster.cut = {frozenset((1, 0)), frozenset((1, 3)), frozenset((1, 2))}
     cluster[1].produce(b"a")

@@ -76,9 +76,12 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, A
     return report
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: str(item.path))  # the order in which each worker has collected is another one
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Sort what each worker has collected in another order, before pytest-randomly shuffles it: all shuffle the same.
+    Files that wait for brokers and files that compute come mixed then, and the cores have work all the time."""
+    items.sort(key=lambda item: str(item.path))
+    return (yield)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,17 +1,15 @@
 """Loads into a table, recorded; after a crash at any moment each is in effect as a whole, or not at all."""
 
-import os
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from unittest import mock
 
 from attrs import frozen
+from crashes.examine_crashes import examine_crashes
 
 from barnabas.adapters.system import SeededEntropy
 from barnabas.pipeline.tables.commits import CommitLog, LoggedCommit
 from barnabas.pipeline.tables.state import TopicState
-from barnabas.testing.crashes import Recording, crashes
+from barnabas.testing.crashes import Crash, Recording
 
 
 @frozen
@@ -80,27 +78,14 @@ def _commit(number: int, staging: str, files: list[str], removed: list[str]) -> 
 
 
 def try_table_crashes(seed: int, folder: Path, points: int) -> int:
-    """As `try_crashes`."""
+    """Play a story and examine at most `points` crashes of it; return how many there were."""
     story = TableStory(seed, folder / "recorded")
     story.play()
-    recording, tried = story.recording, 0
-    for crash in crashes(recording.operations, SeededEntropy(f"left/{seed}"), first=recording.began):
-        if tried >= points:
-            break
-        tried += 1
-        place = folder / "left"
-        crash.left.write_to(place)
-        try:
-            with mock.patch.object(os, "fsync"):  # the power does not go again here, and it takes its time
-                _examine(place, crash.noted)
-        except Exception as error:
-            error.add_note(f"seed {seed}, after {crash.operations} operations, what is left: {crash.number}")
-            raise
-        shutil.rmtree(place)
-    return tried
+    return examine_crashes(story.recording, seed, folder / "left", points, _examine)
 
 
-def _examine(place: Path, noted: Sequence[object]) -> None:
+def _examine(place: Path, crash: Crash) -> None:
+    noted = crash.noted
     possible = {0: dict[str, bytes]()} | {each.number: dict(each.files) for each in noted if isinstance(each, Loading)}
     told = max((each.number for each in noted if isinstance(each, Loaded)), default=0)
     seen = []

@@ -1,14 +1,12 @@
 """Copying to remote storage in a folder, recorded; then the leader that follows after a power cut at every moment."""
 
-import os
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest import mock
 
 from attrs import frozen
+from crashes.examine_crashes import examine_crashes
 from crashes.written import Broken
 
 from barnabas.adapters.remote_folder.folder import FolderRemoteStorage
@@ -32,7 +30,7 @@ from barnabas.core.tiering.segment_objects import SegmentIndexes
 from barnabas.ports.remote_storage import ObjectMissing
 from barnabas.ports.scheduler import Outcome
 from barnabas.ports.types import TopicPartition
-from barnabas.testing.crashes import Crash, Recording, crashes
+from barnabas.testing.crashes import Crash, Recording
 from barnabas.testing.logs import batch, open_log
 
 KEY, TOPIC_ID = TopicPartition("t", 0), b"topic-id-of-16-b"
@@ -158,28 +156,14 @@ class TierStory:
 
 
 def try_tier_crashes(seed: int, folder: Path, points: int) -> int:
-    """As `try_crashes`."""
+    """Play a story and examine at most `points` crashes of it; return how many there were."""
     story = TierStory(seed, folder / "recorded")
     story.play()
-    recording, tried = story.recording, 0
-    for crash in crashes(recording.operations, SeededEntropy(f"left/{seed}"), first=recording.began):
-        if tried >= points:
-            break
-        tried += 1
-        place = folder / "left"
-        crash.left.write_to(place)
-        try:
-            with mock.patch.object(os, "fsync"):  # the power does not go again here, and it takes its time
-                _examine(place / "store", crash)
-        except Exception as error:
-            error.add_note(f"seed {seed}, after {crash.operations} operations, what is left: {crash.number}")
-            raise
-        shutil.rmtree(place)
-    return tried
+    return examine_crashes(story.recording, seed, folder / "left", points, _examine)
 
 
-def _examine(store: Path, crash: Crash) -> None:
-    storage = FolderRemoteStorage(store)
+def _examine(place: Path, crash: Crash) -> None:
+    storage = FolderRemoteStorage(place / "store")
     appended = [each for each in crash.noted if isinstance(each, Appended)]
     local = max((each.local_start for each in crash.noted if isinstance(each, DeletedHere)), default=0)
     _check(storage, _manifest(storage), appended, local)

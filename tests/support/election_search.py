@@ -203,7 +203,7 @@ class Situation:
         self.wanted = scope.min_isr
         """`min.insync.replicas` as it is set for all brokers."""
         self.rules = ElectionRules(min_isr=scope.min_isr, unclean=scope.unclean)
-        """What the controller knows of it."""
+        """Return what the controller knows of it."""
         self.configured = dict.fromkeys(self.brokers, scope.min_isr)
         """What each broker knows of it."""
         self.live = {each: _registration(each, each) for each in self.brokers}
@@ -247,7 +247,7 @@ class Situation:
         self.ahead: frozenset[int] = frozenset()
         """Brokers whose logs have later leader epochs than the state that they know (`Partition.is_ahead`)."""
         self.topic_known = self.topic
-        """What the controller knows of the assignment."""
+        """Return what the controller knows of the assignment."""
         self.cordoned: frozenset[int] = frozenset()
         """Brokers that get no new replicas."""
         self.retired: frozenset[int] = frozenset()
@@ -939,7 +939,7 @@ def retire(now: Situation, broker: int) -> None:
 
 
 class OperatorsView:
-    """As much of an `Admin` as `BrokerDrain` calls, over a situation."""
+    """The part of an `Admin` that `BrokerDrain` calls, over a situation."""
 
     def __init__(self, now: Situation) -> None:
         self._now = now

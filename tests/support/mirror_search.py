@@ -362,7 +362,7 @@ class _Process:
 
     @property
     def works(self) -> tuple[str, ...]:
-        """What it can do now."""
+        """Return what it can do now."""
         return (self.work,) if self.work else ("promote",) if self.promotes else ("begin", "copy_once")
 
     def _made(self) -> IdenticalMirror:
@@ -457,13 +457,13 @@ class History:
         self.used: dict[str, int] = {}
         self.appended = 0
         self.branches: set[_Contents] = {frozenset()}
-        """What logs were after a producer's record."""
+        """The logs after a producer's record."""
         self.counts = SOURCE
         """The cluster whose records count."""
         self.acked: dict[int, bytes] = {}
         """By offset: what that cluster has acknowledged."""
         self.wanted: _Contents = frozenset()
-        """What the promoted topic must have: committed when the promotion began, and not lost since."""
+        """The records that the promoted topic must have: committed when the promotion began, and not lost since."""
         self.promised: dict[int, bytes] = {}
         """What a promoted topic keeps from its source, once its brokers have heard that it is promoted."""
         self.late: list[tuple[_Broker, MirrorRecords]] = []

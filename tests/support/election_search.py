@@ -203,7 +203,7 @@ class Situation:
         self.wanted = scope.min_isr
         """`min.insync.replicas` as it is set for all brokers."""
         self.rules = ElectionRules(min_isr=scope.min_isr, unclean=scope.unclean)
-        """Return what the controller knows of it."""
+        """The rules as the controller knows them."""
         self.configured = dict.fromkeys(self.brokers, scope.min_isr)
         """What each broker knows of it."""
         self.live = {each: _registration(each, each) for each in self.brokers}
@@ -247,7 +247,7 @@ class Situation:
         self.ahead: frozenset[int] = frozenset()
         """Brokers whose logs have later leader epochs than the state that they know (`Partition.is_ahead`)."""
         self.topic_known = self.topic
-        """Return what the controller knows of the assignment."""
+        """The assignment as the controller knows it."""
         self.cordoned: frozenset[int] = frozenset()
         """Brokers that get no new replicas."""
         self.retired: frozenset[int] = frozenset()

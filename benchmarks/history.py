@@ -2,8 +2,9 @@
 
 Each ratio is the CPU time of a fixed piece of Python and copying, which never changes, to the CPU time of one of our
 works, in turns within each round: what slows the machine slows both. The median of the rounds is compared with the
-median of the last runs on a machine of the same kind. A drop of more than 10 % is measured once more; if it stays, the
-command ends with 1, and the run is not added. `--show` prints the history, `--file` names it.
+median of the last runs on a machine of the same kind, and with the lowest of them while there are fewer than `ENOUGH`:
+two runs do not show what is usual. A drop of more than 10 % is measured up to two times more; if it stays, the command
+ends with 1, and the run is not added. `--show` prints the history, `--file` names it.
 """
 
 import argparse
@@ -29,7 +30,10 @@ from barnabas.core.message.batch_writer import encode_batch
 ROUNDS = 7
 LAST = 10
 """The number of earlier runs that a run is compared with."""
+ENOUGH = 5
+"""The number of earlier runs whose median is what a run usually gives."""
 DROP = 0.10
+ATTEMPTS = 3
 TOPIC = "bench"
 SINGLE_REQUESTS = 1_000
 FETCHES, FETCH_BYTES = 60, 1_000_000
@@ -148,13 +152,18 @@ def measured() -> dict[str, float]:
     return {name: round(median(each), 5) for name, each in ratios.items()}
 
 
+def usual(earlier: Sequence[float]) -> float:
+    """The ratio that a run is expected to give, from those of the last runs."""
+    return median(earlier) if len(earlier) >= ENOUGH else min(earlier)
+
+
 def drops(ratios: Mapping[str, float], before: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The ratios that dropped by more than `DROP`, as parts of the median of the last runs."""
+    """The ratios that dropped by more than `DROP`, as parts of the usual one."""
     found = {}
     for name, ratio in ratios.items():
         earlier = [run[name] for run in before[-LAST:] if name in run]
-        if earlier and ratio < (1 - DROP) * median(earlier):
-            found[name] = ratio / median(earlier)
+        if earlier and ratio < (1 - DROP) * usual(earlier):
+            found[name] = ratio / usual(earlier)
     return found
 
 
@@ -190,13 +199,15 @@ def run(file: Path, measure: Callable[[], dict[str, float]] = measured) -> int:
     before = [each["ratios"] for each in history if each["machine"] == machine()]
     ratios = measure()
     dropped = drops(ratios, before)
-    if dropped:
+    for _ in range(ATTEMPTS - 1):
+        if not dropped:
+            break
         print(f"measured once more: {', '.join(dropped)}", flush=True)
         ratios = better(ratios, measure())
         dropped = drops(ratios, before)
     for name, ratio in ratios.items():
         earlier = [each[name] for each in before[-LAST:] if name in each]
-        compared = f"{ratio / median(earlier):.2f} of the last {len(earlier)} runs" if earlier else "the first run here"
+        compared = f"{ratio / usual(earlier):.2f} of the last {len(earlier)} runs" if earlier else "the first run here"
         print(f"{name:<34} {ratio:>9.4f}  {compared}{'  DROPPED' if name in dropped else ''}", flush=True)
     if dropped:
         print(f"slower by more than {DROP:.0%}: {', '.join(dropped)} ({file})", flush=True)

@@ -37,7 +37,7 @@ def test_drop_that_stays_fails_and_is_not_remembered(
     file = tmp_path / "history.json"
     for ratio in (1.0, 1.1, 0.97):
         assert history["run"](file, measuring({"a": ratio, "b": 2.0})) == 0
-    assert history["run"](file, measuring({"a": 0.85, "b": 2.0}, {"a": 0.89, "b": 1.0})) == 1
+    assert history["run"](file, measuring({"a": 0.85, "b": 2.0}, {"a": 0.87, "b": 1.0}, {"a": 0.8, "b": 1.0})) == 1
     assert "slower by more than 10%: a" in capsys.readouterr().out
     assert len(json.loads(file.read_text())) == 3
 
@@ -45,7 +45,7 @@ def test_drop_that_stays_fails_and_is_not_remembered(
 def test_drop_that_does_not_stay_passes(history: dict[str, Any], tmp_path: Path) -> None:
     file = tmp_path / "history.json"
     history["run"](file, measuring({"a": 1.0}))
-    assert history["run"](file, measuring({"a": 0.5}, {"a": 0.98})) == 0
+    assert history["run"](file, measuring({"a": 0.5}, {"a": 0.6}, {"a": 0.98})) == 0
     assert json.loads(file.read_text())[1]["ratios"] == {"a": 0.98}
 
 
@@ -58,4 +58,10 @@ def test_runs_of_another_machine_do_not_count(history: dict[str, Any], tmp_path:
 def test_median_of_the_last_runs_counts(history: dict[str, Any]) -> None:
     before = [{"a": 5.0}] * 20 + [{"a": 1.0}] * 10
     assert history["drops"]({"a": 0.91, "new": 0.1}, before) == {}
+    assert history["drops"]({"a": 0.89}, before) == {"a": 0.89}
+
+
+def test_lowest_counts_while_the_runs_are_few(history: dict[str, Any]) -> None:
+    before = [{"a": 1.0}, {"a": 1.2}, {"a": 1.2}]
+    assert history["drops"]({"a": 0.91}, before) == {}
     assert history["drops"]({"a": 0.89}, before) == {"a": 0.89}

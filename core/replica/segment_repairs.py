@@ -40,7 +40,10 @@ from .partition.partition import Partition
 from .replica_manager import ReplicaManager
 
 _FETCH_BYTES = 1 << 20
-_FIRST_RETRY_MS, _LAST_RETRY_MS = 60_000.0, 3_600_000.0
+_FIRST_RETRY_MS, _LAST_RETRY_MS = 1_000.0, 3_600_000.0
+"""The first retry is early: a lost connection or a follower whose high watermark is late ends most failures."""
+_QUIET_BELOW_MS = 60_000.0
+"""After its first failure, a repair whose retry is nearer than this is not reported."""
 _LATER_MS = 15_000.0
 """The delay while the log is being compacted, or the high watermark here is not known to be beyond the damage."""
 _WAITING_MAX = 1_000
@@ -297,13 +300,15 @@ class SegmentRepairs:
             self.report(info(text, partition=str(log.topic_partition), bytes=stats.bytes_fetched))
         elif error is not None and not log.closed:
             self.figures.failed += 1
+            is_first = segment not in self._retry_ms
             before_ms = self._retry_ms.get(segment, (0.0, _FIRST_RETRY_MS / 2))[1]
             retry_ms = min(2 * before_ms, _LAST_RETRY_MS) if repair.may_succeed_later else _LAST_RETRY_MS
             if len(self._retry_ms) >= _WAITING_MAX:
                 self._retry_ms.clear()
             self._retry_ms[segment] = self.clock.monotonic_ms() + retry_ms, retry_ms
-            text = f"{repair.path} is damaged and cannot be repaired: {repair.lost}; {error}. The rest is served"
-            self.report(failure(text, partition=str(log.topic_partition)))
+            if is_first or retry_ms >= _QUIET_BELOW_MS:
+                text = f"{repair.path} is damaged and cannot be repaired: {repair.lost}; {error}. The rest is served"
+                self.report(failure(text, partition=str(log.topic_partition)))
             if repair.may_succeed_later:
                 self._later(log, segment, retry_ms)
         if self._closed:

@@ -35,7 +35,7 @@ from barnabas.simulation import Disasters, SimulatedBroker, World
 SECONDS = 8.0
 SETTLED_WITHIN = 60.0
 REPAIRED_WITHIN = 300.0
-"""A repair that found no other replica is tried again a minute later, then after two."""
+"""A repair that found no other replica is tried again after a second, then after two, up to an hour."""
 SETTINGS: dict[str, object] = {
     "log_segment_bytes": 4_000,
     "log_index_interval_bytes": 300,

@@ -5,7 +5,7 @@ from typing import Any
 
 from attrs import define, field
 from simulation.cluster_checker import OFFSETS, Broken
-from simulation.cluster_story import ClusterStory
+from simulation.cluster_story import REPAIRED_WITHIN, ClusterStory
 
 from barnabas import Admin, Consumer, Producer
 from barnabas.ports.error_codes import ErrorCode
@@ -168,6 +168,9 @@ class RecreateStory(ClusterStory):
         world.programs["maker"].cut_power()
         self._mend_logs()
         self._await("all brokers are in sync", self._all_in_sync)
+        rotten = len(self._rotten())
+        self._await("what has rotten is repaired", self._nothing_is_rotten, REPAIRED_WITHIN)
+        world.reached["rot: found and repaired"] += rotten
         founder = world.client("founder")
         with Admin(founder, default_api_timeout_ms=30_000) as admin:
             make(admin, founder, self.lives)

@@ -7,7 +7,7 @@ from support.long_tests import first_is_quick
 
 from barnabas import Admin, Producer
 from barnabas.ports.types import TopicPartition
-from barnabas.simulation import World
+from barnabas.simulation import NetworkFaults, World
 
 MESSAGES = 60
 SETTINGS: dict[str, Any] = {
@@ -148,6 +148,20 @@ def test_a_repair_waits_until_a_replica_with_a_good_copy_is_back() -> None:
         assert figures.repaired == 0
         harness.world.brokers[others[1]].start()
         harness.world.run_until(lambda: harness.files(harness.leader) == harness.before[harness.leader], limit=300.0)
+
+
+def test_a_repair_whose_connections_were_lost_is_tried_again_within_seconds() -> None:
+    with Rotten(11) as harness:
+        world, leader = harness.world, harness.leader
+        harness.rot(leader, 1)
+        network, figures = world.network, harness.figures(leader).repairs.figures
+        network.faults = NetworkFaults(refuse_chance=1.0)
+        network.lose_connections(f"broker-{leader}")
+        harness.suspect(leader, 1)
+        world.run_until(lambda: figures.failed > 1, limit=10.0)
+        network.faults = NetworkFaults()
+        world.run_until(lambda: harness.files(leader) == harness.before[leader], limit=10.0)
+        assert sum("cannot be repaired" in line for line in world.reports) == 1
 
 
 def test_retention_of_the_damaged_segment_during_a_repair_ends_it() -> None:

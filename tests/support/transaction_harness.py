@@ -80,7 +80,7 @@ class TransactionHarness:
             report=self.lines.append,
         )
         self.coordinator = TransactionCoordinator(
-            config=TransactionConfig(**config),
+            config=TransactionConfig(**{"completion_delay_ms": 0, **config}),
             partition_count=PARTITIONS,
             clock=self.clock,
             scheduler=self.scheduler,

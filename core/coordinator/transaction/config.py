@@ -21,6 +21,9 @@ class TransactionConfig:
     # Not settings of Kafka.
     patience_ms: int = 500
     """The longest wait of a request for the end of the previous transaction, before CONCURRENT_TRANSACTIONS."""
+    completion_delay_ms: int = 10
+    """The longest time for which the completion of a transaction waits for the begin of the next one, to be written
+    with it."""
     record_max_bytes: int = 900_000
     """The largest record of one transaction, which bounds its partitions; it must be below the log's
     max.message.bytes."""

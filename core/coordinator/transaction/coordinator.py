@@ -58,7 +58,7 @@ _WORDS = {state.word for state in TransactionState}
 @define(kw_only=True, eq=False)
 class TransactionEntry:
     """A transactional id as the coordinator holds it: `partition` is that of `__transaction_state` which stores it. The
-    timer is for the request that waits (`timed`)."""
+    timer is for the request that waits (`timed`), `completion_timer` for a completion that waits for one."""
 
     transaction: TransactionalId
     partition: int
@@ -66,6 +66,7 @@ class TransactionEntry:
     """The memory of the id, as counted so far."""
     timer: Timer | None = None
     timed: TransactionAsked | None = None
+    completion_timer: Timer | None = None
     stop_marking: Callable[[], None] | None = None
     """Ends the sending of markers; None while none are being sent."""
 
@@ -244,10 +245,17 @@ class TransactionShard:
             self._complete_later(entry)
 
     def on_event(self, entry: TransactionEntry) -> None:
-        """Remove an id without state, and bound the time for which a request waits."""
+        """Remove an id without state, and bound the time for which a request waits, or a completion for a request."""
         transaction = entry.transaction
         if transaction.is_void:
             self.table.remove(entry)
+        if transaction.is_marked:
+            if entry.completion_timer is None:
+                delay_ms = self.config.completion_delay_ms
+                entry.completion_timer = self.runtime.scheduler.call_later(delay_ms, lambda: self._complete(entry))
+        elif entry.completion_timer is not None:
+            entry.completion_timer.cancel()
+            entry.completion_timer = None
         if entry.timed is transaction.waiting:
             return
         if entry.timer is not None:
@@ -274,6 +282,10 @@ class TransactionShard:
     def _on_wait_timeout(self, entry: TransactionEntry) -> None:
         entry.timer = None
         self.runtime.apply(entry, entry.transaction.give_up_waiting())
+
+    def _complete(self, entry: TransactionEntry) -> None:
+        entry.completion_timer = None
+        self.runtime.apply(entry, entry.transaction.complete(self.now_ms))
 
     def _store(
         self, entry: TransactionEntry, value: StoredTransaction | None, before: StoredTransaction | None

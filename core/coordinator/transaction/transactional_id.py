@@ -53,9 +53,21 @@ class TransactionalId:
                 (KIP-360).
     ends_alone: the last write has failed, perhaps because what begins next is too large for the log or the memory: the
                 end is written without it.
+    is_marked:  all partitions have their markers, and the completion waits for what begins next: both are one batch
+                then. The driver calls `complete` after `completion_delay_ms`.
     """
 
-    __slots__ = ("config", "ends_alone", "last_epoch", "last_id", "pending", "stored", "transactional_id", "waiting")
+    __slots__ = (
+        "config",
+        "ends_alone",
+        "is_marked",
+        "last_epoch",
+        "last_id",
+        "pending",
+        "stored",
+        "transactional_id",
+        "waiting",
+    )
 
     def __init__(self, transactional_id: str, stored: StoredTransaction, config: TransactionConfig) -> None:
         self.transactional_id = transactional_id
@@ -64,7 +76,7 @@ class TransactionalId:
         self.pending: Pending | None = None
         self.waiting: TransactionAsked | None = None
         self.last_id = self.last_epoch = -1
-        self.ends_alone = False
+        self.ends_alone = self.is_marked = False
 
     @property
     def state(self) -> TransactionState:
@@ -101,7 +113,7 @@ class TransactionalId:
         stored, knows = self.stored, request.producer_id >= 0
         follows = TRANSITIONS[self.state, Event.INIT]
         if self.pending is not None or follows is CONCURRENT:
-            return self._wait(asked)
+            return self._wait(asked, now_ms)
         if knows and not self._may_be(request.producer_id, request.producer_epoch):
             return _refused(asked, ErrorCode.PRODUCER_FENCED)
         if follows is TransactionState.PREPARE_ABORT:
@@ -169,12 +181,12 @@ class TransactionalId:
         stored, version_2 = self.stored, isinstance(request, AddPartitionsToTxn) and request.supports_epoch_bump
         is_busy = self.pending is not None or TRANSITIONS[self.state, Event.ADD] is CONCURRENT
         if is_busy and version_2:  # the producer may have an identity already that comes with the end of the markers
-            return self._wait(asked)
+            return self._wait(asked, now_ms)
         error = self.identity_error(request.producer_id, request.producer_epoch)
         if error is not NONE:
             return _refused(asked, error)
         if is_busy:
-            return self._wait(asked)
+            return self._wait(asked, now_ms)
         wanted = frozenset(partitions)
         if self.state is TransactionState.ONGOING and wanted <= stored.partitions:
             return [TransactionAnswer(asked, asked.request.answer(NONE))]
@@ -201,7 +213,7 @@ class TransactionalId:
             return _refused(asked, error)
         follows = TRANSITIONS[self.state, event]
         if self.pending is not None or follows is CONCURRENT:
-            return self._wait(asked)
+            return self._wait(asked, now_ms)
         if isinstance(follows, ErrorCode):
             return _refused(asked, follows)
         after = evolve(self.stored, state=follows, updated_ms=now_ms, client_transaction_version=0)
@@ -212,7 +224,7 @@ class TransactionalId:
     ) -> Effects:
         stored = self.stored
         if self.pending is not None or self.state.is_decided:
-            return self._wait(asked)
+            return self._wait(asked, now_ms)
         if self._repeats_end(request):
             follows = TRANSITIONS[self.state, event]
             if follows is not NONE:
@@ -259,14 +271,23 @@ class TransactionalId:
         return self._fence(now_ms) if stored.started_ms + stored.timeout_ms < now_ms else []
 
     def marked(self, now_ms: int) -> Effects:
-        """Complete the transaction: all partitions have their markers.
+        """All partitions have their markers: complete the transaction with the request that waits, or with the next
+        one, or after a short delay.
 
-        Partitions that wait to begin the next one come into the same batch: a quick producer asks for them while the
-        markers are being written, and a second write would cost it the same time once more.
+        Partitions that begin the next transaction come into the same batch: a second write would cost a quick producer
+        the same time once more. Until then the log has the decision, and another coordinator sends the markers again.
         """
-        follows = TRANSITIONS.get((self.state, Event.MARKED))
-        if self.pending is not None or not isinstance(follows, TransactionState):
+        if self.pending is not None or not self.state.is_decided:
             return []
+        self.is_marked = True
+        return [] if self.waiting is None else self.complete(now_ms)
+
+    def complete(self, now_ms: int) -> Effects:
+        """Write that the transaction has ended, if all partitions have their markers."""
+        follows = TRANSITIONS.get((self.state, Event.MARKED))
+        if not self.is_marked or not isinstance(follows, TransactionState):
+            return []
+        self.is_marked = False
         stored, last_id = self.stored, self.last_id
         after = evolve(stored, state=follows, partitions=NO_PARTITIONS, updated_ms=now_ms)
         if stored.next_producer_id != NO_ID:
@@ -334,6 +355,7 @@ class TransactionalId:
     def die(self) -> Effects:
         """Refuse all requests with NOT_COORDINATOR: another broker coordinates the id."""
         pending, self.pending = self.pending, None
+        self.is_marked = False
         asked = None if pending is None else pending.asked
         answers = [] if asked is None else _refused(asked, ErrorCode.NOT_COORDINATOR)
         return answers + self.give_up_waiting(ErrorCode.NOT_COORDINATOR)
@@ -344,11 +366,11 @@ class TransactionalId:
         self.pending = pending
         return [StoreTransaction(pending.value, before)]
 
-    def _wait(self, asked: TransactionAsked) -> Effects:
+    def _wait(self, asked: TransactionAsked, now_ms: int) -> Effects:
         if self.waiting is not None:
             return _refused(asked, CONCURRENT)
         self.waiting = asked
-        return []
+        return self.complete(now_ms)
 
     def _next(self) -> Effects:
         asked, self.waiting = self.waiting, None

@@ -132,7 +132,7 @@ def test_transaction_of_version_2_needs_no_request_but_produce_and_its_end(broke
     assert produce(broker, who, 0, sequence=1, operation=ADD) is E.INVALID_PRODUCER_EPOCH
     assert produce(broker, who, 1, operation=ADD) is E.INVALID_PRODUCER_EPOCH, "it is not in the transaction"
     aborted = broker.ask(EndTxn(**following, committed=False, supports_epoch_bump=True))
-    broker.scheduler.run_pending()
+    broker.scheduler.advance(10)
     assert (aborted.error, aborted.producer_epoch, state(broker)) == (E.NONE, 2, "CompleteAbort")
 
 

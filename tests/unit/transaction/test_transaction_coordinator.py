@@ -1,6 +1,9 @@
 """The coordinator by requests alone: identities, fences, transactions, markers (KIP-98, 360)."""
 
+from collections.abc import Callable
+
 import pytest
+from support.group_driver import Asked
 from support.transaction_harness import T0, T1, U0, TransactionHarness
 
 from barnabas.core.coordinator.transaction.records import decode_value
@@ -137,6 +140,77 @@ def test_end_and_the_next_begin_share_one_batch(commit: bool, v2: bool) -> None:
     assert new.end(who, v2=v2).error is E.NONE
     new.settle()
     assert new.markers == [(T1, who[0], who[1] + v2, True)]
+
+
+@pytest.mark.parametrize("v2", [False, True])
+def test_completion_waits_a_little_for_the_next_begin_and_shares_its_batch(v2: bool) -> None:
+    harness = TransactionHarness(completion_delay_ms=10)
+    who = harness.identity()
+    harness.added(who, T0, v2=v2)
+    assert harness.end(who, v2=v2).error is E.NONE
+    harness.pass_time(5)
+    assert (harness.markers, harness.state()) == ([(T0, who[0], who[1] + v2, True)], "PrepareCommit")
+    who = (who[0], who[1] + v2)
+    harness.hold = True
+    adding = harness.add(who, T1, v2=v2)
+    [(_, records, _)] = harness.held
+    assert [decode_value(value or b"").state.word for _, value in records] == ["CompleteCommit", "Ongoing"]
+    harness.finish()
+    assert adding.result.partitions[0].error is E.NONE
+    harness.hold = False
+    harness.hold_markers = True
+    assert harness.end(who, v2=v2).error is E.NONE
+    harness.pass_time(100)
+    assert harness.state() == "PrepareCommit", "its own markers are missing, whatever was to be completed before"
+    harness.mark()
+    harness.pass_time(9)
+    assert harness.state() == "PrepareCommit"
+    harness.pass_time(2)
+    assert harness.state() == "CompleteCommit"
+
+
+def test_requests_other_than_a_begin_complete_the_transaction_at_once() -> None:
+    harness = TransactionHarness(completion_delay_ms=1_000_000)
+    who = harness.identity()
+    requests: list[Callable[[], Asked]] = [
+        lambda: harness.end(who),
+        lambda: harness.add_offsets(who),
+        lambda: harness.init("x", *who),
+    ]
+    for request in requests:
+        assert harness.added(who, T0) == [E.NONE]
+        assert harness.end(who).error is E.NONE
+        assert harness.state() == "PrepareCommit"
+        assert request().result.error is E.NONE
+        assert harness.state() != "PrepareCommit"
+    assert harness.state() == "Empty"
+
+
+def test_kill_while_the_completion_waits_sends_the_markers_again() -> None:
+    harness = TransactionHarness(completion_delay_ms=10)
+    who = harness.identity()
+    harness.added(who, T0)
+    harness.end(who)
+    new = harness.restarted()
+    new.settle()
+    assert new.markers == harness.markers == [(T0, *who, True)]
+    assert new.state() == "CompleteCommit"
+    harness.coordinator.close()
+    harness.pass_time(100)
+    assert not harness.held, "nothing is written by a coordinator that has gone"
+
+
+def test_completion_that_could_not_be_written_is_tried_again() -> None:
+    harness = TransactionHarness(completion_delay_ms=10)
+    who = harness.identity()
+    harness.added(who, T0)
+    harness.end(who)
+    harness.error = E.NOT_ENOUGH_REPLICAS
+    harness.pass_time(50)
+    assert (harness.state(), harness.coordinator.retrying) == ("PrepareCommit", 1)
+    harness.error = E.NONE
+    harness.pass_time(200)
+    assert (harness.state(), harness.coordinator.retrying) == ("CompleteCommit", 0)
 
 
 def test_the_end_is_written_again_where_the_batch_with_the_next_begin_failed() -> None:

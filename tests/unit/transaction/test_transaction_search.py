@@ -68,6 +68,8 @@ class World:
     open: tuple[int, ...] = ()
     fates: dict[int, bool] = field(factory=dict)
     changes: int = 0
+    is_marked: bool = False
+    """True while the coordinator has yet to write that the transaction has ended."""
     timed_out: int = -1
     """The epoch of a transaction that lasted too long; -1: none did."""
 
@@ -80,7 +82,14 @@ class World:
         known = tuple(tuple(sorted(part.items())) for part in parts)
         offsets = self.producer and (*self.producer[:3], self.producer[5], self.producer[6] >= 0)
         client = (self.epoch, self.serial, self.phase)
-        coordinator = (self.stored, self.coordinator_epoch, self.last_epoch, self.changes, self.timed_out)
+        coordinator = (
+            self.stored,
+            self.coordinator_epoch,
+            self.last_epoch,
+            self.changes,
+            self.timed_out,
+            self.is_marked,
+        )
         return coordinator, client, known, offsets, self.open
 
     # --- the coordinator
@@ -89,6 +98,7 @@ class World:
         """Let the coordinator handle an event, and its writes; returns its answer."""
         transaction = TransactionalId("x", self.stored, CONFIG)
         transaction.last_id, transaction.last_epoch = -1, self.last_epoch
+        transaction.is_marked = self.is_marked
         answers: list[Any] = []
         effects = [*event(transaction), *transaction.give_up_waiting()]
         while effects:
@@ -100,6 +110,7 @@ class World:
             elif isinstance(effect, SendMarkers):
                 self.send_markers(effect.value)
         self.stored, self.last_epoch = transaction.stored, transaction.last_epoch
+        self.is_marked = transaction.is_marked
         return answers[0] if answers else None
 
     def send_markers(self, value: StoredTransaction) -> None:
@@ -184,6 +195,8 @@ class World:
         for message, times in self.sent.items():
             if times < DELIVERIES:
                 yield f"deliver {message}", lambda world, message=message: world.deliver(message)  # type: ignore[misc]
+        if self.is_marked:
+            yield "complete", lambda world: world.ask(lambda transaction: transaction.complete(0))
         if not self.changes:
             yield "another coordinator", World.change
         if self.timed_out < 0 and self.stored.state is TransactionState.ONGOING:
@@ -202,6 +215,7 @@ class World:
         self.changes += 1
         self.coordinator_epoch += 1
         self.last_epoch = -1
+        self.is_marked = False
         if self.stored.state.is_decided:
             self.send_markers(self.stored)
 

@@ -10,12 +10,12 @@ from ...ports.errors import ConfigError
 from ...ports.report import counted
 from ...ports.types import TopicPartition
 from .command_config import connection_settings
-from .options import AsJson, Bootstrap, print_json, print_table
+from .options import AsJson, Bootstrap, print_json, print_table, progress
 from .tables import size_text
 
 if TYPE_CHECKING:
     from ...ports.remote_storage import RemoteStorage
-    from ..mirror.restoring import RemotePartition
+    from ..mirror.restoring import RemotePartition, RestoredTopic
 
 tier = typer.Typer(help="Show what is in remote storage.", no_args_is_help=True)
 
@@ -74,8 +74,8 @@ def restore(
 ) -> None:
     """Bring topics back from remote storage alone, all of them without names: same offsets, batches and settings.
 
-    The cluster must not have them. Groups get the offsets that they had in these topics at the last copy. What was not
-    copied yet is not there.
+    Groups get the offsets that they had in these topics at the last copy. What was not copied yet is not there. The
+    cluster must not have other topics of these names. A restore that was interrupted continues with the same command.
     """
     from ..compose.remote_storage import opened_for_command
     from ..mirror.restoring import TierRestore
@@ -83,17 +83,36 @@ def restore(
     with opened_for_command(url) as storage:
         found = _topics_in(storage, url, names or [], topic_id)
         restoring = TierRestore(storage, {"bootstrap.servers": bootstrap, **connection_settings()})
-        done = []
+        total = sum(_size(parts) for parts in found.values())
         try:
-            for name, parts in sorted(found.items()):
-                made = restoring.restore(name, parts, lambda _: None)
-                done.append(made)
-                what = f"{counted(made.partitions, 'partition')}, {counted(made.offsets, 'offset')}"
-                typer.echo(f"restored {re.sub(r'[^ -~]', '?', name)}: {what}, {size_text(made.bytes)}")
-            for line in restoring.restore_groups(done):
-                typer.echo(re.sub(r"[^ -~]", "?", line))
+            with progress("bytes", total) as advance:
+                done = 0
+
+                def moved(size: int) -> None:
+                    nonlocal done
+                    done += size
+                    advance(done)
+
+                for name, parts in sorted(found.items()):
+                    made = restoring.restore(name, parts, moved)
+                    if made.was_complete:
+                        moved(_size(parts))
+                    for line in (_restored(made), *made.notes):
+                        typer.echo(re.sub(r"[^ -~]", "?", line))
+        except BaseException:
+            typer.echo("barnabas: the restore is not complete; the same command continues it", err=True)
+            raise
         finally:
             restoring.close()
+
+
+def _restored(made: "RestoredTopic") -> str:
+    if made.was_complete:
+        return f"{made.topic} is there already: the cluster has all that was copied"
+    what = f"{counted(made.partitions, 'partition')}, {counted(made.offsets, 'offset')}"
+    before = f", {size_text(made.bytes_before)} of them before" if made.bytes_before else ""
+    groups = f", offsets of {counted(made.groups, 'group')}" if made.groups else ""
+    return f"restored {made.topic}: {what}, {size_text(made.bytes)}{before}{groups}"
 
 
 def open_remote(

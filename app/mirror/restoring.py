@@ -14,13 +14,21 @@ from attrs import Factory, define, evolve
 
 from ...core.message.batch_reader import whole_batches
 from ...core.tiering.group_offsets import FOLDER, GroupOffset, decode_group_offsets, newest_offsets
-from ...core.tiering.manifest import MANIFEST, Manifest, RemoteSegment, decode_manifest, log_key
+from ...core.tiering.manifest import (
+    MANIFEST,
+    Manifest,
+    RemoteSegment,
+    TieredTopic,
+    decode_manifest,
+    indexes_key,
+    log_key,
+)
+from ...core.tiering.segment_objects import SegmentIndexes
 from ...ports.broker_api.configs import ResourceKind
 from ...ports.broker_api.mirroring import MirrorRecords, MirrorRecordsResult
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ConfigError
-from ...ports.remote_storage import RemoteStorage
-from ...ports.report import counted
+from ...ports.remote_storage import RemoteStorage, RemoteStorageError
 from ...ports.types import Buffer, TopicPartition
 from ...ports.values import frozen
 from ..clients.admin.admin import Admin
@@ -36,7 +44,9 @@ _AGAIN_S = 0.1
 _REMOTE_KEYS = ("remote.storage.enable", "remote.log.copy.disable", "local.retention.ms", "local.retention.bytes")
 _PATIENCE_S = 60.0
 _SOURCE = "remote storage"
-"""The value of `mirror.source` until the topic is complete."""
+"""The value of `mirror.source` until the topic is complete, before the id that it had."""
+_ATTEMPTS = 10
+"""The partition's end is asked for so often without a record that it took since."""
 _SIDE_BY_SIDE = 4
 """The number of partitions that come back at the same time."""
 
@@ -78,21 +88,36 @@ def read_group_offsets(storage: RemoteStorage) -> list[GroupOffset]:
     return newest_offsets(found)
 
 
+@frozen
+class _Piece:
+    """A part of a partition that the cluster has now."""
+
+    size: int
+    offsets: int
+    was_there: bool = False
+
+
 @define
 class RestoredTopic:
     """The outcome for a topic."""
 
     topic: str
-    topic_id: str
     partitions: int
     bytes: int = 0
     offsets: int = 0
-    ranges: dict[int, tuple[int, int]] = Factory(dict)
-    """The first offset and the end of each partition that has records."""
+    bytes_before: int = 0
+    """The part of `bytes` that an interrupted restore had brought back."""
+    was_complete: bool = False
+    """True: the cluster had the topic, with all that remote storage has, and nothing was done."""
+    groups: int = 0
+    """The groups that got their offsets in the topic."""
+    notes: list[str] = Factory(list)
+    """Each names something that was not restored, and says why."""
 
 
 class TierRestore:
-    """Restores topics into a cluster that does not have them. One thread."""
+    """Restores topics into a cluster that does not have them, or has a part from a restore that was interrupted. One
+    thread."""
 
     def __init__(self, storage: RemoteStorage, target: Mapping[str, Any]) -> None:
         """`target`: settings of clients, with bootstrap.servers."""
@@ -101,6 +126,7 @@ class TierRestore:
         self._config = dict(target)
         self._bootstrap = self._config.pop("bootstrap.servers", None)
         self._shell = self._open_shell()
+        self._group_offsets: list[GroupOffset] | None = None
 
     def _open_shell(self) -> ClientShell:
         return open_shell(self._bootstrap, read_settings(CommonSettings, dict(self._config), {}))
@@ -113,65 +139,91 @@ class TierRestore:
     def restore(self, topic: str, parts: list[RemotePartition], moved: Callable[[int], None]) -> RestoredTopic:
         """Create the topic, and bring back what is readable of its partitions; `moved` is called with sizes.
 
-        Raises `BarnabasError`; the topic is then a mirror still, which is not complete.
+        Raises `BarnabasError`; the topic is then a mirror still, which the next call continues.
         """
         newest = max(parts, key=lambda each: each.manifest.changes).manifest.topic
         count = max([newest.partitions, *(each.manifest.partition + 1 for each in parts)])
-        configs: dict[str, str | None] = {
-            key: value for key, value in newest.configs.items() if key not in _REMOTE_KEYS and key != SOURCE_KEY
-        }
-        self._admin.create_topic(topic, partitions=count, configs={**configs, SOURCE_KEY: _SOURCE})
-        outcome = RestoredTopic(topic, newest.topic_id.hex(), count)
-        self._bring_all_back(topic, parts, outcome, moved)
-        for part in parts:
-            place = TopicPartition(topic, part.manifest.partition)
-            start = part.manifest.first_readable(part.manifest.log_start)
-            if start is not None:
-                outcome.ranges[place.partition] = start, part.manifest.covered_to(start)
+        source = f"{_SOURCE} {newest.topic_id.hex()}"
+        outcome = RestoredTopic(topic, count)
+        if not self._begin(topic, parts, newest, count, source):
+            outcome.was_complete = True
+            return outcome
+        self._bring_all_back(topic, parts, source, outcome, moved)
+        # Before producers are let in: a restore that was interrupted here sets the offsets again.
+        self._restore_groups(topic, newest.topic_id, parts, outcome)
         for number in range(count):
-            self._promote(TopicPartition(topic, number))
-        self._admin.alter_configs(ResourceKind.TOPIC, topic, {SOURCE_KEY: None})
+            self._promote(TopicPartition(topic, number), source)
         remote = {key: newest.configs[key] for key in _REMOTE_KEYS if key in newest.configs}
-        if remote:
-            self._take_into_remote_storage(topic, remote)
+        self._open_to_producers(topic, remote, outcome)
         return outcome
 
-    def restore_groups(self, restored: Iterable[RestoredTopic]) -> list[str]:
-        """Commit the offsets that groups had in restored topics; one behind their end becomes their end.
+    def _begin(
+        self, topic: str, parts: Iterable[RemotePartition], newest: TieredTopic, count: int, source: str
+    ) -> bool:
+        """Create the topic, or find what an interrupted restore has left; False: the cluster has all of it."""
+        there = {each.name: each for each in self._admin.describe_topics()}.get(topic)
+        if there is None:
+            configs: dict[str, str | None] = {
+                key: value for key, value in newest.configs.items() if key not in _REMOTE_KEYS and key != SOURCE_KEY
+            }
+            self._admin.create_topic(topic, partitions=count, configs={**configs, SOURCE_KEY: source})
+            return True
+        known = self._admin.topic_overrides(topic).get(SOURCE_KEY)
+        if known == source and len(there.partitions) == count:
+            return True
+        if known:
+            what = f"the cluster has a part of another topic {topic} ({known})"
+            raise ConfigError(f"{what}: delete it there, then run the command again")
+        ends = {TopicPartition(topic, each.manifest.partition): each.manifest.readable_range[1] for each in parts}
+        numbers = {each.partition for each in there.partitions}
+        if all(place.partition in numbers for place in ends):
+            found = self._admin.list_offsets(dict.fromkeys(ends, "latest"))
+            if all(found[place] >= end for place, end in ends.items()):
+                return False
+        raise ConfigError(
+            f"the cluster has a topic {topic}, with fewer messages than the store: delete it there, or name the others"
+        )
 
-        Returns what each group got, in words, or why it has none.
-        """
-        ranges = {
-            (topic.topic_id, number): (topic.topic, *found)
-            for topic in restored
-            for number, found in topic.ranges.items()
-        }
+    def _restore_groups(
+        self, topic: str, topic_id: bytes, parts: Iterable[RemotePartition], outcome: RestoredTopic
+    ) -> None:
+        """Commit the offsets that groups had in the topic; one behind its end becomes its end."""
+        if self._group_offsets is None:
+            self._group_offsets = read_group_offsets(self._storage)
+        ranges = {each.manifest.partition: each.manifest.readable_range for each in parts if each.manifest.readable}
         by_group: dict[str, dict[Place, int]] = {}
-        for each in read_group_offsets(self._storage):
-            if (found := ranges.get((each.topic_id, each.partition))) is not None:
-                topic, start, end = found
+        for each in self._group_offsets:
+            if each.topic_id == topic_id.hex() and (found := ranges.get(each.partition)) is not None:
+                start, end = found
                 by_group.setdefault(each.group, {})[TopicPartition(topic, each.partition)] = min(
                     max(each.offset, start), end
                 )
-        outcome = []
         for group, offsets in sorted(by_group.items()):
             try:
                 self._admin.alter_group_offsets(group, offsets)
             except ApiError as error:
-                outcome.append(f"not restored: the offsets of group {group}: {error.message}")
+                outcome.notes.append(f"not restored: the offsets of group {group} in {topic}: {error.message}")
             else:
-                outcome.append(f"restored group {group}: {counted(len(offsets), 'offset')}")
-        return outcome
+                outcome.groups += 1
 
-    def _take_into_remote_storage(self, topic: str, configs: Mapping[str, str]) -> None:
+    def _open_to_producers(self, topic: str, remote: Mapping[str, str], outcome: RestoredTopic) -> None:
+        """Make a topic of its own out of the mirror, in one step with its settings of remote storage."""
+        own: dict[str, str | None] = {SOURCE_KEY: None}
         try:
-            self._admin.alter_topic_configs(topic, dict(configs))
+            self._admin.alter_configs(ResourceKind.TOPIC, topic, {**own, **remote})
         except ApiError as error:
-            if error.code is not ErrorCode.INVALID_CONFIG:
-                raise  # else the cluster has no remote storage
+            if error.code is not ErrorCode.INVALID_CONFIG or not remote:
+                raise
+            outcome.notes.append(f"{topic} is not in remote storage here: {error.message}")
+            self._admin.alter_configs(ResourceKind.TOPIC, topic, own)
 
     def _bring_all_back(
-        self, topic: str, parts: Iterable[RemotePartition], outcome: RestoredTopic, moved: Callable[[int], None]
+        self,
+        topic: str,
+        parts: Iterable[RemotePartition],
+        source: str,
+        outcome: RestoredTopic,
+        moved: Callable[[int], None],
     ) -> None:
         """Bring back some partitions side by side: one reads from the store while the cluster writes another."""
         lock, failed = Lock(), Event()
@@ -179,11 +231,12 @@ class TierRestore:
         def work(part: RemotePartition) -> None:
             place, shell = TopicPartition(topic, part.manifest.partition), self._open_shell()
             try:
-                for size, offsets in self._bring_back(place, part, shell):
+                for piece in self._bring_back(place, part, source, shell):
                     with lock:
-                        moved(size)
-                        outcome.bytes += size
-                        outcome.offsets += offsets
+                        moved(piece.size)
+                        outcome.bytes += piece.size
+                        outcome.offsets += piece.offsets
+                        outcome.bytes_before += piece.size if piece.was_there else 0
                     if failed.is_set():
                         return
             except BaseException:
@@ -203,45 +256,82 @@ class TierRestore:
                 raise
 
     def _bring_back(
-        self, place: TopicPartition, part: RemotePartition, shell: ClientShell
-    ) -> Iterator[tuple[int, int]]:
-        manifest = part.manifest
-        offset = manifest.first_readable(manifest.log_start)
-        if offset is None:
+        self, place: TopicPartition, part: RemotePartition, source: str, shell: ClientShell
+    ) -> Iterator[_Piece]:
+        """Send what the partition lacks, from its end on; again from there if it is not where it was known to be."""
+        start, end = part.manifest.readable_range
+        if not part.manifest.readable:
             return
-        described = self._send(MirrorRecords(topic=place.topic, partition=place.partition, source=_SOURCE), shell)
-        if described.log_end:
-            raise ConfigError(f"{place} of the target has records already")
-        if offset:
-            begin = MirrorRecords(
-                topic=place.topic,
-                partition=place.partition,
-                source=_SOURCE,
-                log_end=0,
-                truncate_to=offset,
-                log_start=offset,
-            )
-            described = self._send(begin, shell)
-        while (segment := manifest.find(offset)) is not None:
-            for records, next_offset, epoch in self._batches(part, segment, offset):
-                request = MirrorRecords(
-                    topic=place.topic,
-                    partition=place.partition,
-                    source=_SOURCE,
-                    log_end=described.log_end,
-                    last_epoch=described.last_epoch,
-                    leader_epoch=epoch,
-                    records=records,
-                )
-                described = self._send(request, shell)
-                yield len(records), next_offset - offset
-                offset = next_offset
-            offset = segment.next_offset
+        asked = MirrorRecords(topic=place.topic, partition=place.partition, source=source)
+        known = self._send(asked, shell)
+        yield self._found_there(place, part, known)
+        attempts = 0
+        while True:
+            try:
+                if known.log_end < start:
+                    begin = evolve(
+                        asked, log_end=known.log_end, last_epoch=known.last_epoch, truncate_to=start, log_start=start
+                    )
+                    known = self._send(begin, shell)
+                while known.log_end < end:
+                    for records, next_offset, epoch in self._batches(part, known.log_end):
+                        before = known.log_end
+                        request = evolve(
+                            asked, log_end=before, last_epoch=known.last_epoch, leader_epoch=epoch, records=records
+                        )
+                        known = self._send(request, shell)
+                        attempts = 0
+                        yield _Piece(len(records), next_offset - before)
+                return
+            except ApiError as error:
+                # An answer was lost, or the leader died before another broker had the newest records.
+                if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE or attempts == _ATTEMPTS:
+                    raise
+                attempts += 1
+                known = self._send(asked, shell)
+                self._check_lineage(place, part, known)
 
-    def _batches(self, part: RemotePartition, segment: RemoteSegment, offset: int) -> Iterator[tuple[Buffer, int, int]]:
-        """Yield (whole batches from `offset` on, the offset behind them, their last leader epoch)."""
-        position, size = 0, _READ_BYTES
-        key = log_key(part.folder, segment)
+    def _found_there(self, place: TopicPartition, part: RemotePartition, known: MirrorRecordsResult) -> _Piece:
+        """Return what the partition has of it already. Raises `ConfigError` if that is something else."""
+        start, end = part.manifest.readable_range
+        if known.log_end <= start:
+            return _Piece(0, 0, was_there=True)
+        self._check_lineage(place, part, known)
+        size, offset = 0, start
+        while offset < known.log_end and (segment := part.manifest.find(offset)) is not None:
+            is_whole = segment.next_offset <= known.log_end
+            size += segment.size if is_whole else self._position(part, segment, known.log_end)
+            offset = segment.next_offset
+        return _Piece(size, min(known.log_end, end) - start, was_there=True)
+
+    def _check_lineage(self, place: TopicPartition, part: RemotePartition, known: MirrorRecordsResult) -> None:
+        """Raise `ConfigError` if what the partition has is not the beginning of what remote storage has."""
+        start, end = part.manifest.readable_range
+        if known.log_end <= start:
+            return
+        epoch = max((epoch for epoch, first in part.manifest.epochs if first < known.log_end), default=-1)
+        if known.log_end > end or known.last_epoch != epoch:
+            what = f"{place} ends at {known.log_end} in leader epoch {known.last_epoch}"
+            raise ConfigError(
+                f"{what}, which is not in remote storage: delete the topic in the cluster, then run the command again"
+            )
+
+    def _position(self, part: RemotePartition, segment: RemoteSegment, offset: int) -> int:
+        """Return a position at or before the batch with this offset; 0 if the indexes cannot be read."""
+        try:
+            content = self._storage.read(indexes_key(part.folder, segment)).content
+            return SegmentIndexes(content, segment.base_offset).position_of(offset)
+        except (RemoteStorageError, ValueError):
+            return 0
+
+    def _batches(self, part: RemotePartition, offset: int) -> Iterator[tuple[Buffer, int, int]]:
+        """Yield (whole batches from `offset` on to the end of its segment, the offset behind them, their last leader
+        epoch)."""
+        segment = part.manifest.find(offset)
+        if segment is None:
+            raise BarnabasError(f"remote storage does not have offset {offset} of {part.folder}")
+        position = self._position(part, segment, offset) if offset > segment.base_offset else 0
+        size, key = _READ_BYTES, log_key(part.folder, segment)
         while position < segment.size:
             content = self._storage.get_range(key, position, size)
             batches = list(whole_batches(content))
@@ -262,9 +352,9 @@ class TierRestore:
                     begin = end
             position, size = position + batches[-1][0] + batches[-1][1].size, _READ_BYTES
 
-    def _promote(self, place: TopicPartition) -> None:
+    def _promote(self, place: TopicPartition, source: str) -> None:
         """Raise the leader epoch above those of the records."""
-        asked = MirrorRecords(topic=place.topic, partition=place.partition, source=_SOURCE)
+        asked = MirrorRecords(topic=place.topic, partition=place.partition, source=source)
         known = self._send(asked, self._shell)
         self._send(evolve(asked, leader_epoch=max(known.last_epoch, known.leader_epoch) + 1), self._shell)
 

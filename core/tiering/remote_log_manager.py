@@ -13,7 +13,7 @@ from attrs import evolve
 
 from ...ports.clock import Clock
 from ...ports.entropy import Entropy
-from ...ports.errors import ApiError
+from ...ports.errors import ApiError, ClosedError
 from ...ports.remote_storage import ObjectChanged, ObjectMissing, RemoteStorage, RemoteStorageError
 from ...ports.report import counted, info
 from ...ports.scheduler import Outcome, Scheduler, Timer
@@ -235,8 +235,8 @@ class RemoteLogManager:
             leading.ended = True
             self._done(leading)
             return
-        except (RemoteStorageError, StorageError, ValueError) as error:
-            if not leading.complained and not leading.ended:
+        except (RemoteStorageError, StorageError, ClosedError, ValueError) as error:  # closed: the log, or a segment
+            if not leading.complained and not leading.ended and not leading.led.log.closed:
                 leading.complained = True
                 self._report(f"{leading.led.key}: remote storage failed, which is tried again: {error}")
             self._done(leading)

@@ -7,12 +7,13 @@ import pytest
 from simulation.cluster_checker import Broken
 from simulation.tiering_story import TIERED, TieringStory
 
-from barnabas import Admin, Producer
+from barnabas import Admin, Consumer, Producer, SimpleConsumer
 from barnabas.adapters.remote_memory import MemoryRemoteStorage
 from barnabas.adapters.system import SeededEntropy
 from barnabas.core.cluster import layout
 from barnabas.core.tiering import remote_log_manager
 from barnabas.core.tiering.manifest import Manifest
+from barnabas.ports.types import TopicPartition
 from barnabas.simulation import World
 from barnabas.testing.faulty_remote_storage import FaultyRemoteStorage
 
@@ -60,6 +61,37 @@ def test_objects_of_a_deleted_topic_go_although_all_brokers_have_died(brokers: i
         assert objects("t") == ["t-of-another-cluster/0/manifest.json.gz"]
         assert objects("lives") == lives
         assert world.look.deleted_in_remote_storage() == [layout.encode_id(lives_id)]
+
+
+def read_by_consumer(world: World, count: int) -> list[bytes | None]:
+    with Consumer(world.client()) as consumer:
+        consumer.assign([TopicPartition("t", 0)])
+        consumer.seek(TopicPartition("t", 0), 0)
+        found = [consumer.poll(100.0) for _ in range(count)]
+        return [message.value for message in found if message is not None]
+
+
+def read_by_simple_consumer(world: World, count: int) -> list[bytes | None]:
+    with SimpleConsumer(world.client(), skip_damaged=True) as consumer:
+        return [message.value for found in consumer.read("t", 0, 0, count) for message in found]
+
+
+@pytest.mark.parametrize("read", [read_by_consumer, read_by_simple_consumer])
+def test_consumers_wait_for_remote_storage_however_slow_it_is(read: Callable[..., list[bytes | None]]) -> None:
+    """Five fetches in a row get nothing of it in time, and no error: the leader's local log begins behind them."""
+    settings: dict[str, Any] = {**TIERED, "remote_fetch_max_wait_ms": 50}
+    configs = {"remote.storage.enable": "true", "local.retention.bytes": "1"}
+    values: list[bytes | None] = [b"%03d" % number * 60 for number in range(40)]
+    with World(1, brokers=1, remote_storage=MemoryRemoteStorage(), **settings) as world:
+        with Admin(world.client()) as admin, Producer(world.client()) as producer:
+            admin.create_topic("t", partitions=1, configs=configs)
+            for value in values:
+                producer.send("t", value).result()
+        world.run(2)
+        partition = world.partition(1, "t", 0)
+        assert partition is not None and partition.log.local_log_start_offset > 20
+        world.remote_ms_max = 10_000.0
+        assert read(world, len(values)) == values
 
 
 @pytest.mark.slow

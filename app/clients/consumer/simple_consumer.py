@@ -5,13 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
-from ....core.client.consumer.fetch_position import CheckedRecords, FetchPosition, PartitionFetchSettings
+from ....core.client.consumer.fetch_position import (
+    CheckedRecords,
+    FetchPosition,
+    PartitionFetchSettings,
+    local_start,
+)
 from ....core.message.batch_header import BatchHeader
 from ....core.message.codec import Codecs
 from ....core.message.control_records import EndTransactionMarker, read_marker
 from ....core.message.message_set import MessageSet
 from ....ports.broker_api.fetch import Fetch, FetchPartition, FetchResult, FetchResultPartition
-from ....ports.broker_api.offsets import EARLIEST, LATEST, ListOffsets, ListOffsetsPartition, ListOffsetsResult
+from ....ports.broker_api.offsets import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    LATEST,
+    ListOffsets,
+    ListOffsetsPartition,
+    ListOffsetsResult,
+)
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
 from ....ports.types import TopicPartition
@@ -21,6 +33,7 @@ from ..classic.choice import bootstrap_of, is_classic_address
 from ..classic.producer_settings import ClassicConsumerSettings
 from ..shared.client_arguments import ClientArguments
 from ..shared.connect import Plugins, first_error, open_shell, plugin_host
+from ..shared.list_offsets import list_offsets
 from ..shared.process import check_process_in_methods
 from ..shared.protocols import AnySimpleConsumer
 from ..shared.settings import FetchSettings, read_settings
@@ -176,11 +189,13 @@ class SimpleConsumer(AnySimpleConsumer):
             end = self.offset_at(topic, partition, LATEST)
         size = self.settings.max_partition_fetch_bytes if max_bytes is None else max_bytes
         fetch_position = self._fetch_position(topic, partition, start, size)
+        deadline_ms = self._deadline_ms()
         while fetch_position.position < end:
             answer = self._fetch([fetch_position], size, max_wait_ms=_PAUSE_MS if fetch_position.pause else 0)[0]
-            piece, outcome = _next(fetch_position, answer)
+            piece, outcome = self._next(fetch_position, answer, deadline_ms)
             if piece is not None:
                 yield FetchedSet(piece, self._codecs, outcome)
+                deadline_ms = self._deadline_ms()
             elif fetch_position.at_end and self.offset_at(topic, partition, LATEST) < end:
                 # otherwise the broker has become the leader in between
                 text = f"{topic}-{partition} ends at {outcome.high_watermark}, before offset {end}"
@@ -256,7 +271,7 @@ class SimpleConsumer(AnySimpleConsumer):
     def _fetch(
         self, fetch_positions: Sequence[FetchPosition], max_bytes: int, *, max_wait_ms: int = 0, min_bytes: int = 1
     ) -> list[FetchResultPartition | BarnabasError]:
-        partitions = [FetchPartition(*fetch_position.tp, *fetch_position.ask()) for fetch_position in fetch_positions]
+        partitions = [FetchPartition(*each.tp, *each.ask(self._leadership(each.tp))) for each in fetch_positions]
 
         def build(group: Sequence[FetchPartition]) -> Fetch:
             return Fetch(
@@ -282,15 +297,44 @@ class SimpleConsumer(AnySimpleConsumer):
 
         The set is empty at the end of the log.
         """
-        piece, outcome = _next(fetch_position, answer, first=asked == 1)
+        deadline_ms = self._deadline_ms()
+        piece, outcome = self._next(fetch_position, answer, deadline_ms, first=asked == 1)
         while piece is None and not fetch_position.at_end:
             again = self._fetch(
                 [fetch_position], fetch_position.rules.max_bytes, max_wait_ms=_PAUSE_MS if fetch_position.pause else 0
             )[0]
-            piece, outcome = _next(fetch_position, again)
+            piece, outcome = self._next(fetch_position, again, deadline_ms)
         return FetchedSet(
             piece or CheckedRecords(b"", [], fetch_position.position, fetch_position.position), self._codecs, outcome
         )
+
+    def _next(
+        self,
+        fetch_position: FetchPosition,
+        answer: FetchResultPartition | BarnabasError,
+        deadline_ms: float,
+        *,
+        first: bool = True,
+    ) -> tuple[CheckedRecords | None, FetchResultPartition]:
+        """Return the records of the answer, and the answer. Raises an error from which reading cannot continue."""
+        piece, outcome = _answered(fetch_position, answer, first=first)
+        if fetch_position.awaits_local_start(self._leadership(fetch_position.tp)):
+            begin = local_start(list_offsets(self._shell, [(fetch_position.tp, EARLIEST_LOCAL)])[0])
+            if isinstance(begin, BarnabasError):
+                raise begin
+            if fetch_position.awaits_local_start(self._leadership(fetch_position.tp)):
+                piece = fetch_position.on_local_start(begin)
+        if fetch_position.is_remote and self._shell.now_ms() > deadline_ms:
+            text = f"remote storage does not bring offset {fetch_position.position} of {fetch_position.tp} in time"
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, text)
+        return piece, outcome
+
+    def _leadership(self, tp: TopicPartition) -> tuple[int, int]:
+        with self._shell.lock:
+            return self._shell.view.leadership(*tp)
+
+    def _deadline_ms(self) -> float:
+        return self._shell.now_ms() + self.settings.default_api_timeout_ms
 
     def close(self) -> None:
         """Close the connections. Twice is harmless."""
@@ -316,10 +360,9 @@ def _fetched(result: FetchResult) -> list[tuple[ErrorCode, Any]]:
     ]
 
 
-def _next(
+def _answered(
     fetch_position: FetchPosition, answer: FetchResultPartition | BarnabasError, *, first: bool = True
 ) -> tuple[CheckedRecords | None, FetchResultPartition]:
-    """Return the records of the answer, and the answer. Raises an error from which reading cannot continue."""
     if not isinstance(answer, BarnabasError):
         if answer.error is ErrorCode.CORRUPT_MESSAGE:
             return fetch_position.refused("the broker cannot read it: CORRUPT_MESSAGE"), answer

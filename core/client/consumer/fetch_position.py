@@ -7,7 +7,9 @@ from typing import NamedTuple
 from attrs import evolve
 
 from ....ports.broker_api.fetch import AbortedTransaction, FetchResultPartition
-from ....ports.errors import ApiError
+from ....ports.broker_api.offsets import ListOffsetsResultPartition
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError, BarnabasError
 from ....ports.storage import Region
 from ....ports.types import Buffer, TopicPartition
 from ....ports.values import define, frozen
@@ -73,7 +75,7 @@ class CorruptionProbe:
 
 
 EMPTY_FETCHES_MAX = 5
-"""The maximum of consecutive empty fetches below the high watermark."""
+"""The number of consecutive empty fetches below the high watermark after which the local log start is looked up."""
 BEYOND_END_MAX = 2
 """The maximum of consecutive batches beyond the end in their response: Kafka reads the end before the records."""
 _BYTES_MAX = 0x7FFFFFFF
@@ -360,6 +362,10 @@ class FetchPosition:
 
     Both raise `CorruptRecord` for invalid records at `position`, or skip these with `skip_damaged`. All returned
     records advance the position, and fetches without any are bounded, so that damage cannot cause endless fetches.
+
+    Not so where the leader has no local log: Kafka's brokers answer a fetch without records and without an error while
+    remote storage is slow. So several empty answers show damage only if the leader has the offset locally, which is
+    looked up after them (`awaits_local_start`, `on_local_start`).
     """
 
     def __init__(self, tp: TopicPartition, rules: PartitionFetchSettings, codecs: Codecs = NO_CODECS) -> None:
@@ -377,6 +383,8 @@ class FetchPosition:
         """The position is the end of the readable log."""
         self.urgent = False
         """The next fetch names this partition first: other partitions used up the bytes of the last response."""
+        self.is_remote = False
+        """Only remote storage has the position, and brings nothing for now."""
         self._on_boundary = self._gaps_seen = False
         self._end = -1
         self._has_rejected = False
@@ -388,6 +396,10 @@ class FetchPosition:
         self._probe: CorruptionProbe | None = None
         self._asked = self._before = self._asked_bytes = self._max_bytes = 0
         self._empty = self._beyond = 0
+        self._leader = (-1, -1)
+        self._silent: FetchResultPartition | None = None
+        """The empty answer after which the local log start is looked up."""
+        self._was_local = False
 
     def jump(self, offset: int, epoch: int = -1) -> None:
         """Move to `offset`; `epoch` is the leader epoch of the batch before it."""
@@ -405,8 +417,20 @@ class FetchPosition:
             _ProbeState.CONFIRM_SUSPECT,
         )
 
-    def ask(self) -> tuple[int, int]:
-        """Return (offset, max bytes) of the next fetch."""
+    def awaits_local_start(self, leader: tuple[int, int]) -> bool:
+        """Return True if the next request to this leader is to be for EARLIEST_LOCAL instead of a fetch."""
+        self._turn_to(leader)
+        return self._silent is not None
+
+    def _turn_to(self, leader: tuple[int, int]) -> None:
+        """Forget empty answers of another leader: its local log may begin elsewhere."""
+        if leader != self._leader:
+            self._leader = leader
+            self._silent, self._empty, self._was_local = None, 0, False
+
+    def ask(self, leader: tuple[int, int] = (-1, -1)) -> tuple[int, int]:
+        """Return (offset, max bytes) of the next fetch; `leader`: the broker that is asked, and the leader epoch."""
+        self._turn_to(leader)
         self._asked = self.position
         if self._probe is not None:
             self._asked = self._probe.offset
@@ -428,6 +452,26 @@ class FetchPosition:
         records = _bytes_of(found.records)
         if found.high_watermark >= 0:
             self._end = found.high_watermark
+        if not len(records) and self._asked < self._readable(found):
+            self.urgent = self.pause = True
+            self._empty += first
+            if self._empty >= EMPTY_FETCHES_MAX or (first and self._was_local):
+                self._silent, self.pause = found, False
+            return None
+        return self._on_result(found, records, first)
+
+    def on_local_start(self, offset: int) -> CheckedRecords | None:
+        """Process the beginning of the leader's local log, if `awaits_local_start`. It never falls in a leader epoch,
+        so an offset from there on was local in the empty answers before."""
+        found, self._silent, self._empty = self._silent, None, 0
+        self._was_local = offset <= self._asked
+        self.is_remote = not self._was_local
+        if found is None or self.is_remote:
+            self.pause = True
+            return None
+        return self._on_result(found, memoryview(b""), first=True)
+
+    def _on_result(self, found: FetchResultPartition, records: memoryview, first: bool) -> CheckedRecords | None:
         trust = self._trust(found, records)
         chain = validate_batches(records, self._asked, trust)
         if chain.fault is not None and is_legacy(records, chain.fault.position):
@@ -461,7 +505,7 @@ class FetchPosition:
         if self._probe_state is _ProbeState.CHECK_PREDECESSOR:  # a segment ends there
             self._probe_state = _ProbeState.ACCEPT_GAP
             return None
-        return self._nothing(found, first)
+        return self._nothing(found)
 
     def _converted(self, records: memoryview) -> memoryview:
         """Return the batches of messages from before Kafka 0.11; what cannot be read stays, as an invalid batch.
@@ -620,17 +664,15 @@ class FetchPosition:
             return None
         return self._on_fault(SequenceFault(0, self.position, reason), records, found, trust)
 
-    def _nothing(self, found: FetchResultPartition, first: bool) -> CheckedRecords | None:
+    def _readable(self, found: FetchResultPartition) -> int:
         stable = found.last_stable_offset
-        readable = stable if self.rules.committed_only and stable >= 0 else found.high_watermark
+        return stable if self.rules.committed_only and stable >= 0 else found.high_watermark
+
+    def _nothing(self, found: FetchResultPartition) -> CheckedRecords | None:
+        readable = self._readable(found)
         if self.position >= readable:
             self._empty, self.urgent, self.at_end = 0, False, True
             return None
-        self.urgent = self.pause = True
-        self._empty += first
-        if self._empty < EMPTY_FETCHES_MAX:
-            return None
-        self._empty = 0
         return self._start_probe(f"the broker returns nothing, although records up to offset {readable} are readable")
 
     def _move(self, offset: int, epoch: int = -1) -> None:
@@ -643,7 +685,21 @@ class FetchPosition:
         self._probe = None
         self._asked = self._asked_bytes = self._max_bytes = 0
         self._empty = self._beyond = 0
-        self.urgent = self.pause = self.at_end = False
+        self.urgent = self.pause = self.at_end = self.is_remote = self._was_local = False
+        self._silent = None
+
+
+def local_start(outcome: ListOffsetsResultPartition | BarnabasError) -> int | BarnabasError:
+    """Return where the answer to a look-up of EARLIEST_LOCAL says that the leader's local log begins, or its error."""
+    error = outcome if isinstance(outcome, BarnabasError) else None
+    code = error.code if isinstance(error, ApiError) else ErrorCode.NONE
+    if isinstance(outcome, ListOffsetsResultPartition):
+        code = outcome.error
+        if code is ErrorCode.NONE:
+            return max(outcome.offset, 0)
+    if code is ErrorCode.UNSUPPORTED_VERSION:  # from before tiered storage
+        return 0
+    return error or ApiError(code, "local log start offset")
 
 
 def _bytes_of(records: Buffer | Region) -> memoryview:

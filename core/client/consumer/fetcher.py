@@ -6,6 +6,7 @@ from typing import Any
 from ....ports.broker_api.fetch import DivergingEpoch, Fetch, FetchPartition, FetchResult, FetchResultPartition
 from ....ports.broker_api.metadata import NO_TOPIC_ID
 from ....ports.broker_api.offsets import (
+    EARLIEST_LOCAL,
     LATEST,
     ListOffsets,
     ListOffsetsPartition,
@@ -22,7 +23,7 @@ from ...message.message_set import MessageSet
 from ..cluster_view import ClusterView
 from ..effects import NEVER, Poll, Send, backoff_ms
 from ..errors import LogTruncated, NoOffset, no_partition, silent, topic_error
-from .fetch_position import CheckedRecords, FetchPosition
+from .fetch_position import CheckedRecords, FetchPosition, local_start
 from .subscription_state import (
     AtOffset,
     AtTime,
@@ -130,6 +131,7 @@ class Fetcher:
         sends: list[Send] = []
         wake = NEVER
         lookups: dict[int, list[TopicPartitionState]] = {}
+        checks: dict[int, list[TopicPartitionState]] = {}
         fetches: dict[int, list[TopicPartitionState]] = {}
         full: set[int] = set()
         no_room = self._buffered() >= self.settings.max_bytes
@@ -149,6 +151,8 @@ class Fetcher:
                 continue
             if state.lookup is not None:
                 lookups.setdefault(node, []).append(state)
+            elif state.fetch_position.awaits_local_start(self._asked(state, node)):
+                checks.setdefault(node, []).append(state)
             elif no_room or len(state.completed_fetches) >= self.settings.fetches_per_partition:
                 full.add(node)
             elif self._is_another(state):
@@ -156,6 +160,7 @@ class Fetcher:
             elif node not in self._fetching:
                 fetches.setdefault(node, []).append(state)
         sends += [self._lookup(node, states) for node, states in lookups.items()]
+        sends += [self._look_up_local_start(node, states) for node, states in checks.items()]
         sends += [self._fetch(node, states, node in full) for node, states in fetches.items()]
         return Poll(sends, wake)
 
@@ -173,7 +178,8 @@ class Fetcher:
     def _node_of(self, state: TopicPartitionState, now_ms: float) -> int | None:
         topic, partition = state.tp
         if state.near >= 0 and state.lookup is None:
-            if now_ms < state.near_until_ms and self._view.address(state.near) is not None:
+            is_silent = state.fetch_position.awaits_local_start(self._asked(state, state.near))
+            if now_ms < state.near_until_ms and self._view.address(state.near) is not None and not is_silent:
                 return state.near
             state.near = -1
         node = self._view.leader(topic, partition)
@@ -207,19 +213,31 @@ class Fetcher:
         return state.tried[1] if state.fenced < FENCED_MAX else -1
 
     def _lookup(self, node: int, states: Sequence[TopicPartitionState]) -> Send:
-        asked = [(state, state.version) for state in states]
         for state in states:
             state.topic_id = self._topic_id(state)
+        timestamps = [state.lookup.timestamp_ms for state in states if state.lookup is not None]
+        return self._list_offsets(node, states, timestamps, self._found)
+
+    def _look_up_local_start(self, node: int, states: Sequence[TopicPartitionState]) -> Send:
+        return self._list_offsets(node, states, [EARLIEST_LOCAL] * len(states), self._local_start_found)
+
+    def _list_offsets(
+        self,
+        node: int,
+        states: Sequence[TopicPartitionState],
+        timestamps: Sequence[int],
+        found: Callable[[TopicPartitionState, ListOffsetsResultPartition | BarnabasError, float], None],
+    ) -> Send:
+        asked = [(state, state.version) for state in states]
         request = ListOffsets(
             partitions=[
                 ListOffsetsPartition(
                     topic=state.tp.topic,
                     partition=state.tp.partition,
-                    timestamp=state.lookup.timestamp_ms,
+                    timestamp=timestamp,
                     current_leader_epoch=self._begin(state),
                 )
-                for state in states
-                if state.lookup is not None
+                for state, timestamp in zip(states, timestamps, strict=True)
             ],
             isolation_level=self.settings.isolation_level,
         )
@@ -231,7 +249,7 @@ class Fetcher:
             for (state, version), outcome in zip(asked, outcomes, strict=True):
                 if state.version == version:
                     state.busy = False
-                    self._found(state, outcome, now_ms)
+                    found(state, outcome, now_ms)
 
         return Send(node, request, answered)
 
@@ -250,13 +268,26 @@ class Fetcher:
         else:
             state.jump(None, outcome.offset, topic_id=state.topic_id)
 
+    def _local_start_found(
+        self, state: TopicPartitionState, outcome: ListOffsetsResultPartition | BarnabasError, now_ms: float
+    ) -> None:
+        """Handle the beginning of the leader's local log, after several answers without records."""
+        begin = local_start(outcome)
+        if isinstance(begin, BarnabasError):
+            self._failed(state, begin, now_ms, refresh=True)
+            return
+        self._keep(state, lambda: state.fetch_position.on_local_start(begin), now_ms)
+
+    def _asked(self, state: TopicPartitionState, node: int) -> tuple[int, int]:
+        return node, self._view.leadership(*state.tp)[1]
+
     def _fetch(self, node: int, states: Sequence[TopicPartitionState], others_full: bool) -> Send:
         states = sorted(states, key=lambda state: not state.fetch_position.urgent)
         asked = [(state, state.version) for state in states]
         settings = self.settings
         self._fetching.add(node)
         request = Fetch(
-            partitions=[self._question(state) for state in states],
+            partitions=[self._question(state, node) for state in states],
             max_wait_ms=min(settings.max_wait_ms, FULL_BUFFERS_WAIT_MS) if others_full else settings.max_wait_ms,
             min_bytes=settings.min_bytes,
             max_bytes=settings.max_bytes,
@@ -287,8 +318,8 @@ class Fetcher:
 
         return Send(node, request, answered)
 
-    def _question(self, state: TopicPartitionState) -> FetchPartition:
-        offset, size = state.fetch_position.ask()
+    def _question(self, state: TopicPartitionState, node: int) -> FetchPartition:
+        offset, size = state.fetch_position.ask(self._asked(state, node))
         return FetchPartition(
             *state.tp,
             offset,
@@ -323,12 +354,16 @@ class Fetcher:
             state.near, state.near_until_ms = outcome.preferred_read_replica, now_ms + self.settings.near_ms
         else:
             state.failures = state.fenced = 0
-            state.last_error = None
+            state.last_error = self._late(state) if fetch_position.is_remote else None
             state.high_watermark = outcome.high_watermark
             stable = self.settings.isolation_level and outcome.last_stable_offset >= 0
             state.end_offset = outcome.last_stable_offset if stable else outcome.high_watermark
             state.log_start_offset = outcome.log_start_offset
             self._keep(state, lambda: fetch_position.answered(outcome, first=first), now_ms)
+
+    def _late(self, state: TopicPartitionState) -> BarnabasError:
+        text = f"remote storage does not bring offset {state.fetch_offset} of {state.tp} in time"
+        return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, text)
 
     def _keep(self, state: TopicPartitionState, take: Callable[[], CheckedRecords | None], now_ms: float) -> None:
         """Queue the records that `take` returns, if any, for the reader."""

@@ -1,5 +1,6 @@
 """A reader's way through a partition: damage is told or left out, never handed out, never asked for for ever."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from itertools import product
@@ -36,6 +37,7 @@ class Reader:
         self.log = log
         self.asked = 0
         self.damaged: list[Damage] = []
+        self.local_start = 0
         self.fetch_position = FetchPosition(
             TopicPartition("t", 0), PartitionFetchSettings(max_bytes=max_bytes, **rules)
         )
@@ -53,6 +55,9 @@ class Reader:
         else:
             assert found.error is ErrorCode.NONE, (offset, found)
             piece = self.fetch_position.answered(found)
+        if piece is None and self.fetch_position.awaits_local_start((-1, -1)):
+            self.asked += 1
+            piece = self.fetch_position.on_local_start(self.local_start)
         if piece is None:
             return []
         if piece.damage is not None:
@@ -300,3 +305,56 @@ def test_damaged_message_from_before_batches_is_reported_or_skipped(max_bytes: i
     reader = Reader(log, max_bytes=max_bytes, skip_damaged=True)
     assert list(reader.rows()) == right([0, 1, 4])
     assert [(damage.start, damage.end) for damage in reader.damaged] == [(2, 4)]  # up to the next batch
+
+
+class Slow:
+    """A log whose remote storage brings nothing in its first `patience` answers to each offset below `local_start`."""
+
+    def __init__(self, name: str, local_start: int, patience: int = 3 * EMPTY_FETCHES_MAX) -> None:
+        self.log = log_of(name)
+        self.end = self.log.end
+        self.local_start, self.patience = local_start, patience
+        self.asked: Counter[int] = Counter()
+
+    def fetch(self, offset: int, max_bytes: int) -> FetchResultPartition:
+        self.asked[offset] += 1
+        if offset < self.local_start and self.asked[offset] <= self.patience:
+            return FetchResultPartition("t", 0, ErrorCode.NONE, self.end, self.end, 0)
+        return self.log.fetch(offset, max_bytes)
+
+
+@pytest.mark.parametrize("skip_damaged", [False, True])
+def test_slow_remote_storage_is_not_taken_for_damage(skip_damaged: bool) -> None:
+    log = Slow("tens", local_start=130)
+    reader = Reader(log, skip_damaged=skip_damaged)
+    reader.local_start = 130
+    assert list(reader.rows()) == right(range(160))
+    assert not reader.damaged
+
+
+def test_records_behind_damage_are_not_skipped_while_remote_storage_is_slow() -> None:
+    class Damaged(Slow):
+        def fetch(self, offset: int, max_bytes: int) -> FetchResultPartition:
+            found = super().fetch(offset, max_bytes)
+            is_damaged = 60 <= offset < 70 and self.asked[offset] > self.patience
+            return FetchResultPartition("t", 0, ErrorCode.CORRUPT_MESSAGE) if is_damaged else found
+
+    reader = Reader(Damaged("tens", local_start=160, patience=EMPTY_FETCHES_MAX + 1), skip_damaged=True)
+    reader.local_start = 160
+    assert list(reader.rows()) == right([*range(60), *range(70, 160)])
+    assert [(d.start, d.end) for d in reader.damaged] == [(60, 70)]
+
+
+def test_empty_answers_of_an_earlier_leader_show_no_damage() -> None:
+    reader = Reader(Slow("tens", local_start=160))
+    position = reader.fetch_position
+    silent = FetchResultPartition("t", 0, ErrorCode.NONE, 160, 160, 0)
+    for _ in range(EMPTY_FETCHES_MAX):
+        assert not position.awaits_local_start((1, 5))
+        position.ask((1, 5))
+        assert position.answered(silent) is None
+    assert position.awaits_local_start((1, 5))
+    assert not position.awaits_local_start((2, 6)), "the new leader has the whole log, the earlier one had a part"
+    position.ask((2, 6))
+    assert position.answered(silent) is None
+    assert not position.awaits_local_start((2, 6))

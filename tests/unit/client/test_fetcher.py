@@ -15,6 +15,7 @@ from barnabas.core.message.message import Message
 from barnabas.ports.broker_api.fetch import Fetch, FetchResult, FetchResultPartition
 from barnabas.ports.broker_api.offsets import (
     EARLIEST,
+    EARLIEST_LOCAL,
     LATEST,
     ListOffsets,
     ListOffsetsResult,
@@ -34,6 +35,8 @@ class Bench(Play):
         self.view = ClusterView([("bootstrap", 1)], self.entropy, ViewSettings())
         self.fetcher = Fetcher(self.view, self.entropy, FetcherSettings(**settings), NO_CODECS)
         self.parts = [self.fetcher, self.view]
+        self.late: BaseException | None = None
+        """The last reason why a partition makes no progress."""
 
     def next_fetch(self) -> CompletedFetch:
         found: list[CompletedFetch] = []
@@ -48,6 +51,7 @@ class Bench(Play):
             if came():
                 return found[0]
             self.poll()
+            self.late = next((each.last_error for each in self.fetcher.partitions.values()), None) or self.late
             if not self.answer():
                 self.clock.advance(50)
         raise AssertionError("no completed fetch")
@@ -305,3 +309,50 @@ def test_damaged_batch_header_raises_corrupt_message() -> None:
     bench.fetcher.assign({PLACE: 0})
     with pytest.raises(ApiError, match="CORRUPT_MESSAGE"):
         bench.read(1)
+
+
+def silent_cluster(local_start: Any, silent_fetches: int = 1000) -> PlainCluster:
+    """A cluster that answers fetches without records, and says where its local log begins."""
+    cluster = PlainCluster(t=1)
+    filled(cluster, 50)
+    left = iter(range(silent_fetches))
+
+    def play(_: int, request: Any) -> Any:
+        if isinstance(request, Fetch) and next(left, None) is not None:
+            return FetchResult(partitions=[FetchResultPartition("t", 0, high_watermark=50)])
+        if isinstance(request, ListOffsets) and request.partitions[0].timestamp == EARLIEST_LOCAL:
+            if isinstance(local_start, int):
+                found = ListOffsetsResultPartition(topic="t", partition=0, offset=local_start)
+                return ListOffsetsResult(partitions=[found])
+            return local_start
+        return None
+
+    cluster.script(play)
+    return cluster
+
+
+def test_fetches_without_records_are_repeated_while_only_remote_storage_has_the_offset() -> None:
+    cluster = silent_cluster(local_start=50, silent_fetches=20)
+    bench = Bench(cluster)
+    bench.fetcher.assign({PLACE: 0})
+    assert len(bench.read(50)) == 50
+    assert len(cluster.of(ListOffsets)) == 2
+    assert "remote storage does not bring offset 0" in str(bench.late)
+
+
+@pytest.mark.parametrize("local_start", [0, ApiError(ErrorCode.UNSUPPORTED_VERSION, "ListOffsets needs version 8")])
+def test_fetches_without_records_of_the_local_log_show_damage(local_start: Any) -> None:
+    bench = Bench(silent_cluster(local_start))
+    bench.fetcher.assign({PLACE: 0})
+    with pytest.raises(ApiError, match=r"CORRUPT_MESSAGE.*although records up to offset 50 are readable"):
+        bench.read(1)
+
+
+def test_local_log_start_is_looked_up_again_after_an_error() -> None:
+    cluster = silent_cluster(local_start=0)
+    cluster.once(ListOffsets, TransportError("lost"))
+    bench = Bench(cluster)
+    bench.fetcher.assign({PLACE: 0})
+    with pytest.raises(ApiError, match="CORRUPT_MESSAGE"):
+        bench.read(1)
+    assert len(cluster.of(ListOffsets)) == 2

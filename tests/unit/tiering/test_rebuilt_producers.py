@@ -1,6 +1,7 @@
 """A follower that is rebuilt from remote storage knows the producers of what it does not have itself."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,8 @@ from barnabas.core.log.config import LogConfig
 from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.tiering.manifest import TieredTopic
 from barnabas.core.tiering.remote_log_manager import LedLog, RemoteLogManager
+from barnabas.ports.errors import BarnabasError, ClosedError
+from barnabas.ports.scheduler import Outcome
 from barnabas.ports.storage import Folder
 from barnabas.ports.types import TopicPartition
 from barnabas.testing.logs import batch, numbered, open_log
@@ -29,12 +32,12 @@ def append(log: UnifiedLog, records: memoryview, epoch: int = 0) -> int:
     return log.append(records, leader_epoch=epoch, now_ms=0).base_offset
 
 
-def copied(log: UnifiedLog, store: MemoryRemoteStorage) -> None:
+def copied(log: UnifiedLog, store: MemoryRemoteStorage, offload: Callable[..., None] | None = None) -> None:
     """Let the leader of this log copy what it can, and delete it locally."""
     scheduler = ManualScheduler(ManualClock(), SeededEntropy(1))
     manager = RemoteLogManager(
         store,
-        scheduler.offload,
+        offload or scheduler.offload,
         scheduler=scheduler,
         clock=ManualClock(),
         entropy=SeededEntropy(1),
@@ -53,6 +56,8 @@ def copied(log: UnifiedLog, store: MemoryRemoteStorage) -> None:
     )
     scheduler.advance(1000)
     manager.close()
+    if log.closed:
+        return
     for segment in log.retain(0, log.log_end_offset):
         segment.delete()
 
@@ -101,6 +106,36 @@ def test_duplicate_is_known_by_a_rebuilt_follower_that_leads(since: Callable[[Un
     assert follower.log_end_offset == log.log_end_offset
     assert append(follower, numbered(b"b" * 50, producer=7, sequence=1), 1) == 1, "it is recognised, and not appended"
     assert append(follower, numbered(b"d" * 50, producer=7, sequence=2), 1) == 15
+
+
+@pytest.mark.parametrize("call", range(4))
+def test_log_that_is_closed_during_a_call_ends_the_copying(call: int) -> None:
+    """A partition moves away, or its broker stops, while another thread reads its files."""
+    at = folder()
+    log = open_log(at, config=CONFIG)
+    append(log, numbered(b"a" * 50, producer=7, sequence=0))
+    for _ in range(12):
+        append(log, batch(b"c" * 50))
+    log.flushes.now()
+    log = opened_again(log, at)  # no snapshot of producers is on the disk, so that it is made from batches
+    append(log, batch(b"c" * 50))
+    log.flushes.now()
+    calls: list[BaseException | None] = []
+
+    def offload(work: Callable[[], Any], done: Callable[[Outcome[Any]], None]) -> None:
+        if len(calls) == call:
+            log.close()
+        try:
+            outcome = Outcome(value=work())
+        except BarnabasError as error:
+            outcome = Outcome(error=error)
+        calls.append(outcome.error)
+        done(outcome)
+
+    copied(log, MemoryRemoteStorage(), offload)
+    assert len(calls) == call + 1
+    if call == 2:
+        assert isinstance(calls[-1], ClosedError)
 
 
 def test_transaction_over_the_edge_of_the_tier_is_open_and_aborted_by_a_rebuilt_follower() -> None:

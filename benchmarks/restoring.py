@@ -1,20 +1,26 @@
 """Measure a restore from remote storage alone: `python benchmarks/restoring.py [GB]`.
 
 The store is a folder with one topic of four partitions. Its own range reads, a copy of its files, and the restore are
-measured in one run; before each of them the files leave the page cache.
+measured in one run; before each of them the files leave the page cache. The restore is the command, which is
+interrupted at half of the bytes and run again; at the end the logs are compared with the store.
 """
 
+import hashlib
 import os
 import shutil
+import signal
+import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
-from harness import broker
+import psutil
+from harness import PROGRAM, broker
 
 from barnabas.adapters.remote_folder import FolderRemoteStorage
-from barnabas.app.mirror.restoring import TierRestore, read_partitions
 from barnabas.core.message.batch_header import assign_offset
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.message import Message
@@ -92,6 +98,38 @@ def show(what: str, size: int, began: float, cpu: float) -> None:
     print(f"{what}: {size / took / MB:.0f} MB/s, {took:.1f} s, {time.process_time() - cpu:.1f} s of CPU time here")
 
 
+def size_below(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*.log"))
+
+
+def digest(paths: Iterable[Path]) -> str:
+    """Return the hash of files one after the other."""
+    found = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            while piece := file.read(4 * MB):
+                found.update(piece)
+    return found.hexdigest()
+
+
+def run_command(store: Path, bootstrap: str, stop_at: int | None, data: Path) -> tuple[float, float, int]:
+    """Run the restore, until the logs have `stop_at` bytes; return seconds, CPU seconds, the most memory in bytes."""
+    words = ["topics", "restore", "--bootstrap", bootstrap, "--from", f"file://{store}", "t"]
+    began, peak = time.perf_counter(), 0
+    with subprocess.Popen([str(PROGRAM), *words]) as command:
+        process = psutil.Process(command.pid)
+        cpu = 0.0
+        while command.poll() is None:
+            with suppress(psutil.Error):
+                peak = max(peak, process.memory_info().rss)
+                cpu = sum(process.cpu_times()[:2])
+            if stop_at is not None and size_below(data) >= stop_at:
+                command.send_signal(signal.SIGINT)
+                stop_at = None
+            time.sleep(0.05)
+    return time.perf_counter() - began, cpu, peak
+
+
 def main() -> None:
     size = int(float(sys.argv[1]) * GB) if len(sys.argv) > 1 else 10 * GB
     with tempfile.TemporaryDirectory(dir=os.environ.get("WORK")) as name:
@@ -110,15 +148,19 @@ def main() -> None:
         shutil.rmtree(work / "copy")
         forget(work)
         with broker(work / "new") as running:
-            restore = TierRestore(storage, {"bootstrap.servers": running.bootstrap})
-            parts = read_partitions(storage)
-            first: list[float] = []
-            began, cpu, before = time.perf_counter(), time.process_time(), running.cpu_seconds()
-            restored = restore.restore("t", parts, lambda _size: first.append(time.perf_counter()))
-            show("restore", restored.bytes, began, cpu)
-            print(f"  the first records after {first[0] - began:.2f} s")
-            print(f"  and {running.cpu_seconds() - before:.1f} s of CPU time in the broker")
-            restore.close()
+            before, took, cpu, peak = running.cpu_seconds(), 0.0, 0.0, 0
+            for stop_at in (total // 2, None):
+                run = run_command(work / "store", running.bootstrap, stop_at, work / "new")
+                took, cpu, peak = took + run[0], cpu + run[1], max(peak, run[2])
+                print(f"  {run[0]:.1f} s, then the logs have {size_below(work / 'new') / MB:.0f} MB", flush=True)
+            print(f"restore: {total / took / MB:.0f} MB/s, {took:.1f} s, {cpu:.1f} s of CPU time in the command")
+            print(f"  and {running.cpu_seconds() - before:.1f} s in the broker")
+            print(f"  at most {peak / MB:.0f} MB in the command, {running.resident_bytes() / MB:.0f} MB in the broker")
+        for number in range(PARTITIONS):
+            place = TopicPartition("t", number)
+            stored = sorted((work / "store" / partition_folder(place, TOPIC.topic_id)).glob("*.log"))
+            brought = sorted((work / "new" / f"t-{number}").glob("*.log"))
+            print(f"partition {number} is as in the store: {digest(stored) == digest(brought)}")
 
 
 if __name__ == "__main__":

@@ -190,7 +190,8 @@ class PluginHost:
         factory: RemoteStorageFactory | None = self._ask("remote_storage", scheme=scheme) or built_in.get(scheme)
         if factory is None:
             known = ", ".join(sorted({*self.known("remote_storage"), *built_in}))
-            raise ConfigError(f"unknown remote storage {scheme!r}; known: {known}")
+            text = f"unknown remote storage {scheme!r}; known: {known}"
+            raise ConfigError(f"{text}; a folder is file://{scheme}" if scheme.startswith("/") else text)
         _check("remote_storage", scheme, factory)
         return factory
 

@@ -45,7 +45,8 @@ class S3RemoteStorage:
         endpoint = settings.get("endpoint") or os.environ.get("AWS_ENDPOINT") or None
         form = _ENDPOINT.fullmatch(endpoint) if endpoint is not None else None
         if endpoint is not None and form is None:
-            raise ConfigError("rsm.config.endpoint is not of the form http[s]://HOST[:PORT]")
+            what = "rsm.config.endpoint" if settings.get("endpoint") else "AWS_ENDPOINT"
+            raise ConfigError(f"{what} is not of the form http[s]://HOST[:PORT]")
         self._place = f"s3://{bucket}/{prefix}"
         options: dict[str, Any] = {"region": settings.get("region", "us-east-1")} if endpoint else {}
         if "region" in settings:
@@ -86,7 +87,8 @@ class S3RemoteStorage:
         except (AlreadyExistsError, PreconditionError):
             raise ObjectChanged(f"the object {key} in {self._place} has changed") from None
         except (BaseError, OSError) as error:
-            raise RemoteStorageError(f"cannot {what} {key} in {self._place}: {_short(error)}") from None
+            what = f"{what} {key} in" if key else what
+            raise RemoteStorageError(f"cannot {what} {self._place}: {_short(error)}{_remedy(str(error))}") from None
 
     def put(self, key: str, content: Buffer | Region) -> None:
         check_key(key)
@@ -151,11 +153,30 @@ def _short(error: BaseException) -> str:
     return str(error).splitlines()[0][:300] if str(error) else type(error).__name__
 
 
+_REMEDIES = (
+    # Without keys, obstore asks the machine for its role at this address.
+    (
+        ("169.254.169.254", "credential"),
+        "there are no keys: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or for a broker rsm.config.access.key.id "
+        "and rsm.config.secret.access.key",
+    ),
+    (("NoSuchBucket", "404 Not Found"), "make the bucket, or correct its name"),
+    (("403", "401", "InvalidAccessKeyId", "SignatureDoesNotMatch"), "check the keys, and what they may do there"),
+    (("error sending request",), "check the endpoint (AWS_ENDPOINT, for a broker rsm.config.endpoint)"),
+)
+
+
+def _remedy(text: str) -> str:
+    """Return what to do about an error, by its text."""
+    return next((f"; {remedy}" for signs, remedy in _REMEDIES if any(sign in text for sign in signs)), "")
+
+
 def open_s3_remote_storage(url: str, settings: Mapping[str, str]) -> S3RemoteStorage:
     """Open the bucket of a URL. Raises `ConfigError`."""
     form = _FORM.fullmatch(url)
     if form is None:
         raise ConfigError(
-            "the URL of the remote storage is not of the form s3://BUCKET/PREFIX; keys go to rsm.config.*"
+            "the URL of the remote storage is not of the form s3://BUCKET/PREFIX, where BUCKET has 2 to 63 letters, "
+            "digits, '.', '_' and '-'; keys go to rsm.config.*, or into the environment"
         )
     return S3RemoteStorage(form["bucket"], check_prefix((form["prefix"] or "").strip("/")), settings)

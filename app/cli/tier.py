@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ...core.tree.service_url import redact_url
 from ...ports.errors import ConfigError
 from ...ports.report import counted
 from ...ports.types import TopicPartition
@@ -60,6 +61,8 @@ def status(
     if as_json:
         print_json(rows)
         return
+    if not rows:
+        typer.echo(f"barnabas: {redact_url(url)} has no topic{f' {topic}' if topic else ''}", err=True)
     columns = ("topic", "id", "partition", "start", "end", "segments", "unfinished", "size", "leader epoch")
     print_table(columns, ([*list(row.values())[:7], size_text(row["bytes"]), row["leader_epoch"]] for row in rows))
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 from ...ports.errors import ClosedError, ConfigError
 from ...ports.scheduler import Outcome, Scheduler
@@ -28,9 +30,12 @@ def open_remote_storage(url: str, settings: Mapping[str, str], plugins: PluginHo
 
 @contextmanager
 def opened_for_command(url: str) -> Iterator[RemoteStorage]:
-    """Open a remote storage for a command, with the settings of the environment. Raises `ConfigError`."""
+    """Open a remote storage that is there for a command, with the settings of the environment. Raises `ConfigError`."""
     from ...plugins.host import PluginHost
 
+    parts = urlsplit(url)
+    if parts.scheme == "file" and not Path(unquote(parts.path)).is_dir():
+        raise ConfigError(f"there is no folder {unquote(parts.path)}: name that of the brokers, file:///PATH")
     storage = open_remote_storage(url, {}, PluginHost())
     try:
         yield storage

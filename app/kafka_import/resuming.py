@@ -84,7 +84,7 @@ class ImportMark:
         file = path / IMPORT_INCOMPLETE
         try:
             lines = file.read_bytes().split(b"\n")[:-1]  # a line that was interrupted has no end
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         mark: ImportMark | None = None
         for line in lines:
@@ -144,8 +144,9 @@ def sync_folder(folder: Path) -> None:
 
 def check_target(path: Path) -> None:
     """Raise `ConfigError` for a folder that is in use: neither empty nor one of an interrupted import."""
-    if path.exists() and not path.is_dir():
-        raise ConfigError(f"{path} is no folder")
+    above = next((each for each in (path, *path.parents) if each.exists()), path)
+    if above.exists() and not above.is_dir():
+        raise ConfigError(f"{above} is no folder: name a new one for --into")
     names = {each.name for each in entries_of(path)} if path.exists() else set()
     if names and not names & {IMPORT_INCOMPLETE, f"{IMPORT_INCOMPLETE}.new"}:
         raise ConfigError(f"{path} is not empty: an import makes a data folder of its own")

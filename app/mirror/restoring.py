@@ -292,15 +292,16 @@ class TierRestore:
                 self._check_lineage(place, part, known)
 
     def _found_there(self, place: TopicPartition, part: RemotePartition, known: MirrorRecordsResult) -> _Piece:
-        """Return what the partition has of it already. Raises `ConfigError` if that is something else."""
+        """Return what the partition has of it already, with about its size. Raises `ConfigError` if that is something
+        else."""
         start, end = part.manifest.readable_range
         if known.log_end <= start:
             return _Piece(0, 0, was_there=True)
         self._check_lineage(place, part, known)
         size, offset = 0, start
         while offset < known.log_end and (segment := part.manifest.find(offset)) is not None:
-            is_whole = segment.next_offset <= known.log_end
-            size += segment.size if is_whole else self._position(part, segment, known.log_end)
+            found = min(known.log_end, segment.next_offset) - segment.base_offset
+            size += segment.size * found // (segment.next_offset - segment.base_offset)
             offset = segment.next_offset
         return _Piece(size, min(known.log_end, end) - start, was_there=True)
 

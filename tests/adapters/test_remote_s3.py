@@ -51,7 +51,19 @@ def test_wrong_setting_is_refused_without_its_value(settings: dict[str, str], wh
     assert "hush" not in str(raised.value)
 
 
-def test_unreachable_store_is_a_remote_storage_error() -> None:
+def test_unreachable_store_is_an_error_that_names_the_endpoint_to_check() -> None:
     settings = {"endpoint": "http://127.0.0.1:9", "access.key.id": KEYS[0], "secret.access.key": KEYS[1]}
-    with pytest.raises(RemoteStorageError, match="cannot read k in s3://bucket"):
-        open_s3_remote_storage("s3://bucket", settings).read("k")
+    with pytest.raises(RemoteStorageError, match=r"cannot list s3://bucket.*; check the endpoint \(AWS_ENDPOINT"):
+        list(open_s3_remote_storage("s3://bucket", settings).list_objects(""))
+
+
+def test_missing_bucket_is_an_error_that_says_to_make_it(s3_server: S3Server) -> None:
+    storage = open_s3_remote_storage("s3://no-such-bucket/x", s3_server.settings)
+    with pytest.raises(RemoteStorageError, match=r"cannot list s3://no-such-bucket/x: .*; make the bucket, or correct"):
+        list(storage.list_objects(""))
+
+
+def test_malformed_endpoint_of_the_environment_is_named_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT", "127.0.0.1:9")
+    with pytest.raises(ConfigError, match="AWS_ENDPOINT is not of the form"):
+        S3RemoteStorage("bucket", "", {})

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.command import barnabas_here
 from support.tiered_topics import QUICK, TIERED, read_all, wait_for, write
 
 from barnabas import Admin, Broker
@@ -144,3 +145,21 @@ def test_records_that_the_store_does_not_have_are_not_continued(target: Broker, 
         admin.alter_configs(ResourceKind.TOPIC, "t", {"mirror.source": source})
     with pytest.raises(ConfigError, match="which is not in remote storage"):
         restore(target, storage)
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("file:///no/such/folder", "there is no folder /no/such/folder: name that of the brokers"),
+        ("/no/such/folder", "a folder is file:///no/such/folder"),
+    ],
+)
+def test_wrong_store_is_refused_and_not_made(url: str, why: str) -> None:
+    assert why in barnabas_here("log", "tier", "status", "--from", url, expect=2).stderr.decode()
+
+
+def test_store_without_a_topic_is_named(tmp_path: Path) -> None:
+    assert (
+        "has no topic t"
+        in barnabas_here("log", "tier", "status", "--from", f"file://{tmp_path}", "--topic", "t").stderr.decode()
+    )

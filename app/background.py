@@ -42,7 +42,7 @@ class ReactorThread:
             raise self._error
 
     def owns_caller(self) -> bool:
-        """True when the calling thread is the reactor's."""
+        """Return True when the calling thread is the reactor's."""
         return threading.current_thread() is self._thread
 
     def stop(self) -> None:

@@ -28,7 +28,8 @@ class Connector(Protocol):
     def entropy(self) -> Entropy: ...
 
     def start(self) -> Scheduler:
-        """The scheduler of a running reactor, started in a background thread if this connector has one of its own.
+        """Return the scheduler of a running reactor, started in a background thread if this connector has one of its
+        own.
 
         Called once, from the user's thread, before anything else. Raises `TransportError` or `ClosedError`.
         """
@@ -39,7 +40,7 @@ class Connector(Protocol):
         return Condition(lock)
 
     def owns_thread(self) -> bool:
-        """True when the calling thread is the reactor's, so that waiting there would wait for ever."""
+        """Return True when the calling thread is the reactor's, so that waiting there would wait for ever."""
         ...
 
     def connect(self, address: Address, opened: Opened) -> None:

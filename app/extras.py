@@ -25,7 +25,8 @@ def _is_installed(name: str) -> bool:
 
 
 def install_command(extra: str) -> str:
-    """The command that installs the extra from the checkout, wheel or repository that this installation came from."""
+    """Return the command that installs the extra from the checkout, wheel or repository that this installation came
+    from."""
     return f"pip install {_requirement(extra, _origin())}"
 
 

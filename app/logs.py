@@ -30,7 +30,7 @@ def is_enabled_for(name: str, level: Level) -> bool:
 
 
 def _one_line(text: str) -> str:
-    """A client may put what it likes into its names: nothing of it begins a line of its own."""
+    """Escape control characters, so that a name from a client cannot begin a log line of its own."""
     if text.isprintable():
         return str(text)
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text)

@@ -6,7 +6,8 @@ from typing import Any
 
 
 def render_page(template: Path, filters: Mapping[str, Callable[..., Any]], **values: Any) -> str:
-    """The page as text; the template may include others of its folder. Everything that comes from data is escaped."""
+    """Return the page as text; the template may include others of its folder. Everything that comes from data is
+    escaped."""
     import jinja2
 
     environment = jinja2.Environment(

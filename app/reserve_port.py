@@ -9,7 +9,7 @@ KEEPS = sys.platform.startswith("linux")
 
 
 def reserve_port(host: str, keep: ExitStack) -> int:
-    """A free port of `host` that stays ours until `keep` is closed, before and between those who listen there.
+    """Return a free port of `host` that stays ours until `keep` is closed, before and between those who listen there.
 
     A bound socket that does not listen keeps its port from everybody but those who set SO_REUSEADDR as well; Linux then
     lets one of them listen there. Raises `OSError`.

@@ -27,7 +27,8 @@ NONE, EMPTY, FULL = "no authorizer", "no ACLs", f"{ACLS:,} ACLs"
 
 
 def acls() -> Sequence[AclBinding]:
-    """The right to write the topic, and others for users, topics and prefixes that match nothing here, or the topic."""
+    """Return the right to write the topic, and others for users, topics and prefixes that match nothing here, or the
+    topic."""
     mine = [
         AclBinding(
             resource_type=ResourceType.TOPIC, resource_name=TOPIC, principal="User:ANONYMOUS", operation=operation

@@ -31,7 +31,7 @@ def _table(messages: int) -> pa.Table:
 
 
 def _send(running: RunningBroker, table: pa.Table, topic: str) -> tuple[float, float]:
-    """Messages per second, and per second of this process's CPU time."""
+    """Return messages per second, and per second of this process's CPU time."""
     with Producer(running.bootstrap) as producer:
         producer.partitions(topic)
         started, cpu = time.perf_counter(), time.process_time()

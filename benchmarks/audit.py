@@ -57,7 +57,7 @@ def _counting(bootstrap: str, topic: str) -> Result:
 
 
 def _reading(bootstrap: str) -> Result:
-    """Messages per second of CPU, since brokers on the same machine take their share."""
+    """Return messages per second of CPU, since brokers on the same machine take their share."""
     rates: dict[str, float] = {}
     for topic in ("plain", "audited"):
         with Producer(bootstrap, callback_handler="audit" if topic == "audited" else None) as producer:

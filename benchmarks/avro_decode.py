@@ -75,7 +75,7 @@ def _row(number: int) -> dict[str, Any]:
 
 
 def _best(work: Callable[[], object], rows: int) -> tuple[float, float]:
-    """The best and the worst rate."""
+    """Return the best and the worst rate."""
     rates = []
     for _ in range(RUNS):
         started = time.perf_counter()

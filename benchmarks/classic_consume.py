@@ -45,7 +45,7 @@ def fill(client: BareClient, topic: str = TOPIC) -> None:
 
 
 def registries(running: RunningBroker) -> MemoryTree:
-    """A tree in this process that names the broker, as ZooKeeper would."""
+    """Return a tree in this process that names the broker, as ZooKeeper would."""
     tree = MemoryTree()
     session = tree.session()
     node = ClassicBroker(broker_id=0, creator_id="bench", host=running.host, port=running.port)

@@ -106,7 +106,7 @@ def log_end(client: BareClient, topic: str = TOPIC) -> int:
 
 
 def records_of(answer: memoryview) -> memoryview:
-    """The message set of the answer to `fetch_frame`."""
+    """Return the message set of the answer to `fetch_frame`."""
     (error,) = struct.unpack_from(">h", answer)
     if error:
         raise RuntimeError(f"fetch failed with error {error}")

@@ -68,7 +68,7 @@ def cluster(
 
 
 def cpu_seconds(processes: Iterator[psutil.Process] | list[psutil.Process]) -> float:
-    """The CPU time of all threads, to the nanosecond where Linux has it."""
+    """Return the CPU time of all threads, to the nanosecond where Linux has it."""
     return sum(_cpu_seconds_of(process) for process in processes)
 
 
@@ -91,7 +91,7 @@ def wait_until(condition: Callable[[], bool], patience_s: float, what: str, paus
 
 
 def all_in_sync(admin: Admin, topic: str) -> bool:
-    """True when every partition has a leader and all its replicas in sync."""
+    """Return True when every partition has a leader and all its replicas in sync."""
     try:
         partitions = admin.describe_topics([topic])[0].partitions
     except ApiError:  # the broker that was asked does not know the new topic yet

@@ -75,7 +75,7 @@ def _others(running: RunningCluster, gone: int) -> str:
 
 
 def _orderly() -> list[Result]:
-    """The broker that stops leads a thousand partitions."""
+    """Measure a stop of a broker that leads a thousand partitions."""
     with cluster() as running, Admin(_others(running, VICTIM)) as admin:
         _make(admin, LEADERS, VICTIM)
         writer = _Writer(running.bootstrap)

@@ -37,7 +37,7 @@ def _leader(bootstrap: str, replicas: int) -> tuple[str, int]:
 
 
 def _latencies(client: BareClient, frame: bytes, seconds: float) -> list[float]:
-    """Milliseconds of each request at the rate."""
+    """Return milliseconds of each request at the rate."""
     total, sent, times = int(RATE * seconds), 0, list[float]()
     sock, started = client.socket, time.perf_counter()
     while len(times) < total:

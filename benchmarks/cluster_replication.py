@@ -26,7 +26,7 @@ def _held(admin: Admin, broker: int) -> int:
 
 
 def measure() -> list[Result]:
-    """A partition is given a second replica when it is full: that copies all of it."""
+    """Measure the copy of a full partition to a second replica."""
     with cluster("min.insync.replicas=1", brokers=2) as running, Admin(running.bootstrap) as admin:
         admin.create_topic(TOPIC, partitions=1, replication_factor=1)
         leader = admin.describe_topics([TOPIC])[0].partitions[0].leader

@@ -133,7 +133,7 @@ CLIENTS: dict[str, Callable[[str, str, Stopwatch], None]] = {
 
 
 def _run(client: str, bootstrap: str) -> float:
-    """Messages per second of that client in a process of its own."""
+    """Return messages per second of that client in a process of its own."""
     command = [sys.executable, __file__, client, bootstrap]
     answer = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True, timeout=300)
     if answer.returncode:

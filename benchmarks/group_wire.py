@@ -33,7 +33,7 @@ _RETRY_SECONDS = 0.05
 
 
 def frame_of(request: Request[ResultT], version: int) -> bytes:
-    """The request with the length before it; its correlation id is 1, so that equal answers are equal bytes."""
+    """Return the request with the length before it; its correlation id is 1, so that equal answers are equal bytes."""
     api = BY_REQUEST[type(request)]
     writer = api.writer(version)
     writer.out += struct.pack(">hhih", api.key, version, 1, -1)
@@ -45,7 +45,7 @@ def frame_of(request: Request[ResultT], version: int) -> bytes:
 
 
 def result_of(request: Request[ResultT], version: int, answer: memoryview) -> ResultT:
-    """The result in an answer (without its length)."""
+    """Return the result in an answer (without its length)."""
     api = BY_REQUEST[type(request)]
     reader = api.reader(version, answer, 4, _ITEMS_MAX)
     if version >= api.flexible_from:

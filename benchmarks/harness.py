@@ -58,7 +58,7 @@ class RunningBroker:
 
 
 def librdkafka_rate(settings: dict[str, object], topic: str, messages: int, *, partitions: int = 1) -> float:
-    """Messages per second that librdkafka produces with these settings, until all are acknowledged."""
+    """Return messages per second that librdkafka produces with these settings, until all are acknowledged."""
     failed = 0
 
     def delivered(error: object, _message: object) -> None:
@@ -175,7 +175,7 @@ def fetch_frame(topic: str, partition: int, offset: int, max_bytes: int, isolati
 
 
 def records_of(answer: memoryview, topic: str) -> memoryview:
-    """The record bytes of a Fetch v11 answer about one partition."""
+    """Return the record bytes of a Fetch v11 answer about one partition."""
     at = 4 + 4 + 2 + 4 + 4 + 2 + len(topic.encode()) + 4
     _, error, _, _, _, aborted = struct.unpack_from(">ihqqqi", answer, at)
     if error:
@@ -186,7 +186,7 @@ def records_of(answer: memoryview, topic: str) -> memoryview:
 
 
 def next_offset(records: memoryview) -> int:
-    """The offset after the last whole batch."""
+    """Return the offset after the last whole batch."""
     at, offset = 0, -1
     while at + 61 <= len(records):
         base, length = struct.unpack_from(">qi", records, at)

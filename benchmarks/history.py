@@ -45,7 +45,7 @@ Work = Callable[[], float]
 
 
 def reference() -> float:
-    """The CPU seconds of a fixed piece of work: calls, dictionaries, small and large copies."""
+    """Return the CPU seconds of a fixed piece of work: calls, dictionaries, small and large copies."""
     started = time.process_time()
     counts: dict[int, int] = {}
     buffer = bytearray(1 << 20)
@@ -58,7 +58,7 @@ def reference() -> float:
 
 
 def _cpu_seconds(pid: int) -> float:
-    """The CPU time of all threads of a process, to the nanosecond where Linux has it."""
+    """Return the CPU time of all threads of a process, to the nanosecond where Linux has it."""
     tasks = list(Path(f"/proc/{pid}/task").glob("*/schedstat"))
     return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
@@ -71,7 +71,7 @@ def _of_children(command: Sequence[str]) -> float:
 
 
 def _start() -> float:
-    """A broker process, until it is ready."""
+    """Return a broker process, until it is ready."""
     seconds = 0.0
     for _ in range(STARTS):
         with broker() as running:
@@ -140,7 +140,7 @@ def works() -> Iterator[Mapping[str, Work]]:
 
 
 def measured() -> dict[str, float]:
-    """The median ratio of each work; more is better."""
+    """Return the median ratio of each work; more is better."""
     with works() as found:
         ratios: dict[str, list[float]] = {name: [] for name in found}
         for number in range(ROUNDS + 1):
@@ -153,12 +153,12 @@ def measured() -> dict[str, float]:
 
 
 def usual(earlier: Sequence[float]) -> float:
-    """The ratio that a run is expected to give, from those of the last runs."""
+    """Return the ratio that a run is expected to give, from those of the last runs."""
     return median(earlier) if len(earlier) >= ENOUGH else min(earlier)
 
 
 def drops(ratios: Mapping[str, float], before: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The ratios that dropped by more than `DROP`, as parts of the usual one."""
+    """Return the ratios that dropped by more than `DROP`, as parts of the usual one."""
     found = {}
     for name, ratio in ratios.items():
         earlier = [run[name] for run in before[-LAST:] if name in run]
@@ -168,12 +168,12 @@ def drops(ratios: Mapping[str, float], before: Sequence[Mapping[str, float]]) ->
 
 
 def better(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
-    """The better of two runs, work by work: a disturbance makes a ratio worse, never better."""
+    """Return the better of two runs, work by work: a disturbance makes a ratio worse, never better."""
     return {name: max(ratio, other.get(name, ratio)) for name, ratio in one.items()}
 
 
 def machine() -> str:
-    """The kind of machine: ratios of another processor or Python are others."""
+    """Return the kind of machine: ratios of another processor or Python are others."""
     model = platform.machine()
     if Path("/proc/cpuinfo").exists():
         lines = Path("/proc/cpuinfo").read_text().splitlines()

@@ -128,7 +128,8 @@ def _starts(data: Path) -> list[Result]:
 
 
 def _costs(data: Path) -> list[Result]:
-    """A produce and a fetch at a broker with one partition and, in turn with it, at one with many, all in turn."""
+    """Return a produce and a fetch at a broker with one partition and, in turn with it, at one with many, all in
+    turn."""
     batch = bytes(encode_batch([Message(value=bytes(200))], now_ms=1_700_000_000_000))
     produce: dict[int, list[float]] = {1: [], PARTITIONS: []}
     fetch: dict[int, list[float]] = {1: [], PARTITIONS: []}

@@ -31,7 +31,7 @@ def _rate(work: Callable[[], object], messages: int) -> float:
 
 
 def _messages(count: int, *, general: bool) -> list[Message]:
-    """Values alone and one timestamp; or keys, and timestamps some milliseconds apart."""
+    """Return values alone and one timestamp; or keys, and timestamps some milliseconds apart."""
     values = [(b"%d " % n).ljust(MESSAGE_BYTES, b"v") for n in range(count)]
     if not general:
         return [Message(value) for value in values]

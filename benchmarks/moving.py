@@ -43,7 +43,7 @@ def batches(offset: int) -> tuple[bytes, int]:
 
 
 def legacy(offset: int) -> tuple[bytes, int]:
-    """One message of the format 1."""
+    """Return one message of the format 1."""
     value = os.urandom(VALUE_BYTES)
     body = struct.pack(">bbqii", 1, 0, 1_700_000_000_000, -1, len(value)) + value
     return struct.pack(">qiI", offset, 4 + len(body), crc32(body)) + body, offset + 1

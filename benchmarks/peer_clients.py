@@ -36,7 +36,7 @@ def _method(class_id: int, method_id: int, arguments: bytes = b"", channel: int 
 
 
 def amqp_publish(body: bytes) -> bytes:
-    """The three frames of one persistent message."""
+    """Return the three frames of one persistent message."""
     publish = _method(60, 40, bytes(2) + _short_text("") + _short_text(QUEUE) + b"\x00")
     header = struct.pack(">HHQ", 60, 0, len(body)) + _PERSISTENT
     return publish + _frame(_HEADER, header) + _frame(_BODY, body)
@@ -69,7 +69,7 @@ class AmqpClient:
         self._socket.close()
 
     def waiting(self, *, passive: bool = True) -> int:
-        """Messages in the queue. Answered when the queue has what was sent before."""
+        """Return messages in the queue. Answered when the queue has what was sent before."""
         declare = bytes(2) + _short_text(QUEUE) + (b"\x03" if passive else b"\x02") + _NO_TABLE
         answer = self._ask(_method(50, 10, declare), 50, 11)
         return int(struct.unpack_from(">I", answer, 5 + len(QUEUE))[0])
@@ -183,7 +183,7 @@ class StompClient:
                 raise RuntimeError(f"the server answers {frame[:300]!r}")
 
     def _next(self) -> bytes:
-        """The next frame. Bodies hold no zero byte here, so that one ends it."""
+        """Return the next frame. Bodies hold no zero byte here, so that one ends it."""
         while True:
             frame, end, rest = self._buffer.partition(b"\x00")
             if end:

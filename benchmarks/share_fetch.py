@@ -35,7 +35,7 @@ CLIENTS = ("Consumer", "ShareConsumer")
 
 
 def _rate(client: str, bootstrap: str, group: str) -> float:
-    """Messages per second, from the first to the last."""
+    """Return messages per second, from the first to the last."""
     settings = {"bootstrap.servers": bootstrap, "group.id": group}
     consumer: Any
     if client == "Consumer":
@@ -64,7 +64,7 @@ def _run(client: str, bootstrap: str, group: str) -> float:
 
 
 def _measured(bootstrap: str) -> dict[str, float]:
-    """The best rate of each client at one broker."""
+    """Return the best rate of each client at one broker."""
     rates = dict.fromkeys(CLIENTS, 0.0)
     with Admin(bootstrap) as admin, Producer(bootstrap) as producer:
         admin.create_topic(TOPIC, partitions=1)

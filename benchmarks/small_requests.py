@@ -47,7 +47,7 @@ class Server:
     us: dict[str, list[float]] = field(factory=dict)
 
     def cpu_seconds(self) -> float:
-        """The CPU time of all threads, to the nanosecond where Linux has it."""
+        """Return the CPU time of all threads, to the nanosecond where Linux has it."""
         tasks = Path(f"/proc/{self.process.pid}/task")
         if not (tasks / str(self.process.pid) / "schedstat").exists():
             times = self.process.cpu_times()

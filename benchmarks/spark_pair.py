@@ -87,7 +87,7 @@ class Rounds:
     work: Mapping[str, Sequence[float]]
 
     def ratio(self) -> float:
-        """The median of ours over theirs; of ours alone where theirs is not here."""
+        """Return the median of ours over theirs; of ours alone where theirs is not here."""
         return _median_ratio(self.by_side)
 
     def details(self) -> dict[str, float]:

@@ -106,7 +106,7 @@ def _run(way: str) -> None:
 
 
 def _measured(way: str, byte_code: str) -> dict[str, float]:
-    """Milliseconds."""
+    """Return milliseconds."""
     env = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     env["PYTHONPYCACHEPREFIX"] = byte_code
     runs = []

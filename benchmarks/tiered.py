@@ -205,7 +205,8 @@ def cold_reads(name: str, url: str, storage: RemoteStorage, *settings: str) -> R
 
 
 def direct_reads() -> Result:
-    """A load reads a cold topic to Arrow through the broker, or would from ranges of the store: CPU of both sides."""
+    """Measure a load that reads a cold topic to Arrow through the broker, or would from ranges of the store: CPU of
+    both sides."""
     cpu: dict[str, list[float]] = {"through the broker": [], "its broker alone": [], "from the store": []}
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -311,7 +312,7 @@ def hot_fetches() -> Result:
 
 
 def in_folder() -> Result:
-    """The folder is in the page cache: its ranges cost a copy in memory."""
+    """Measure ranges of a folder in the page cache: its ranges cost a copy in memory."""
     with tempfile.TemporaryDirectory() as folder:
         return cold_reads("folder", f"file://{folder}", FolderRemoteStorage(Path(folder)))
 

@@ -40,7 +40,7 @@ def _fetched(running: RunningBroker, security: Mapping[str, object]) -> tuple[fl
 
 
 def measure() -> list[Result]:
-    """The best of several rounds, which take turns."""
+    """Return the best of several rounds, which take turns."""
     with ExitStack() as keep:
         folder = Path(keep.enter_context(tempfile.TemporaryDirectory()))
         authority = DevelopmentAuthority(folder)

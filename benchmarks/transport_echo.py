@@ -56,7 +56,7 @@ class Echo:
 
 
 def serve(descriptor: int) -> tuple[Reactor, threading.Thread, int]:
-    """The transport under test, in a thread of its own."""
+    """Return the transport under test, in a thread of its own."""
     reactor = Reactor(print)
     region = FileRegion(descriptor)
     listener = TcpTransport(reactor, print).listen(

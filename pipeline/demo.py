@@ -97,7 +97,7 @@ def run(log: Path | None, out: Path, seconds: float) -> bool:
 
 
 def _make_room(out: Path) -> tuple[Path, Path]:
-    """The table's folder and the page's file in `out`, with those of an earlier demo gone."""
+    """Return the table's folder and the page's file in `out`, with those of an earlier demo gone."""
     table, page = out / "table", out / "report.html"
     marker = out / ".barnabas-demo"
     if out.exists() and not marker.exists() and any(out.iterdir()):
@@ -110,7 +110,7 @@ def _make_room(out: Path) -> tuple[Path, Path]:
 
 
 def _access_log(path: Path) -> LineSource:
-    """The lines of an access log, keyed by client address, with the number of lines counted beforehand."""
+    """Return the lines of an access log, keyed by client address, with the number of lines counted beforehand."""
     try:
         total = sum(1 for _ in _lines(path))
     except OSError as error:

@@ -132,7 +132,7 @@ class TableLoad:
     log_file: Path | None
 
     def run(self, topics: Sequence[str]) -> LoadResult:
-        """All of them, in one commit, or none."""
+        """Load the topics: all of them in one commit, or none."""
         self.progress(LoadProgress(step="plan"))
         last = self.store.last()
         layout = agreed_layout(None if last is None else last.layout, self.partition_by)
@@ -226,7 +226,7 @@ class TableLoad:
             raise
 
     def _is_in_effect(self, plan: LoadPlan, before: Commit | None) -> bool:
-        """False also when the table cannot be read."""
+        """Return False also when the table cannot be read."""
         with suppress(BarnabasError, OSError):
             now = self.store.last()
             if now is None or (before is not None and now.number <= before.number):

@@ -238,7 +238,7 @@ def _quarantine_text(done: LoadResult) -> str:
 
 
 def file_or_text(given: str) -> str | Path:
-    """A file's path where there is one of that name."""
+    """Return a file's path where there is one of that name."""
     try:
         return Path(given) if Path(given).is_file() else given
     except OSError:  # too long for a name

@@ -197,7 +197,7 @@ def local_session(
 
 
 def local_settings(scratch: Path, *, cores: int | None, memory: str, quick: bool, log_level: str) -> dict[str, str]:
-    """The Spark settings of a local session; everything it writes for itself goes below `scratch`."""
+    """Return the Spark settings of a local session; everything it writes for itself goes below `scratch`."""
     count = cores or os.cpu_count() or 1
     return {
         "spark.master": f"local[{count}]",

@@ -81,7 +81,7 @@ def _chunks(column: "pa.ChunkedArray") -> "list[tuple[int, pa.ListArray]]":
 
 
 def _stamps(headers: "pa.ListArray") -> tuple[Any, "pa.DictionaryArray", Any]:
-    """The numbers of the rows that have a stamp; its head, and its sequence."""
+    """Return the numbers of the rows that have a stamp; its head, and its sequence."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -229,7 +229,7 @@ def _files(*folders: Path) -> Iterator[tuple[TableStore, DataFile]]:
 
 
 def _new_rows(store: TableStore, name: str, wanted: Mapping[int, tuple[int, int]]) -> "pa.Table":
-    """The rows of a file with these offsets (partition → first, end); its columns that matter."""
+    """Return the rows of a file with these offsets (partition → first, end); its columns that matter."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq

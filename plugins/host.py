@@ -85,7 +85,7 @@ class PluginHost:
         return [name for name, plugin in self._manager.list_name_plugin() if plugin is not None]
 
     def codecs(self) -> Codecs:
-        """Every compression codec; a plugin's takes the place of a built-in one with the same id."""
+        """Return every compression codec; a plugin's takes the place of a built-in one with the same id."""
         from ..core.message.codec import Codecs
 
         found = self._ask("codecs")
@@ -196,7 +196,7 @@ class PluginHost:
         return factory
 
     def known(self, kind: str) -> list[str]:
-        """The names that plugins say they answer to, sorted."""
+        """Return the names that plugins say they answer to, sorted."""
         return sorted({name for names in self._ask("names", kind=kind) for name in names})
 
     def _require(self, kind: str, name: str, **arguments: Any) -> Any:
@@ -217,7 +217,7 @@ class PluginHost:
             raise ConfigError(f"plugin {self._culprit(caller, error)}: barnabas_{hook} failed: {error!r}") from error
 
     def _culprit(self, caller: pluggy.HookCaller, error: BaseException) -> str:
-        """The name of the plugin whose function stands in the traceback."""
+        """Return the name of the plugin whose function stands in the traceback."""
         codes = {getattr(i.function, "__code__", None): i.plugin_name for i in caller.get_hookimpls()}
         trace = error.__traceback__
         while trace is not None:

@@ -47,7 +47,7 @@ class Specs:
 
     @hookspec
     def barnabas_names(self, kind: str) -> Sequence[str]:
-        """The names this plugin answers to for a kind ("encoder", "partitioner", ...), for error messages."""
+        """Return the names this plugin answers to for a kind ("encoder", "partitioner", ...), for error messages."""
         raise NotImplementedError
 
     @hookspec

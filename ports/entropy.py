@@ -7,11 +7,11 @@ class Entropy(Protocol):
     """Random values; from a seed in tests and in the simulation. Callable from any thread."""
 
     def below(self, bound: int) -> int:
-        """A uniform integer in [0, bound); `bound` ≥ 1."""
+        """Return a uniform integer in [0, bound); `bound` ≥ 1."""
         ...
 
     def fraction(self) -> float:
-        """A uniform number in [0, 1)."""
+        """Return a uniform number in [0, 1)."""
         ...
 
     def token(self, size: int) -> bytes:

@@ -61,7 +61,7 @@ class Region(Protocol):
         ...
 
     def fileno(self) -> int:
-        """The descriptor to `sendfile` from, or -1 when there is none (memory)."""
+        """Return the descriptor to `sendfile` from, or -1 when there is none (memory)."""
         ...
 
     def read(self, start: int = 0, size: int | None = None) -> bytes:
@@ -179,7 +179,7 @@ class LogDir(Protocol):
         ...
 
     def folders(self) -> list[str]:
-        """The names of its sub-folders, sorted."""
+        """Return the names of its sub-folders, sorted."""
         ...
 
     def folder(self, name: str) -> Folder:

@@ -97,7 +97,7 @@ class SimulatedBroker(Machine):
             return -1
 
     def knows(self, brokers: int) -> bool:
-        """True if its image has at least this number of brokers."""
+        """Return True if its image has at least this number of brokers."""
         return self.node is not None and len(self.node.state.image.brokers) >= brokers
 
     # --- the process

@@ -41,9 +41,9 @@ class SkewedClock:
         return cls(clock, wall_ms=entropy.below(400) - 200, monotonic_ms=entropy.fraction() * MONTH_MS)
 
     def now_ms(self) -> int:
-        """Milliseconds since the Unix epoch, as this machine believes."""
+        """Return milliseconds since the Unix epoch, as this machine believes."""
         return self._clock.now_ms() + self.wall_ms + round(self._gained())
 
     def monotonic_ms(self) -> float:
-        """Milliseconds since this machine was switched on, long ago."""
+        """Return milliseconds since this machine was switched on, long ago."""
         return self._clock.monotonic_ms() + self._monotonic_ms + self._gained()

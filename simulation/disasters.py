@@ -214,7 +214,7 @@ class Disasters:
         return self._lose(lambda each: each.put_back_disk(found), broker)
 
     def _lose_folder(self) -> bool:
-        """One of several data folders is lost; the others are as they were."""
+        """Lose one of several data folders; the others stay."""
         broker = self._broker()
         if broker is None or len(self._world.brokers) == 1 or len(broker.disks) == 1:
             return False
@@ -222,7 +222,7 @@ class Disasters:
         return self._lose(lambda each: each.lose_data_folder(number), broker)
 
     def _fail_folder(self) -> bool:
-        """One of several data folders does not answer; the others still work."""
+        """Make one of several data folders fail; the others still work."""
         broker = self._broker()
         if broker is None or len(broker.disks) == 1:
             return False
@@ -249,7 +249,7 @@ class Disasters:
         return frozenset(self._lost)
 
     def may_lose(self, broker: SimulatedBroker) -> bool:
-        """True if, with this broker, at most `losses` brokers miss what they had."""
+        """Return True if, with this broker, at most `losses` brokers miss what they had."""
         self._failing = {each for each in self._failing if not self._is_whole(each)}
         return len(self.brokers_with_losses | self._failing | {broker.broker_id}) <= self._losses_max
 
@@ -260,7 +260,7 @@ class Disasters:
         return world.brokers[broker_id].running and (not world.shared or world.look.in_sync_everywhere(broker_id))
 
     def _rot(self) -> bool:
-        """A byte of a log changes on the disk, under a checksum. Until it is repaired, the broker misses something."""
+        """Change a byte of a log on the disk; until it is repaired, the broker lacks the batch."""
         broker = self._broker(running=False)
         if broker is None or len(self._world.brokers) == 1:
             return False
@@ -289,7 +289,7 @@ class Disasters:
         return True
 
     def _kill_all(self) -> bool:
-        """All at once; they are started in another order."""
+        """Kill all brokers at once; they are started in another order."""
         some = [each for each in self._world.brokers.values() if each.broker_id not in self._spared]
         for broker in some:
             broker.kill()
@@ -475,9 +475,9 @@ class Disasters:
         return self._ends(self._some_seconds(), good)
 
     def _interfere(self) -> bool:
-        """Something is to happen when a broker comes to a point of its work, which may be never.
+        """Prepare a fault for the moment when a broker reaches a point of its work, which may be never.
 
-        What seldom happens anywhere is awaited at every broker: where it comes first is not known.
+        Points that brokers reach seldom are prepared at every broker: which one comes first is unknown.
         """
         broker = self._broker(running=False)
         if broker is None:
@@ -505,7 +505,7 @@ class Disasters:
             broker.points.arm(point, act, start_later)
 
     def _end_fetch_sessions(self) -> bool:
-        """A leader forgets the fetch sessions of its followers, as one with too many of them does."""
+        """Let a leader forget the fetch sessions of its followers, as one with too many of them does."""
         broker = self._broker()
         if broker is None or broker.node is None:
             return False

@@ -390,7 +390,7 @@ class Machine:
         self._cut_off = False
 
     def session(self) -> Coordination:
-        """A session whose callbacks end with the power. Raises `CoordinationError` while the service is down."""
+        """Return a session whose callbacks end with the power. Raises `CoordinationError` while the service is down."""
         if self.world.service_is_down or self._cut_off:
             raise CoordinationError("the service is down")
         life, faults = self.life, self.session_faults

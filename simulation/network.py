@@ -13,7 +13,7 @@ Who = int | str
 
 
 def node_name(who: Who) -> str:
-    """The name of a machine in the network."""
+    """Return the name of a machine in the network."""
     return f"broker-{who}" if isinstance(who, int) else who
 
 
@@ -82,7 +82,7 @@ class SimulatedNetwork(MemoryNetwork):
         self.connections.update(dict.fromkeys(delayed))
 
     def meets(self, one: Who, other: Who) -> bool:
-        """True if each of them reaches the other."""
+        """Return True if each of them reaches the other."""
         names = node_name(one), node_name(other)
         return self.passes(*names) and self.passes(*reversed(names))
 

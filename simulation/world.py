@@ -153,7 +153,7 @@ class TreeView:
             return -1
 
     def in_sync_everywhere(self, broker_id: int) -> bool:
-        """True if this broker, in its present life, is in the ISR of every partition that it is a replica of."""
+        """Return True if this broker, in its present life, is in the ISR of every partition that it is a replica of."""
         broker = self.brokers().get(broker_id)
         if broker is None:
             return False
@@ -252,7 +252,8 @@ class World(Surroundings):
         return made
 
     def client(self, name: str = "client") -> Program:
-        """A machine for clients of the caller: `Producer(world.client())`. Time passes while the caller waits."""
+        """Return a machine for clients of the caller: `Producer(world.client())`. Time passes while the caller
+        waits."""
         made = self.programs.get(name)
         if made is None:
             made = self.programs[name] = Program(self, name, None, self._bootstrap)

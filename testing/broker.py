@@ -92,11 +92,11 @@ class JumpingClock:
         self._wall_ahead_ms = 0.0
 
     def now_ms(self) -> int:
-        """Milliseconds since the Unix epoch."""
+        """Return milliseconds since the Unix epoch."""
         return time.time_ns() // 1_000_000 + int(self._wall_ahead_ms)
 
     def monotonic_ms(self) -> float:
-        """Milliseconds since an arbitrary start; never goes back."""
+        """Return milliseconds since an arbitrary start; never goes back."""
         return time.monotonic_ns() / 1e6 + self._ahead_ms
 
     def advance(self, ms: float) -> None:
@@ -396,7 +396,7 @@ class TestBroker:
         return self._producer.produce(self._started(), topic, messages, partition)
 
     def produced(self, topic: str, *, partition: int | None = None, committed: bool = False) -> list[Message]:
-        """The messages that a topic holds, by partition and offset; none if there is no such topic.
+        """Return the messages that a topic holds, by partition and offset; none if there is no such topic.
 
         `committed`: without those of transactions that are open or were aborted.
         """
@@ -411,17 +411,17 @@ class TestBroker:
     # --- clients of ours; their requests go through the faults
 
     def producer(self, *, user: str | None = None, **settings: Unpack[ProducerArguments]) -> Producer:
-        """A `Producer` of this broker; the caller closes it. `user`: who logs in; None: the first of `users`."""
+        """Return a `Producer` of this broker; the caller closes it. `user`: who logs in; None: the first of `users`."""
         return producer_of(self.bootstrap, **{**self.security.keywords(user), **settings})
 
     def consumer(self, *, user: str | None = None, **settings: Unpack[ConsumerArguments]) -> Consumer[Any, Any]:
-        """A `Consumer` of this broker that begins with the earliest messages; the caller closes it."""
+        """Return a `Consumer` of this broker that begins with the earliest messages; the caller closes it."""
         return consumer_of(self.bootstrap, **{**self.security.keywords(user), **settings})
 
     def share_consumer(
         self, *, user: str | None = None, **settings: Unpack[ShareConsumerArguments]
     ) -> ShareConsumer[Any, Any]:
-        """A `ShareConsumer` of this broker; the caller closes it.
+        """Return a `ShareConsumer` of this broker; the caller closes it.
 
         A group that is not configured begins with the earliest messages. `jump` lets its locks lapse.
         """
@@ -429,7 +429,7 @@ class TestBroker:
             return share_consumer_of(admin, self.bootstrap, **{**self.security.keywords(user), **settings})
 
     def admin(self, *, user: str | None = None, **settings: Unpack[ClientKeywords]) -> Admin:
-        """An `Admin` of this broker; the caller closes it."""
+        """Return an `Admin` of this broker; the caller closes it."""
         return admin_of(self.bootstrap, **{**self.security.keywords(user), **settings})
 
     # --- what happens on demand

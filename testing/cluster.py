@@ -133,7 +133,7 @@ class ClusterNetwork:
         self._cuts.discard(frozenset((one, other)))
 
     def is_cut(self, one: int, other: int) -> bool:
-        """True if nothing passes between them."""
+        """Return True if nothing passes between them."""
         return frozenset((one, other)) in self._cuts
 
     @property
@@ -292,7 +292,7 @@ class ClusterBroker:
         return self._started().node.state.image
 
     def serves(self, topic: Topic, states: Mapping[int, PartitionState]) -> bool:
-        """True if it knows these states, and leads or follows accordingly."""
+        """Return True if it knows these states, and leads or follows accordingly."""
         state = self._started().node.state
         if state.image.topics.get(topic.name) != topic or dict(state.image.states_of(topic.name)) != states:
             return False
@@ -627,7 +627,7 @@ class TestCluster:
         return [number for number, broker in self._brokers.items() if broker.running]
 
     def broker(self, broker_id: int) -> ClusterBroker:
-        """One of the brokers. Raises `ConfigError` for an id that there is not."""
+        """Return one of the brokers. Raises `ConfigError` for an id that there is not."""
         if broker_id not in self._brokers:
             raise ConfigError(f"there is no broker {broker_id}; the ids are 1 to {len(self._brokers)}")
         return self._brokers[broker_id]
@@ -705,7 +705,7 @@ class TestCluster:
         return list(stored.topic.partitions[partition]) if stored.topic is not None else []
 
     def in_sync(self, topic: str, partition: int = 0) -> list[int]:
-        """The replicas of a partition that are in sync (its ISR)."""
+        """Return the replicas of a partition that are in sync (its ISR)."""
         return sorted(self._stored(topic, partition).states[partition].isr)
 
     def move_leader(self, topic: str, partition: int, to: int) -> None:
@@ -808,7 +808,7 @@ class TestCluster:
         return self._producer.produce(self.source, topic, messages, partition, retry_backoff_ms=10, **_CLIENTS)
 
     def produced(self, topic: str, *, partition: int | None = None, committed: bool = False) -> list[Message]:
-        """The messages that a topic holds, by partition and offset; none if there is no such topic.
+        """Return the messages that a topic holds, by partition and offset; none if there is no such topic.
 
         `committed`: without those of transactions that are open or were aborted.
         """
@@ -822,17 +822,17 @@ class TestCluster:
         return assert_produced(topic, values, broker=self, **expected)
 
     def producer(self, *, user: str | None = None, **settings: Unpack[ProducerArguments]) -> Producer:
-        """A `Producer` of this cluster; the caller closes it."""
+        """Return a `Producer` of this cluster; the caller closes it."""
         return producer_of(self.bootstrap, **{**_CLIENTS, **self.security.keywords(user), **settings})
 
     def consumer(self, *, user: str | None = None, **settings: Unpack[ConsumerArguments]) -> Consumer[Any, Any]:
-        """A `Consumer` of this cluster that begins with the earliest messages; the caller closes it."""
+        """Return a `Consumer` of this cluster that begins with the earliest messages; the caller closes it."""
         return consumer_of(self.bootstrap, **{**_CLIENTS, **self.security.keywords(user), **settings})
 
     def share_consumer(
         self, *, user: str | None = None, **settings: Unpack[ShareConsumerArguments]
     ) -> ShareConsumer[Any, Any]:
-        """A `ShareConsumer` of this cluster; the caller closes it.
+        """Return a `ShareConsumer` of this cluster; the caller closes it.
 
         A group that is not configured begins with the earliest messages.
         """
@@ -841,7 +841,7 @@ class TestCluster:
             return share_consumer_of(admin, self.bootstrap, **keywords)
 
     def admin(self, *, user: str | None = None, **settings: Unpack[ClientKeywords]) -> Admin:
-        """An `Admin` of this cluster; the caller closes it."""
+        """Return an `Admin` of this cluster; the caller closes it."""
         return admin_of(self.bootstrap, **{**_CLIENTS, **self.security.keywords(user), **settings})
 
     # --- within
@@ -851,11 +851,11 @@ class TestCluster:
             raise ClosedError("the test cluster does not run: call start()")
 
     def _awake(self) -> list[int]:
-        """The brokers that do something."""
+        """Return the brokers that do something."""
         return [number for number, broker in self._brokers.items() if broker.running and not broker.paused]
 
     def _informed(self) -> list[int]:
-        """The brokers that can know what happens: those that are cut off from the coordination cannot."""
+        """Return the brokers that can know what happens: those that are cut off from the coordination cannot."""
         return [number for number in self._awake() if not self._brokers[number].cut_off]
 
     def _know_each_other(self) -> bool:
@@ -894,14 +894,14 @@ class TestCluster:
         )
 
     def _is_known(self, topic: str) -> bool:
-        """True if every broker that can know has made of the topic what the tree says."""
+        """Return True if every broker that can know has made of the topic what the tree says."""
         found = self._tree.topic(topic)
         if found is None or found.topic is None or found.states.keys() != found.topic.partitions.keys():
             return False
         return all(self._brokers[number].serves(found.topic, found.states) for number in self._informed())
 
     def _moved(self, topic: str, partition: int, to: int) -> bool:
-        """False if it is to be tried again."""
+        """Return False if it is to be tried again."""
         stored = self._stored(topic, partition)
         if stored.topic is None or stored.states[partition].leader == to:
             return True

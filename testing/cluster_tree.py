@@ -31,11 +31,11 @@ class SteadyClock:
         self._seen = time.monotonic()
 
     def now_ms(self) -> int:
-        """Milliseconds since the Unix epoch."""
+        """Return milliseconds since the Unix epoch."""
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> float:
-        """Milliseconds that have passed."""
+        """Return milliseconds that have passed."""
         return self._passed_ms
 
     def tick(self) -> None:
@@ -60,7 +60,7 @@ class ClusterTree:
         self._thread: threading.Thread | None = None
 
     def session(self, deliver: Callable[[Callable[[], None]], None]) -> TreeSession:
-        """The session of one life of a broker; `deliver` runs its callbacks."""
+        """Return the session of one life of a broker; `deliver` runs its callbacks."""
         return TreeSession(self, deliver, self._session_timeout_ms)
 
     def start(self) -> None:

@@ -150,7 +150,7 @@ _shapes: dict[type[Any], Shape] = {}
 
 
 def shape_of(request_type: type[Request[Any]]) -> Shape:
-    """The shape of an API, by the type of its request."""
+    """Return the shape of an API, by the type of its request."""
     found = _shapes.get(request_type)
     if found is None:
         found = _shapes[request_type] = _shape(request_type)
@@ -202,7 +202,8 @@ def _result_type(request_type: type[Request[Any]]) -> type[Any]:
 
 
 def _outcomes(holder: type[Any]) -> tuple[str | None, type[Any] | None]:
-    """The field with a sequence of things that have an error each, or have such a field, and the type of those."""
+    """Return the field with a sequence of things that have an error each, or have such a field, and the type of
+    those."""
     for field in attrs.fields(holder):
         element = _element(field.type)
         if element is None or not attrs.has(element):
@@ -251,7 +252,8 @@ def known_requests() -> dict[str, type[Request[Any]]]:
 
 
 def request_type(api: str | int | type[Request[Any]]) -> type[Request[Any]]:
-    """The request of an API: by Kafka's name, Kafka's key, or the type itself. Raises `ConfigError` listing them."""
+    """Return the request of an API: by Kafka's name, Kafka's key, or the type itself. Raises `ConfigError` listing
+    them."""
     known = known_requests()
     if isinstance(api, type) and api in known.values():
         return api
@@ -275,7 +277,7 @@ def request_type(api: str | int | type[Request[Any]]) -> type[Request[Any]]:
 
 
 def error_code(code: str | int | ErrorCode) -> ErrorCode:
-    """An error code by name or number. Raises `ConfigError` naming the nearest known one."""
+    """Return an error code by name or number. Raises `ConfigError` naming the nearest known one."""
     try:
         found = ErrorCode[code.upper()] if isinstance(code, str) else ErrorCode(code)
     except (KeyError, ValueError):
@@ -296,7 +298,7 @@ Match = Callable[[Item], bool]
 
 
 def outcome_error(kind: type[Any], about: Any, code: ErrorCode) -> Any:
-    """An outcome of this type that says the error about `about`: an item of the request, or a real outcome."""
+    """Return an outcome of this type that says the error about `about`: an item of the request, or a real outcome."""
     values: dict[str, Any] = {}
     for index, field in enumerate(attrs.fields(kind)):
         is_needed = field.default is attrs.NOTHING
@@ -321,7 +323,7 @@ def outcome_error(kind: type[Any], about: Any, code: ErrorCode) -> Any:
 
 
 def result_error(shape: Shape, request: Request[Any], code: ErrorCode) -> Any:
-    """A result that says the error as a whole; and with each outcome, for versions that have no other place."""
+    """Return a result that says the error as a whole; and with each outcome, for versions that have no other place."""
     found = outcome_error(shape.result_type, request, code)
     lists: dict[str, Any] = {field.name: () for field in attrs.fields(shape.result_type) if _is_collection(field.type)}
     if shape.outcomes_field is not None and code not in _OF_A_SESSION:
@@ -330,7 +332,7 @@ def result_error(shape: Shape, request: Request[Any], code: ErrorCode) -> Any:
 
 
 def _failed(shape: Shape, item: Item, code: ErrorCode) -> Any:
-    """The outcome of one item of a request; old versions want the error with each partition in it."""
+    """Return the outcome of one item of a request; old versions want the error with each partition in it."""
     assert shape.outcome_type is not None
     outcome = outcome_error(shape.outcome_type, item.raw, code)
     if shape.inner_type is None:
@@ -340,7 +342,8 @@ def _failed(shape: Shape, item: Item, code: ErrorCode) -> Any:
 
 
 def with_errors(shape: Shape, result: Any, match: Match, code: ErrorCode, *, inner: bool) -> Any:
-    """The broker's result, with errors in place of what matches; `inner`: of the partitions within the outcomes."""
+    """Return the broker's result, with errors in place of what matches; `inner`: of the partitions within the
+    outcomes."""
     if shape.outcomes_field is None:
         return attrs.evolve(result, error=code)
     outcomes = [_spoilt(shape, outcome, match, code, inner) for outcome in getattr(result, shape.outcomes_field)]
@@ -361,7 +364,7 @@ def _spoilt(shape: Shape, outcome: Any, match: Match, code: ErrorCode, inner: bo
 
 
 def without(shape: Shape, request: Any, gone: Sequence[Item]) -> Request[Any] | None:
-    """The request about everything else; None when nothing is left to ask."""
+    """Return the request about everything else; None when nothing is left to ask."""
     assert shape.items_field is not None
     raw = getattr(request, shape.items_field)
     changes: dict[str, Any] = {}
@@ -387,7 +390,8 @@ def without(shape: Shape, request: Any, gone: Sequence[Item]) -> Request[Any] | 
 
 
 def merged(shape: Shape, items: Sequence[Item], gone: Sequence[Item], result: Any, code: ErrorCode) -> Any:
-    """The outcomes of all items in their order: errors for `gone`, the broker's (None: no others) for the rest."""
+    """Return the outcomes of all items in their order: errors for `gone`, the broker's (None: no others) for the
+    rest."""
     assert shape.outcomes_field is not None
     real = iter(() if result is None else getattr(result, shape.outcomes_field))
     outcomes: list[Any] = []
@@ -403,7 +407,8 @@ def merged(shape: Shape, items: Sequence[Item], gone: Sequence[Item], result: An
 
 
 def says_as_a_whole(shape: Shape, code: ErrorCode, *, narrowed: bool) -> bool:
-    """Whether this error belongs to the whole result rather than to each outcome. Raises `ConfigError` if nowhere.
+    """Return whether this error belongs to the whole result rather than to each outcome. Raises `ConfigError` if
+    nowhere.
 
     `narrowed`: it is meant for certain topics or partitions.
     """
@@ -503,7 +508,7 @@ class Fault:
     # --- for the broker's thread
 
     def takes(self, request: Request[Any], caller: Caller) -> bool:
-        """Whether it happens to this request; it counts as having happened then."""
+        """Return whether it happens to this request; it counts as having happened then."""
         if self._request_type is not None and type(request) is not self._request_type:
             return False
         if self._client_id is not None and caller.client_id != self._client_id:
@@ -513,7 +518,7 @@ class Fault:
         return self.count()
 
     def count(self) -> bool:
-        """One more time; False if it is over."""
+        """Count one hit; return False if the fault has ended."""
         with self._changed:
             if not self.active:
                 return False
@@ -534,7 +539,7 @@ class Fault:
         return self._topic is not None or self._partition is not None
 
     def matches(self, item: Item) -> bool:
-        """Whether it is meant for this item; what an item says nothing of counts as meant."""
+        """Return whether it is meant for this item; what an item says nothing of counts as meant."""
         return (
             (self._topic is None or item.topic is None or item.topic == self._topic)
             and (self._partition is None or item.partition is None or item.partition == self._partition)
@@ -757,7 +762,7 @@ class Faults:
     # --- for the broker's thread
 
     def refuses(self) -> bool:
-        """Whether a new connection is to be closed."""
+        """Return whether a new connection is to be closed."""
         return any(isinstance(fault, RefuseFault) and fault.count() for fault in self._active)
 
     @property
@@ -772,5 +777,5 @@ def _call_all(callbacks: list[Callable[[], None]]) -> None:
 
 
 def _then(reply: Reply[Any], change: Callable[[Any], Any]) -> Reply[Any]:
-    """A reply that changes results, and lets errors pass."""
+    """Return a reply that changes results, and lets errors pass."""
     return lambda result: reply(result if isinstance(result, Exception) else change(result))

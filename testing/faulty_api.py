@@ -54,7 +54,7 @@ class FaultyServer:
         self._faults = faults
 
     def accept(self, connection: Connection) -> ConnectionHandler:
-        """The handler of a new connection."""
+        """Return the handler of a new connection."""
         if self._faults.refuses():
             connection.close()
             return _Refused()

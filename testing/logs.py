@@ -29,7 +29,7 @@ def batch(
     keys: Sequence[bytes | None] = (),
     codec: Codec | None = None,
 ) -> memoryview:
-    """A client's batch, as the log takes it; every message at time `at` unless `timestamps` are given."""
+    """Return a client's batch, as the log takes it; every message at time `at` unless `timestamps` are given."""
     messages = [
         Message(
             value=value,
@@ -44,7 +44,7 @@ def batch(
 def numbered(
     *values: bytes, producer: int = 1, epoch: int = 0, sequence: int = 0, at: int = 1000, transactional: bool = False
 ) -> memoryview:
-    """The batch of an idempotent producer."""
+    """Return the batch of an idempotent producer."""
     messages = [Message(value, timestamp_ms=at) for value in values]
     encoded = encode_batch(
         messages,
@@ -71,7 +71,7 @@ def open_log(
     policy: DeletionPolicy | None = None,
     report: Callable[[str], None] = lambda _: None,
 ) -> UnifiedLog:
-    """The log `TP` in this folder, with what is there. `policy`: Kafka's, by default. Raises `StorageError`."""
+    """Return the log `TP` in this folder, with what is there. `policy`: Kafka's, by default. Raises `StorageError`."""
     return UnifiedLog.open(
         folder,
         topic_partition=TP,

@@ -130,7 +130,7 @@ class ManualBroker:
         return answers
 
     def ask(self, request: Request[ResultT], caller: Caller = HERE) -> ResultT:
-        """The answer. Raises `AssertionError` if it does not come without time passing, `BarnabasError`."""
+        """Return the answer. Raises `AssertionError` if it does not come without time passing, `BarnabasError`."""
         answers = self.submit(request, caller)
         self.scheduler.run_pending()
         if len(answers) != 1:
@@ -161,7 +161,7 @@ class ManualBroker:
         return self.ask(fetch(topic, offset, partition, **{"max_wait_ms": 0, **options}))
 
     def values(self, topic: str, offset: int = 0, partition: int = 0) -> list[bytes | None]:
-        """All values from `offset` to the end of the partition. Raises `ApiError`."""
+        """Return all values from `offset` to the end of the partition. Raises `ApiError`."""
         found: list[bytes | None] = []
         while True:
             result = self.fetch(topic, offset, partition).partitions[0]
@@ -175,16 +175,16 @@ class ManualBroker:
 
 
 def batch(*values: bytes, timestamp_ms: int = 1_700_000_000_000, codec: str = "") -> memoryview:
-    """A writable record batch."""
+    """Return a writable record batch."""
     named = builtin_codecs().by_name(codec) if codec else None
     return memoryview(encode_batch([Message(value) for value in values], now_ms=timestamp_ms, codec=named))
 
 
 def produce(topic: str, *values: bytes, partition: int = 0, acks: int = 1, **options: Any) -> Produce:
-    """A request with one batch."""
+    """Return a request with one batch."""
     return Produce(partitions=[ProducePartition(topic, partition, batch(*values))], acks=acks, **options)
 
 
 def fetch(topic: str, offset: int = 0, partition: int = 0, *, partition_bytes: int = 1 << 20, **options: Any) -> Fetch:
-    """A request for one partition."""
+    """Return a request for one partition."""
     return Fetch(partitions=[FetchPartition(topic, partition, offset, partition_bytes)], **options)

@@ -24,7 +24,8 @@ _GIVES_UP_MS = 10_000
 
 
 def producer_of(bootstrap: str, **settings: Any) -> Producer:
-    """A `Producer` that does not wait for more messages, and gives up after ten seconds; the caller closes it."""
+    """Return a `Producer` that does not wait for more messages, and gives up after ten seconds; the caller closes
+    it."""
     from ..app.clients.producer.producer import Producer
 
     quick = {"linger_ms": 0, "retry_backoff_ms": 10}
@@ -35,14 +36,15 @@ def producer_of(bootstrap: str, **settings: Any) -> Producer:
 
 
 def consumer_of(bootstrap: str, **settings: Any) -> Consumer:
-    """A `Consumer` that begins with the earliest messages; the caller closes it."""
+    """Return a `Consumer` that begins with the earliest messages; the caller closes it."""
     from ..app.clients.consumer.consumer import Consumer
 
     return Consumer(bootstrap, **{"auto_offset_reset": "earliest", "retry_backoff_ms": 10, **settings})
 
 
 def share_consumer_of(admin: Admin, bootstrap: str, **settings: Any) -> ShareConsumer[Any, Any]:
-    """A `ShareConsumer`; the caller closes it. A new group begins with the earliest messages, unless it is configured.
+    """Return a `ShareConsumer`; the caller closes it. A new group begins with the earliest messages, unless it is
+    configured.
 
     Where a share group begins is a setting of the group, and not of the consumer.
     """
@@ -57,7 +59,7 @@ def share_consumer_of(admin: Admin, bootstrap: str, **settings: Any) -> ShareCon
 
 
 def admin_of(bootstrap: str, **settings: Any) -> Admin:
-    """An `Admin`; the caller closes it."""
+    """Return an `Admin`; the caller closes it."""
     from ..app.clients.admin.admin import Admin
 
     return Admin(bootstrap, **{"retry_backoff_ms": 10, **settings})

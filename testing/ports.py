@@ -6,7 +6,7 @@ from ..app.reserve_port import KEEPS, reserve_port
 
 
 def reserved(listener: str, keep: ExitStack) -> str:
-    """The listener with a port that stays ours while the broker is stopped, where the system can do that."""
+    """Return the listener with a port that stays ours while the broker is stopped, where the system can do that."""
     scheme, _, address = listener.partition("://")
     host, _, port = address.rpartition(":")
     if port != "0" or not KEEPS or ":" in host:

@@ -40,7 +40,7 @@ _COMPARED_MAX = 200
 
 
 def bytes_match(expected: Any, actual: bytes | None) -> bool:
-    """Whether a key or value is what is expected.
+    """Return whether a key or value is what is expected.
 
     Expected: bytes or None as they are; a str as UTF-8; a dict, list, number or bool as JSON; a callable that says
     whether it is; anything else by its `==`.
@@ -60,7 +60,7 @@ def bytes_match(expected: Any, actual: bytes | None) -> bool:
 
 
 def headers_match(expected: Mapping[str, Any], actual: Sequence[tuple[str, bytes | None]]) -> bool:
-    """Whether every expected header is there; there may be others."""
+    """Return whether every expected header is there; there may be others."""
     return all(
         any(name == there and bytes_match(value, found) for there, found in actual) for name, value in expected.items()
     )
@@ -73,7 +73,7 @@ class ExpectedMessage:
     parts: Mapping[str, Any]
 
     def matches(self, message: Message) -> bool:
-        """Whether this is the message."""
+        """Return whether this is the message."""
         return (
             ("value" not in self.parts or bytes_match(self.parts["value"], message.value))
             and ("key" not in self.parts or bytes_match(self.parts["key"], message.key))
@@ -158,7 +158,7 @@ class Expectation:
         return None
 
     def in_vain(self, chosen: Sequence[Message]) -> bool:
-        """Whether no further message can make it come true: as many are there as are expected, or more."""
+        """Return whether no further message can make it come true: as many are there as are expected, or more."""
         if self.headers is not None and any(not headers_match(self.headers, message.headers) for message in chosen):
             return True
         limit = self.count if self.count is not None else None if self.messages is None else len(self.messages)
@@ -220,7 +220,7 @@ def pairs(expected: Sequence[ExpectedMessage], actual: Sequence[Message], *, in_
 
 
 def _aligned(expected: Sequence[ExpectedMessage], actual: Sequence[Message]) -> dict[int, int]:
-    """The longest common subsequence."""
+    """Return the longest common subsequence."""
     rows, columns = len(expected), len(actual)
     same = [[each.matches(message) for message in actual] for each in expected]
     longest = [[0] * (columns + 1) for _ in range(rows + 1)]
@@ -244,7 +244,7 @@ def _aligned(expected: Sequence[ExpectedMessage], actual: Sequence[Message]) -> 
 
 
 def _assigned(expected: Sequence[ExpectedMessage], actual: Sequence[Message]) -> dict[int, int]:
-    """A largest matching, by augmenting paths: an expectation gives way when it can be another message's."""
+    """Return a largest matching, by augmenting paths: an expectation gives way when it can be another message's."""
     owner: dict[int, int] = {}
     by_value: dict[bytes | None, list[int]] = {}
     for at, message in enumerate(actual):
@@ -294,7 +294,7 @@ def _field(values: Mapping[Any, Any], key: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A key or value in one spelling, whether it is expected or there: JSON, text, or else bytes."""
+    """Return a key or value in one spelling, whether it is expected or there: JSON, text, or else bytes."""
     if callable(value):
         return f"<what {getattr(value, '__name__', 'it')} accepts>"
     if isinstance(value, dict | list | int | float):
@@ -325,7 +325,7 @@ def _short(text: str) -> str:
 
 
 def _cut(lines: list[str]) -> list[str]:
-    """The lines around the first difference, when they are too many."""
+    """Return the lines around the first difference, when they are too many."""
     if len(lines) <= _SHOWN_MAX:
         return lines
     first = next((index for index, line in enumerate(lines) if line[0] in "+-"), 0)
@@ -380,7 +380,7 @@ def assert_produced(
 
 
 def read_all(source: Bootstrap, topic: str, partition: int | None = None, *, committed: bool = False) -> list[Message]:
-    """The messages that a topic holds now, by partition and offset; none if there is no such topic."""
+    """Return the messages that a topic holds now, by partition and offset; none if there is no such topic."""
     with _Reader(source, topic, partition, committed=committed) as reader:
         if not reader.open():
             return []
@@ -449,7 +449,7 @@ class _Reader:
         return len(self._next)
 
     def open(self) -> bool:
-        """False while there is no such topic. Raises `ApiError` for a partition that it does not have."""
+        """Return False while there is no such topic. Raises `ApiError` for a partition that it does not have."""
         try:
             (found,) = self._admin.describe_topics([self._topic])
         except ApiError as error:
@@ -465,7 +465,7 @@ class _Reader:
         return True
 
     def to_the_end(self) -> list[Message]:
-        """All that is there now and was not read yet."""
+        """Return all that is there now and was not read yet."""
         return [message for number in self._next for message in self._rest(number)]
 
     def more(self, timeout: float) -> list[Message]:

@@ -165,7 +165,7 @@ def barnabas_consumer(barnabas_broker: TestBroker, barnabas_group: str) -> Itera
 
 
 def _unique(request: pytest.FixtureRequest) -> str:
-    """The name of the test, and a number."""
+    """Return the name of the test, and a number."""
     stash = request.config.stash
     number = stash[_numbers] = stash.get(_numbers, 0) + 1
     worker: Any = getattr(request.config, "workerinput", {})

@@ -42,7 +42,7 @@ def stopped(broker: RunningBroker) -> None:
 
 
 def running_broker() -> RunningBroker:
-    """The one test broker that runs in this process. Raises `ConfigError` for none or several."""
+    """Return the one test broker that runs in this process. Raises `ConfigError` for none or several."""
     if len(_running) != 1:
         raise ConfigError(f"{len(_running) or 'no'} test brokers run here: say which is meant with broker=")
     return _running[0]

@@ -156,7 +156,7 @@ def _by_reason() -> dict[str, list[ConfigKey]]:
 
 
 def _settings(kind: type, without: type | None = None) -> Iterator[str]:
-    """The table of one class of settings; `without` those that it inherits from another one."""
+    """Yield the table of one class of settings; `without` those that it inherits from another one."""
     left_out = (
         {"security", "coordination_settings"} if without is None else {each.name for each in attrs.fields(without)}
     )
@@ -182,7 +182,7 @@ def _settings(kind: type, without: type | None = None) -> Iterator[str]:
 
 
 def docs_of(kind: type) -> dict[str, str]:
-    """The text that follows each field in the source. Raises `LookupError` for a field without one."""
+    """Return the text that follows each field in the source. Raises `LookupError` for a field without one."""
     found: dict[str, str] = {}
     for cls in reversed(kind.__mro__):
         if attrs.has(cls):

@@ -56,6 +56,11 @@ WORDS_OF_TEXT_MIN = 2
 ELLIPTIC = "The same|As|Of|What|Who|Whom|Whose|It is|It was|How|Why|Which|Where|So|Those|Told|Its"
 OPENING = re.compile(rf'^[ \t]*[rf]?"""\s*({ELLIPTIC})\b', re.MULTILINE)
 """A docstring that begins so has its subject in a name above it."""
+NOUNS = "The|A|An|True|False|Whether|Each|Every|Everything|All|One|Several|Milliseconds"
+FRAGMENT = re.compile(rf'-> (?!"?None\b)[^\n]*:\n[ \t]*r?"""({NOUNS})\b')
+"""The docstring of a function that returns something, which begins with a noun: it lacks the verb."""
+NOUN_ALLOWED = re.compile(r"property|fixture|contextmanager")
+"""The docstrings of these may name a value."""
 NO_SUBJECT = frozenset({"as", "but", "it", "its", "of", "or", "so", "that", "their", "these", "they", "this", "those"})
 """A test name that begins so has its subject in another name."""
 TEST = re.compile(r"^[ \t]*(?:async )?def test_(\w+)\(", re.MULTILINE)
@@ -155,6 +160,11 @@ def _in_file(path: Path) -> Iterator[Finding]:
         return  # it names the words
     for match in OPENING.finditer(text):
         yield Finding(name, "docstring", _line(text, match.start(1)), text[match.start(1) :].partition("\n")[0])
+    for match in FRAGMENT.finditer(text):
+        at = text.rfind("def ", 0, match.start())
+        decorators = text[:at].rpartition("\n\n")[2]
+        if not NOUN_ALLOWED.search(decorators):
+            yield Finding(name, "docstring", _line(text, match.start(1)), text[match.start(1) :].partition("\n")[0])
     for passage in PROSE.finditer(text):
         for match in IN_PROSE.finditer(passage[0]):
             yield Finding(name, "prose", _line(text, passage.start() + match.start()), match[0])

@@ -267,7 +267,7 @@ def on_post_build(*, config: Any) -> None:
 
 
 def _outside(text: str, page: Path) -> set[Path]:
-    """The files and folders outside of `docs/` that it links to."""
+    """Return the files and folders outside of `docs/` that it links to."""
     found = set()
     for link in LINK.finditer(FENCE.sub("", text)):
         target = _target(link[2], page)
@@ -322,7 +322,7 @@ def _content(target: Path) -> str:
 
 
 def _listing(path: Path, heading: str) -> str:
-    """A file as it is, below its name."""
+    """Return a file as it is, below its name."""
     language = LANGUAGES.get(path.suffix, "text")
     return f"{heading} {_name(path)}\n\n~~~~~{language}\n{path.read_text(encoding='utf-8')}\n~~~~~\n"
 

@@ -109,7 +109,7 @@ class EmbeddedCoordination:
         return math.inf
 
     def add_session_listener(self, on_state_changed: Callable[[SessionState], None]) -> Cancel:
-        """The session of an open file neither breaks nor expires: listeners are never called."""
+        """Ignore the listener: the session of an open file neither breaks nor expires."""
         with self._lock:
             self._check_open()
             return partial(self._delivery.cancel, self._delivery.add_session_listener(on_state_changed))

@@ -78,7 +78,7 @@ def _each(connection: sqlite3.Connection, order: str) -> Iterator[NodeRow]:
 
 
 def _as_tree(rows: Iterable[NodeRow]) -> list[NodeRow]:
-    """The rows that are nodes of a tree."""
+    """Return the rows that are nodes of a tree."""
     tree, readable = Tree(), list[NodeRow]()
     for row in sorted(rows, key=lambda row: str(row[0])):
         try:

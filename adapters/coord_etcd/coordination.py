@@ -66,7 +66,7 @@ class KeySpace:
         return self._prefix + path.encode()
 
     def below(self, path: str) -> tuple[bytes, bytes]:
-        """The range (first, end) of everything below `path`; "" for the whole tree."""
+        """Return the range (first, end) of everything below `path`; "" for the whole tree."""
         key = self.key(path)
         return key + b"/", key + b"0"  # "0" follows "/"
 
@@ -78,7 +78,7 @@ class KeySpace:
             return None
 
     def child_names(self, path: str, keys: Iterable[bytes]) -> list[str]:
-        """The sorted names of the direct children among the keys below `path`."""
+        """Return the sorted names of the direct children among the keys below `path`."""
         start = len(self.key(path)) + 1
         names = {key[start:] for key in keys if b"/" not in key[start:] and len(key) > start}
         return sorted(name for name in map(_text, names) if is_path(f"/{name}"))
@@ -90,7 +90,7 @@ def _text(name: bytes) -> str:
 
 
 def ancestors(path: str) -> list[str]:
-    """The parent, its parent and so on, the nearest first."""
+    """Return the parent, its parent and so on, the nearest first."""
     found = []
     while path := parent_of(path):
         found.append(path)
@@ -98,12 +98,12 @@ def ancestors(path: str) -> list[str]:
 
 
 def to_node(pair: Any) -> Node:
-    """etcd's KeyValue."""
+    """Return etcd's KeyValue."""
     return Node(data=pair.value, version=pair.version - 1, ephemeral=pair.lease != 0)
 
 
 def touched_nodes(keys: KeySpace, events: Iterable[Any]) -> dict[str, bool]:
-    """The paths of the nodes that changed; True for those that were made or deleted."""
+    """Return the paths of the nodes that changed; True for those that were made or deleted."""
     touched: dict[str, bool] = {}
     for event in events:
         path = keys.path(event.kv.key)
@@ -126,13 +126,13 @@ def present(key: bytes) -> Any:
 
 
 def persistent(key: bytes) -> Any:
-    """The key has no lease (also when it is absent)."""
+    """Return the condition that the key has no lease; an absent one has none."""
     equal, lease = rpc.Compare.CompareResult.EQUAL, rpc.Compare.CompareTarget.LEASE
     return rpc.Compare(key=key, result=equal, target=lease, lease=0)
 
 
 def at_version(key: bytes, version: int | None) -> list[Any]:
-    """The key is there, and in this version unless it is None."""
+    """Return the conditions that the key exists, and in this version unless it is None."""
     if version is None:
         return [present(key)]
     equal, target = rpc.Compare.CompareResult.EQUAL, rpc.Compare.CompareTarget.VERSION
@@ -176,7 +176,7 @@ def reads(looks: Sequence[Any], key: bytes) -> Any:
 
 
 def pairs(response: Any) -> list[Any]:
-    """The KeyValues of one `read` in the answer of a transaction."""
+    """Return the KeyValues of one `read` in the answer of a transaction."""
     return list(response.response_range.kvs)
 
 
@@ -341,7 +341,7 @@ class SessionKeeper:
         return self._lease or 0
 
     def link(self) -> Link:
-        """The connection. Raises `CoordinationError` while there is none."""
+        """Return the connection. Raises `CoordinationError` while there is none."""
         link = self._link
         if link is None:
             raise CoordinationError(f"not connected to etcd at {self._where.servers}; last: {self._why}")

@@ -31,7 +31,7 @@ class NoAnswer(CoordinationError):
 
 
 def to_coordination_error(error: Exception, what: str, endpoint: Endpoint) -> CoordinationError:
-    """The port's error for a failed call."""
+    """Return the port's error for a failed call."""
     if not isinstance(error, grpc.Call):
         return CoordinationError(f"{what}: lost the connection to etcd at {endpoint}{OUTCOME}")
     code, details = error.code(), error.details() or ""
@@ -69,7 +69,7 @@ class Link:
         return list(self._call(path, self._kv.Range, request, timeout_s).kvs)
 
     def grant(self, ttl_s: int, timeout_s: float) -> Any:
-        """A new lease; the answer has its `ID` and the `TTL` in seconds that the service gave."""
+        """Return a new lease; the answer has its `ID` and the `TTL` in seconds that the service gave."""
         return self._call("a new session", self._lease.LeaseGrant, rpc.LeaseGrantRequest(TTL=ttl_s), timeout_s)
 
     def keep_alive(self, lease: int, timeout_s: float) -> int:
@@ -113,7 +113,7 @@ class Link:
         return self._call("the status", self._maintenance.Status, rpc.StatusRequest(), timeout_s)
 
     def members(self, timeout_s: float) -> list[Any]:
-        """The members of the cluster, as a majority of it knows them."""
+        """Return the members of the cluster, as a majority of it knows them."""
         request = rpc.MemberListRequest(linearizable=True)
         return list(self._call("the members", self._cluster.MemberList, request, timeout_s).members)
 

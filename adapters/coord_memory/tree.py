@@ -44,7 +44,7 @@ class MemoryTree:
         self._last_session_id = 0
 
     def session(self, *, deliver: Deliver | None = None, session_timeout_ms: float | None = None) -> MemorySession:
-        """A new session; `deliver` and `session_timeout_ms` (`math.inf`: none) instead of the tree's.
+        """Return a new session; `deliver` and `session_timeout_ms` (`math.inf`: none) instead of the tree's.
 
         Raises `ValueError` as the tree does.
         """
@@ -80,11 +80,11 @@ class MemoryTree:
         session.reconnect()
 
     def now_ms(self) -> float:
-        """The time by the clock of the tree; 0 without one."""
+        """Return the time by the clock of the tree; 0 without one."""
         return 0.0 if self._clock is None else self._clock.monotonic_ms()
 
     def new_session_id(self) -> int:
-        """An owner of ephemeral nodes. The caller holds the lock."""
+        """Return an owner of ephemeral nodes. The caller holds the lock."""
         self._last_session_id += 1
         return self._last_session_id
 

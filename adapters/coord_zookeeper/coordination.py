@@ -76,7 +76,8 @@ def _to_stderr(text: str) -> None:
 
 
 def logger_for(servers: str, failure: RepeatedFailure, log: logging.Logger) -> logging.Logger:
-    """The logger of one client: what fails goes to `failure`, the rest is only of interest to debug; errors stay."""
+    """Return the logger of one client: what fails goes to `failure`, the rest is only of interest to debug; errors
+    stay."""
     logger = logging.Logger(log.name)
     logger.parent = log
     logger.addFilter(_Summed(servers, failure, log))
@@ -189,7 +190,7 @@ _OUTCOME = "; whether the service has done it is not known"
 
 
 def to_coordination_error(error: Exception, path: str, where: ServiceUrl) -> CoordinationError:
-    """The port's error for a failed call on `path`."""
+    """Return the port's error for a failed call on `path`."""
     refusal = _REFUSALS.get(type(error))
     if refusal is not None:
         return refusal(path)
@@ -218,7 +219,7 @@ def to_coordination_error(error: Exception, path: str, where: ServiceUrl) -> Coo
 
 
 def to_node(answer: Any) -> Node:
-    """kazoo's pair (data, stat)."""
+    """Return kazoo's pair (data, stat)."""
     data, stat = answer
     return Node(data=bytes(data), version=stat.version, ephemeral=stat.ephemeralOwner != 0)
 

@@ -42,7 +42,7 @@ class MemoryMetrics:
         self.descriptions: dict[str, str] = {}
 
     def counter(self, name: str, description: str, **labels: str) -> _MemoryCounter:
-        """The counter of this name and these labels. Raises `ValueError` unless the name ends in `_total`."""
+        """Return the counter of this name and these labels. Raises `ValueError` unless the name ends in `_total`."""
         if not name.endswith("_total"):
             raise ValueError(f"the name of a counter ends in _total, unlike {name!r}")
         with self._lock:
@@ -52,7 +52,7 @@ class MemoryMetrics:
         return metric
 
     def histogram(self, name: str, description: str, **labels: str) -> _MemoryHistogram:
-        """The histogram of this name and these labels."""
+        """Return the histogram of this name and these labels."""
         with self._lock:
             metric = self._metrics.setdefault(self._key("histogram", name, description, labels), _MemoryHistogram())
         assert isinstance(metric, _MemoryHistogram)
@@ -82,7 +82,8 @@ class MemoryMetrics:
             self._metrics = {key: metric for key, metric in self._metrics.items() if not gone <= set(key[1])}
 
     def value(self, name: str, **labels: str) -> float | None:
-        """The present value of a counter or gauge, the count of a histogram; None when there is no such metric."""
+        """Return the present value of a counter or gauge, the count of a histogram; None when there is no such
+        metric."""
         if name in self._tables:
             label_names, read = self._tables[name]
             found = {_sorted(dict(zip(label_names, each, strict=True))): number for each, number in read()}
@@ -100,7 +101,7 @@ class MemoryMetrics:
         return list(metric.values) if isinstance(metric, _MemoryHistogram) else []
 
     def names(self) -> set[str]:
-        """The names of all metrics that exist."""
+        """Return the names of all metrics that exist."""
         return {name for name, _ in self._metrics} | set(self._tables)
 
     def _key(self, kind: str, name: str, description: str, labels: dict[str, str]) -> tuple[str, _Labels]:

@@ -27,7 +27,7 @@ _NUMBERS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 5000.0
 
 
 def bounds_for(name: str) -> Sequence[float]:
-    """The upper bounds of a histogram's buckets, by the unit at the end of its name."""
+    """Return the upper bounds of a histogram's buckets, by the unit at the end of its name."""
     if name.endswith("_seconds"):
         return _SECONDS
     if name.endswith(("_ms", "timems")):
@@ -140,7 +140,7 @@ class PrometheusMetrics:
     # --- Metrics
 
     def counter(self, name: str, description: str, **labels: str) -> CounterValue:
-        """The counter of this name and these labels. Raises `ValueError` unless the name ends in `_total`."""
+        """Return the counter of this name and these labels. Raises `ValueError` unless the name ends in `_total`."""
         if not name.endswith("_total"):
             raise ValueError(f"the name of a counter ends in _total, unlike {name!r}")
         value = self._child(CounterValue, name, description, labels, CounterValue)
@@ -148,7 +148,7 @@ class PrometheusMetrics:
         return value
 
     def histogram(self, name: str, description: str, **labels: str) -> HistogramValue:
-        """The histogram of this name and these labels; the unit at the end of the name chooses its buckets."""
+        """Return the histogram of this name and these labels; the unit at the end of the name chooses its buckets."""
         value = self._child(HistogramValue, name, description, labels, lambda: HistogramValue(bounds_for(name)))
         assert isinstance(value, HistogramValue)
         return value
@@ -208,7 +208,8 @@ class PrometheusMetrics:
     # --- collecting
 
     def render(self) -> bytes:
-        """All metrics in the text format of Prometheus. Reads the gauges: call it on the thread that owns them."""
+        """Return all metrics in the text format of Prometheus. Reads the gauges: call it on the thread that owns
+        them."""
         from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
         if self._registry is None:
@@ -222,7 +223,7 @@ class PrometheusMetrics:
         return []
 
     def collect(self) -> "Iterator[Metric]":
-        """The metrics as `prometheus_client` wants them."""
+        """Yield the metrics as `prometheus_client` wants them."""
         with self._lock:
             families = [(family, list(family.children.items())) for family in self._families.values()]
         for family, children in families:

@@ -9,7 +9,7 @@ READ_ONLY = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
 
 def storage_error(error: OSError, what: str) -> StorageError:
-    """The port's error for a failed system call; `what` names what was tried and on which path."""
+    """Return the port's error for a failed system call; `what` names what was tried and on which path."""
     text = f"{what}: {error.strerror or error}"
     if error.errno in FULL:
         return StorageFull(f"{text}; free some space, or move the data folder to a larger volume")
@@ -21,7 +21,7 @@ def storage_error(error: OSError, what: str) -> StorageError:
 
 
 def plain_name(name: str) -> str:
-    """The name itself. Raises `ValueError` unless it is a plain name: no separator, no NUL, not '.' or '..'."""
+    """Return the name itself. Raises `ValueError` unless it is a plain name: no separator, no NUL, not '.' or '..'."""
     if name in ("", ".", "..") or "/" in name or "\\" in name or "\0" in name:
         raise ValueError(f"not a plain file name: {name!r}")
     return name

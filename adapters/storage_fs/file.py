@@ -210,7 +210,7 @@ class FsFile:
         return descriptor
 
     def _writable(self) -> Descriptor:
-        """One to write to. Raises `StorageReadOnly`; asks again each time, the volume may be writable now."""
+        """Return one to write to. Raises `StorageReadOnly`; asks again each time, the volume may be writable now."""
         descriptor = self._hold()
         if not descriptor.writable:
             if not self._pinned:

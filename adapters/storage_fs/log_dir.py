@@ -130,8 +130,8 @@ def look_into(path: str | Path) -> FsLogDir:
 
 
 def is_in_use(path: str | Path) -> bool:
-    """True if a broker has locked this data folder, one of Kafka too, which locks in another way. Each lock is tried
-    for no longer than that takes."""
+    """Return True if a broker has locked this data folder, one of Kafka too, which locks in another way. Each lock is
+    tried for no longer than that takes."""
     try:
         fd = os.open(Path(path) / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -12,11 +12,11 @@ class SystemClock:
     """Fulfils `Clock` with the clocks of the machine, which all stand while a hypervisor holds a virtual machine."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the Unix epoch."""
+        """Return milliseconds since the Unix epoch."""
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> float:
-        """Milliseconds since an arbitrary start; never goes back, and counts while the machine is suspended."""
+        """Return milliseconds since an arbitrary start; never goes back, and counts while the machine is suspended."""
         if _ELAPSED is None:
             return time.monotonic_ns() / 1e6
         return time.clock_gettime_ns(_ELAPSED) / 1e6
@@ -31,11 +31,11 @@ class ManualClock:
         self._elapsed_ms = 0.0
 
     def now_ms(self) -> int:
-        """Milliseconds since the Unix epoch."""
+        """Return milliseconds since the Unix epoch."""
         return int(self._wall_at_zero + self._elapsed_ms)
 
     def monotonic_ms(self) -> float:
-        """Milliseconds that the clock was advanced so far."""
+        """Return milliseconds that the clock was advanced so far."""
         return self._elapsed_ms
 
     def advance(self, ms: float) -> None:

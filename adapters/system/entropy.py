@@ -7,13 +7,13 @@ class SystemEntropy:
     """Fulfils `Entropy`: all values come from the system, without the module `random`, which takes 0.2 MB."""
 
     def below(self, bound: int) -> int:
-        """A uniform integer in [0, bound)."""
+        """Return a uniform integer in [0, bound)."""
         if bound <= 0:
             raise ValueError(f"no integer is in [0, {bound})")
         return int.from_bytes(os.urandom(16)) % bound
 
     def fraction(self) -> float:
-        """A uniform number in [0, 1)."""
+        """Return a uniform number in [0, 1)."""
         return (int.from_bytes(os.urandom(8)) >> 11) / (1 << 53)
 
     def token(self, size: int) -> bytes:
@@ -31,17 +31,17 @@ class SeededEntropy:
         self._random = Random(seed)
 
     def below(self, bound: int) -> int:
-        """The next uniform integer in [0, bound)."""
+        """Return the next uniform integer in [0, bound)."""
         return self._random.randrange(bound)
 
     def fraction(self) -> float:
-        """The next uniform number in [0, 1)."""
+        """Return the next uniform number in [0, 1)."""
         return self._random.random()
 
     def token(self, size: int) -> bytes:
-        """The next `size` bytes."""
+        """Return the next `size` bytes."""
         return self._random.randbytes(size)
 
     def child(self, name: str) -> "SeededEntropy":
-        """An independent stream of values for one part of a simulation: what others draw does not change it."""
+        """Return an independent stream of values for one part of a simulation: what others draw does not change it."""
         return SeededEntropy(f"{self._seed}/{name}")

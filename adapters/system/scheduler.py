@@ -89,7 +89,7 @@ class ManualScheduler:
         return sum(timer.callback is not None for _, _, timer in self._queue)
 
     def next_due_ms(self) -> float | None:
-        """The monotonic time of the next callback; None when nothing waits."""
+        """Return the monotonic time of the next callback; None when nothing waits."""
         queue = self._queue
         while queue and queue[0][2].callback is None:
             heappop(queue)

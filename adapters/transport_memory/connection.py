@@ -36,7 +36,7 @@ class Pipe:
         self.regions += regions
 
     def pop_frame(self) -> bytearray | None:
-        """The next frame that has arrived."""
+        """Return the next frame that has arrived."""
         if not self.arrived:
             return None
         self.arrived -= 1
@@ -281,7 +281,7 @@ def one_line(error: Exception) -> str:
 
 
 def _joined(pieces: Sequence[Piece]) -> tuple[bytearray, int, int]:
-    """The frame; how much of it were regions, and how many."""
+    """Return the frame; how much of it were regions, and how many."""
     content = bytearray()
     region_bytes = regions = 0
     for piece in pieces:

@@ -142,7 +142,7 @@ class MemoryNetwork:
         self._last_port = _FIRST_FREE_PORT
 
     def transport(self, node: str = "node") -> "MemoryTransport":
-        """The way into the network of the node `node`."""
+        """Return the way into the network of the node `node`."""
         return MemoryTransport(self, node)
 
     # --- faults
@@ -171,7 +171,7 @@ class MemoryNetwork:
             self.heal(one, other)
 
     def passes(self, one: str, other: str) -> bool:
-        """True if what `one` sends to `other` arrives."""
+        """Return True if what `one` sends to `other` arrives."""
         return (one, other) not in self._cuts
 
     def lose_connections(self, one: str, other: str | None = None) -> int:
@@ -197,7 +197,7 @@ class MemoryNetwork:
         return self._memory.setdefault(node, MemoryBudget())
 
     def is_cut(self, connection: MemoryConnection) -> bool:
-        """True if nothing passes on the way to this end of the connection."""
+        """Return True if nothing passes on the way to this end of the connection."""
         other = connection.other.node if connection.other is not None else connection.node
         return not self.passes(other, connection.node)
 

@@ -114,7 +114,7 @@ class Connecting:
         self._try_next()
 
     def _check(self, code: int) -> bool:
-        """True if the connection stands; otherwise this address is done with."""
+        """Return True if the connection stands; otherwise this address is done with."""
         sock = self._sock
         if sock is None:
             return False

@@ -195,7 +195,7 @@ class TcpConnection:
             self._count_memory()
 
     def _must_flush(self, unsent: int) -> bool:
-        """False when something else will."""
+        """Return False when something else will."""
         if self._interest & WRITE:
             return False
         if unsent > _FLUSH_EARLY_BYTES:
@@ -375,7 +375,8 @@ class TcpConnection:
             self._count_memory()
 
     def _may_deliver_next_slice(self, *, resumed: bool) -> bool:
-        """True if the next slice may follow before the answers of this one leave: no other connection had a turn."""
+        """Return True if the next slice may follow before the answers of this one leave: no other connection had a
+        turn."""
         if self._slices + 1 >= _SLICES_TOGETHER or self._outbound.unsent_bytes > _TOGETHER_BYTES:
             return False
         own = resumed + (self._event_turn == self._reactor.turn_time)

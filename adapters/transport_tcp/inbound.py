@@ -40,7 +40,7 @@ class ReceiveBuffers:
         """The smallest first."""
 
     def allocate(self, size: int) -> memoryview:
-        """A buffer of at least `size` bytes for a long frame."""
+        """Return a buffer of at least `size` bytes for a long frame."""
         for index, spare in enumerate(self._spares):
             if len(spare) >= size:
                 return self._spares.pop(index)
@@ -111,7 +111,7 @@ class Inbound:
         return got
 
     def next_frame(self) -> memoryview | None:
-        """The content of the next whole frame, valid until the next call; None when more must come first.
+        """Return the content of the next whole frame, valid until the next call; None when more must come first.
 
         Raises `TransportError` when the length is not one of a frame (facts A1: zero and negative ones are refused).
         """

@@ -105,5 +105,5 @@ class _SelectorPoller:
 
 
 def make_poller(platform: str = sys.platform) -> Poller:
-    """The quickest one there is."""
+    """Return the fastest poller of this platform."""
     return _EpollPoller() if platform == "linux" else _SelectorPoller()

@@ -31,7 +31,7 @@ class HeapTimer:
         self._timers = None
 
     def take_callback(self) -> Callback | None:
-        """The callback, once; None when it was cancelled or taken."""
+        """Return the callback, once; None when it was cancelled or taken."""
         callback, self.callback = self.callback, None
         return callback
 

@@ -75,11 +75,11 @@ class TlsSocket:
         """The subject of the peer's certificate, if that was verified."""
 
     def fileno(self) -> int:
-        """The descriptor of the socket."""
+        """Return the descriptor of the socket."""
         return self._sock.fileno()
 
     def getsockname(self) -> tuple[Any, ...]:
-        """The address of this end."""
+        """Return the address of this end."""
         return tuple(self._sock.getsockname())
 
     def setsockopt(self, level: int, option: int, value: int, /) -> None:

@@ -22,7 +22,7 @@ _OFFSETS_HEAD = Struct(">hi")
 
 
 def write_fetch(request: ClassicFetch, result: ClassicFetchResult, *, multi: bool) -> list[Piece]:
-    """The frame of an answer; regions stay regions. Raises one of `ENCODE_ERRORS`."""
+    """Return the frame of an answer; regions stay regions. Raises one of `ENCODE_ERRORS`."""
     parts = result.partitions
     if len(parts) != len(request.partitions):
         raise ValueError(f"{len(parts)} partitions are answered, {len(request.partitions)} were asked for")
@@ -40,13 +40,13 @@ def write_fetch(request: ClassicFetch, result: ClassicFetchResult, *, multi: boo
 
 
 def write_offsets(result: ClassicOffsetsResult) -> list[Piece]:
-    """The frame of an answer without an error. Raises one of `ENCODE_ERRORS`."""
+    """Return the frame of an answer without an error. Raises one of `ENCODE_ERRORS`."""
     count = len(result.offsets)
     return [_OFFSETS_HEAD.pack(0, count) + Struct(f">{count}q").pack(*result.offsets)]
 
 
 def read_fetch(request: ClassicFetch, content: memoryview) -> ClassicFetchResult:
-    """The answer to a Fetch (one partition) or MultiFetch; each message set is copied out of the frame once.
+    """Return the answer to a Fetch (one partition) or MultiFetch; each message set is copied out of the frame once.
 
     Raises `Malformed`, or one of `DECODE_ERRORS`.
     """

@@ -35,13 +35,14 @@ ENCODE_ERRORS = (StructError, ValueError, TypeError, OverflowError)
 
 
 def pack_text(text: str) -> bytes:
-    """A string with its length before it: of its UTF-8 bytes. Kafka 0.7 counted characters, so only ASCII worked."""
+    """Return a string with its length before it: of its UTF-8 bytes. Kafka 0.7 counted characters, so only ASCII
+    worked."""
     content = text.encode()
     return I16.pack(len(content)) + content
 
 
 def unpack_text(content: memoryview, position: int) -> tuple[str, int]:
-    """A string, and where it ends; null is refused, since no field may be it."""
+    """Return a string, and where it ends; null is refused, since no field may be it."""
     (size,) = I16.unpack_from(content, position)
     start = position + 2
     end = start + size
@@ -51,7 +52,7 @@ def unpack_text(content: memoryview, position: int) -> tuple[str, int]:
 
 
 def unpack_count(content: memoryview, position: int, bytes_each: int) -> int:
-    """The i16 before the parts of a multi-request, each of which has at least `bytes_each` bytes."""
+    """Return the i16 before the parts of a multi-request, each of which has at least `bytes_each` bytes."""
     (count,) = I16.unpack_from(content, position)
     left = len(content) - position - I16.size
     if count < 0 or count * bytes_each > left:
@@ -60,12 +61,12 @@ def unpack_count(content: memoryview, position: int, bytes_each: int) -> int:
 
 
 def error_number(error: ErrorCode) -> int:
-    """The code on the wire: -1 (unknown) for all that Kafka 0.7 did not have."""
+    """Return the code on the wire: -1 (unknown) for all that Kafka 0.7 did not have."""
     return int(error) if error in _WIRE_CODES else -1
 
 
 def error_of(number: int) -> ErrorCode:
-    """The error that a code on the wire means."""
+    """Return the error that a code on the wire means."""
     return ErrorCode(number) if number in _WIRE_CODES else ErrorCode.UNKNOWN_SERVER_ERROR
 
 

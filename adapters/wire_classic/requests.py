@@ -35,7 +35,7 @@ _BODY = I16.size
 
 
 def read_request(content: memoryview) -> tuple[int, Request[Any]]:
-    """The request id and the request. Message sets share the memory of the frame.
+    """Return the request id and the request. Message sets share the memory of the frame.
 
     Raises `Malformed`, or one of `DECODE_ERRORS`, for an unknown id and for bytes that are not exactly one request.
     """
@@ -50,7 +50,7 @@ def read_request(content: memoryview) -> tuple[int, Request[Any]]:
 
 
 def write_request(request: Request[Any]) -> list[Piece] | None:
-    """The frame of a request; None for one that is not of this protocol. Raises one of `ENCODE_ERRORS`."""
+    """Return the frame of a request; None for one that is not of this protocol. Raises one of `ENCODE_ERRORS`."""
     write = _WRITERS.get(type(request))
     return write(request) if write is not None else None
 

@@ -56,7 +56,7 @@ class ClassicServer:
         """The open connections by `Caller.connection`, the oldest first."""
 
     def accept(self, connection: Connection) -> ConnectionHandler:
-        """The handler of a new connection, for `Transport.listen`."""
+        """Return the handler of a new connection, for `Transport.listen`."""
         return _ServerConnection(self, connection)
 
     def close(self, reason: str) -> int:

@@ -73,7 +73,8 @@ class Api:
 
 
 def in_order(request: Any, result: Any) -> Any:
-    """The result with its partitions in the order of the request; brokers may answer in another (Produce does)."""
+    """Return the result with its partitions in the order of the request; brokers may answer in another (Produce
+    does)."""
     asked, answered = request.partitions, result.partitions
     if getattr(result, "error", ErrorCode.NONE) is not ErrorCode.NONE:
         return result

@@ -222,7 +222,7 @@ class FetchResponse:
         self._names = names or {}
 
     def read(self, reader: Reader, version: int) -> FetchResult:
-        """The records are slices of the frame."""
+        """Return the result; its records are slices of the frame."""
         error, session_id = 0, _NO_SESSION
         if version >= 7:
             throttle_ms, error, session_id = reader.unpack(_THROTTLE_ERROR_SESSION)
@@ -343,7 +343,7 @@ def _of_nameless(part: FetchResultPartition) -> ErrorCode:
 
 
 def _least(request: Fetch) -> int:
-    """A leader that does not hear in which life a follower fetches must not count what it has."""
+    """Return the lowest version for a request: one with the broker epoch, if the follower has one (KIP-903)."""
     return 4 if request.replica_epoch < 0 else WITH_REPLICA_STATE
 
 

@@ -8,12 +8,12 @@ _TOPIC = attrgetter("topic")
 
 
 def by_topic(items: Sequence[Any]) -> Mapping[str, Sequence[Any]]:
-    """The items of each topic, topics in the order in which they first appear."""
+    """Return the items of each topic, topics in the order in which they first appear."""
     return grouped(items, _TOPIC)
 
 
 def grouped(items: Sequence[Any], key: Callable[[Any], Any]) -> Mapping[Any, Sequence[Any]]:
-    """The items of each key, keys in the order in which they first appear."""
+    """Return the items of each key, keys in the order in which they first appear."""
     if len(items) == 1:
         return {key(items[0]): items}
     groups: dict[Any, list[Any]] = {}

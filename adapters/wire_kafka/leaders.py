@@ -24,7 +24,7 @@ _NODES = schema.Array(
 
 
 def leader_field(leader: CurrentLeader) -> bytes:
-    """The content of the field of one partition."""
+    """Return the content of the field of one partition."""
     return _LEADER.pack(leader.leader_id, leader.leader_epoch) + _NO_TAGS
 
 

@@ -261,8 +261,8 @@ def not_offered(key: int, version: int) -> str:
 def refusal(
     content: memoryview, position: int, key: int, version: int, correlation_id: bytes, items_max: int
 ) -> Sequence[Piece] | None:
-    """The frame that answers a request whose body begins at `position`; None where nothing can be answered: the form
-    of the answer is not known, or none is expected (acks=0). Raises as readers do."""
+    """Return the frame that answers a request whose body begins at `position`; None where nothing can be answered: the
+    form of the answer is not known, or none is expected (acks=0). Raises as readers do."""
     found = REFUSED.get(key)
     if found is None or not found.versions[0] <= version <= found.versions[1]:
         return None

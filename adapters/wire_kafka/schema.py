@@ -134,7 +134,7 @@ class ErrorText(NullableText):
 
 
 def cut(text: str | None) -> str | None:
-    """An error's text, short enough for every encoding."""
+    """Return an error's text, short enough for every encoding."""
     return text if text is None or len(text) <= ERROR_TEXT_MAX else f"{text[:ERROR_TEXT_MAX]}..."
 
 
@@ -467,7 +467,7 @@ class Struct(Generic[T]):
         return self.read_by_fields(reader, version)
 
     def read_with(self, reader: Reader, version: int, *given: Any) -> T:
-        """The value, with attributes that are `given` from elsewhere."""
+        """Return the value, with attributes that are `given` from elsewhere."""
         function = self._read_functions.get(2 * version + reader.is_compact)
         if function is not None:
             value: T = function(reader, version, *given)
@@ -552,7 +552,7 @@ class ByTopic(Generic[T]):
         return self.read_topics(reader, version, _present(reader.count()))
 
     def read_topics(self, reader: Reader, version: int, count: int) -> Sequence[T]:
-        """The rest, when it is known how many topics there are."""
+        """Return the rest, when it is known how many topics there are."""
         flat: list[T] = []
         for _ in range(count):
             topic = read_id(reader) if version >= self._ids_since else reader.text()

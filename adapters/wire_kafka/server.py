@@ -128,7 +128,7 @@ class KafkaServer:
         """The open connections by `Caller.connection`, the oldest first."""
 
     def accept(self, connection: Connection) -> ConnectionHandler:
-        """The handler of a new connection, for `Transport.listen`."""
+        """Return the handler of a new connection, for `Transport.listen`."""
         handler = _ServerConnection(self, connection)
         if self.metrics is not None:
             self.metrics.connections_created.add()
@@ -152,7 +152,7 @@ class KafkaServer:
         return ErrorCode.NONE if (cluster_id, node_id) == self.identity else ErrorCode.REBOOTSTRAP_REQUIRED
 
     def api_versions(self, version: int, *, to_own_client: bool = False) -> bytes:
-        """The body of the answer to ApiVersions; our own clients get our own APIs, too."""
+        """Return the body of the answer to ApiVersions; our own clients get our own APIs, too."""
         features = self.features()
         if features != self._described:
             self._described = features
@@ -330,7 +330,7 @@ class _ServerConnection:
         self._flush()
 
     def _read(self, content: memoryview) -> tuple["_InFlight", Any]:
-        """The place of the request in the queue, and the request; None where the answer is already known."""
+        """Return the place of the request in the queue, and the request; None where the answer is already known."""
         key, version, correlation_id, client_size = _HEADER.unpack_from(content)
         api = BY_KEY.get(key)
         if api is None or not api.versions[0] <= version <= api.versions[1]:
@@ -363,7 +363,7 @@ class _ServerConnection:
     def _read_other(
         self, content: memoryview, key: int, version: int, correlation_id: int, client_size: int
     ) -> "_InFlight":
-        """The place of a request that is none for the broker: it is answered here."""
+        """Return the place of a request that is none for the broker: it is answered here."""
         if key == versions.KEY:
             return self._read_api_versions(content, version, correlation_id, client_size)
         if key in SASL_BY_KEY:
@@ -393,7 +393,8 @@ class _ServerConnection:
         return self._server.misrouted(request.cluster_id, request.node_id)
 
     def _refuse_sasl(self, content: memoryview, api: Api, version: int, correlation_id: int, size: int) -> "_InFlight":
-        """The place of a request to authenticate where none is due: answered with ILLEGAL_SASL_STATE, as by Kafka."""
+        """Return the place of a request to authenticate where none is due: answered with ILLEGAL_SASL_STATE, as by
+        Kafka."""
         if not api.versions[0] <= version <= api.versions[1]:
             raise Malformed(f"{api.name} has no version {version}")
         reader = api.reader(version, content, self.read_client(content, size), ITEMS_MAX)
@@ -404,7 +405,8 @@ class _ServerConnection:
         return slot
 
     def _refuse(self, content: memoryview, key: int, version: int, correlation_id: int, size: int) -> "_InFlight":
-        """The place of what is not offered, with the answer that says so. Raises `Malformed` where there is none."""
+        """Return the place of what is not offered, with the answer that says so. Raises `Malformed` where there is
+        none."""
         body = self.read_client(content, size)
         text = f"client {self._caller.client_id!r} asks for {not_offered(key, version)}"
         slot = _InFlight(self, None, version, correlation_id)

@@ -93,7 +93,10 @@ class _ProduceAnswer:
 
 
 def resolve_produce(request: Produce, topic_name: TopicName) -> Resolved:
-    """Values are made by their constructors: `evolve` costs several times as much, and most requests come here."""
+    """Return the request with names in place of topic ids.
+
+    Constructors make the values: `evolve` costs several times as much, and most requests come here.
+    """
     names: dict[str, str] = {}
     ids: dict[str, str] = {}
     known: list[ProducePartition] = []
@@ -138,7 +141,7 @@ def resolve_offset_commit(request: OffsetCommit | TxnOffsetCommit, topic_name: T
 
 
 def commits_by_id(request: OffsetCommit | TxnOffsetCommit) -> bool:
-    """True if the topics of all positions are known by their ids."""
+    """Return True if the topics of all positions are known by their ids."""
     return all(part.topic_id != NO_TOPIC_ID for part in request.partitions)
 
 

@@ -59,7 +59,7 @@ def read_request(reader: CompactReader, version: int) -> ApiVersionsRequest:
 
 
 def request_body(version: int, software: str, software_version: str) -> bytes:
-    """The request, without its header."""
+    """Return the request, without its header."""
     if version < FLEXIBLE:
         return b""
     writer = CompactWriter()
@@ -72,7 +72,7 @@ def request_body(version: int, software: str, software_version: str) -> bytes:
 def response_body(
     version: int, ranges: Iterable[tuple[int, int, int]], features: FeatureMetadata = NO_FEATURES
 ) -> bytes:
-    """The answer for (key, lowest, highest) of each API."""
+    """Return the answer for (key, lowest, highest) of each API."""
     writer = CompactWriter() if version >= FLEXIBLE else Writer()
     writer.out += wire.I16.pack(ErrorCode.NONE)
     _write_ranges(writer, ranges)
@@ -140,7 +140,7 @@ def _read_level_pairs(reader: Reader) -> dict[str, tuple[int, int]]:
 
 
 def refusal_body(error: ErrorCode) -> bytes:
-    """The answer to a flexible request that is refused."""
+    """Return the answer to a flexible request that is refused."""
     writer = CompactWriter()
     writer.out += wire.I16.pack(error)
     _write_ranges(writer, ())
@@ -150,14 +150,15 @@ def refusal_body(error: ErrorCode) -> bytes:
 
 
 def error_body(version: int, error: ErrorCode) -> bytes:
-    """The answer to a request of any version that is refused."""
+    """Return the answer to a request of any version that is refused."""
     if version >= FLEXIBLE:
         return refusal_body(error)
     return wire.I16.pack(error) + wire.I32.pack(0) + (wire.I32.pack(0) if version >= 1 else b"")
 
 
 def unknown_version_body() -> bytes:
-    """The answer to a version of ApiVersions that we do not know: error 35 and those we do, as version 0 (KIP-511)."""
+    """Return the answer to a version of ApiVersions that we do not know: error 35 and those we do, as version 0
+    (KIP-511)."""
     writer = Writer()
     writer.out += wire.I16.pack(ErrorCode.UNSUPPORTED_VERSION)
     _write_ranges(writer, [(KEY, *VERSIONS)])

@@ -57,13 +57,13 @@ class Reader:
         self.items_left = items_max
 
     def unpack(self, layout: Struct) -> tuple[Any, ...]:
-        """The fixed-width fields of `layout`."""
+        """Return the fixed-width fields of `layout`."""
         values = layout.unpack_from(self.buffer, self.position)
         self.position += layout.size
         return values
 
     def span(self, size: int) -> memoryview:
-        """The next `size` bytes."""
+        """Return the next `size` bytes."""
         start = self.position
         end = start + size
         if size < 0 or end > self.size:
@@ -93,7 +93,7 @@ class Reader:
         return None if size == -1 else self.span(size)
 
     def count(self) -> int:
-        """The number of elements of an array; -1 for null."""
+        """Return the number of elements of an array; -1 for null."""
         (count,) = _unpack_i32(self.buffer, self.position)
         self.position += 4
         # An element takes at least one byte.
@@ -106,7 +106,7 @@ class Reader:
         """Pass over the tagged fields at the end of a struct; the classic encoding has none."""
 
     def tags(self) -> Sequence[tuple[int, "Reader"]]:
-        """The tagged fields at the end of a struct, each with a reader of its content."""
+        """Return the tagged fields at the end of a struct, each with a reader of its content."""
         return ()
 
 
@@ -117,7 +117,7 @@ class CompactReader(Reader):
     is_compact = True
 
     def uvarint(self) -> int:
-        """An unsigned base-128 number of at most 32 bits."""
+        """Return an unsigned base-128 number of at most 32 bits."""
         buffer, position = self.buffer, self.position
         value = buffer[position]
         position += 1
@@ -246,7 +246,7 @@ class Writer:
             raise ValueError(f"{len(fields)} tagged fields in the classic encoding")
 
     def pieces(self) -> Sequence[Piece]:
-        """The frame. The writer is used up."""
+        """Return the frame. The writer is used up."""
         if self.out:
             self._pieces.append(self.out)
         return self._pieces

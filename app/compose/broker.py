@@ -76,7 +76,7 @@ def build_broker(
     outside: MakeOutside | None = None,
     worker: WorkerPart | None = None,
 ) -> BrokerServer:
-    """A broker on TCP, on the reactor given; its `start` and `stop` are for the reactor's thread.
+    """Return a broker on TCP, on the reactor given; its `start` and `stop` are for the reactor's thread.
 
     `outside` may stand for `outside_of`, to put something between the broker and what it gets from there. `worker`:
     what it has from its parent if it is one of several workers. Raises `ConfigError` for plugins that cannot be used.
@@ -209,21 +209,21 @@ def _connect(
 
 
 def kafka_apis() -> dict[int, type[Request[Any]]]:
-    """The APIs that a broker answers over the Kafka protocol: key → type of the request."""
+    """Return the APIs that a broker answers over the Kafka protocol: key → type of the request."""
     from ...adapters.wire_kafka.table import BY_KEY
 
     return {key: api.request_type for key, api in BY_KEY.items()}
 
 
 def system_entropy() -> Entropy:
-    """The operating system's random numbers."""
+    """Return the operating system's random numbers."""
     from ...adapters.system import SystemEntropy
 
     return SystemEntropy()
 
 
 def system_clock() -> Clock:
-    """The clocks of the machine."""
+    """Return the clocks of the machine."""
     from ...adapters.system import SystemClock
 
     return SystemClock()
@@ -241,7 +241,7 @@ def plugin_host(config: BrokerConfig, plugins: Sequence[object] = ()) -> PluginH
 
 
 def open_log_dirs_of(config: BrokerConfig, *, of_workers: bool = False) -> list[LogDir]:
-    """The data folders, each locked; `of_workers`: those that their folders are in. Raises `FolderLocked`,
+    """Return the data folders, each locked; `of_workers`: those that their folders are in. Raises `FolderLocked`,
     `StorageError`, and `ConfigError` for a broker in a folder of workers."""
     if config.storage == "memory":
         from ...adapters.storage_memory import MemoryLogDir
@@ -387,7 +387,7 @@ def _host_name(config: BrokerConfig) -> str:
 
 
 def make_reactor(config: BrokerConfig, report: Report = log_report) -> Reactor:
-    """The loop that a broker runs on."""
+    """Return the loop that a broker runs on."""
     from ...adapters.transport_tcp import Reactor
 
     return Reactor(to_logger(report, "adapters.transport_tcp"), workers=config.background_threads)

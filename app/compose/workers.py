@@ -132,7 +132,7 @@ class WorkersMetrics:
         return list(zip(self._workers, self._threads.map(ask, self._workers.values()), strict=True))
 
     def _why_stuck(self) -> str | None:
-        """A worker that has ended is restarted by the parent, so the machine is healthy all the same."""
+        """Return the reasons of the workers that run; the parent restarts a worker that has ended."""
         found = self._ask(HEALTHY)
         return _reasons((number, answer) for number, answer in found if isinstance(answer, bytes) or answer.runs)
 

@@ -856,7 +856,7 @@ class BrokerConfig(
         return self if key in self.given else BrokerConfig(**{**vars(self), "group_initial_rebalance_delay_ms": 0})
 
     def for_listener(self, listener: str, key: str, mechanism: str = "") -> object:
-        """The value of a key for a listener by its name, and for one of its SASL mechanisms.
+        """Return the value of a key for a listener by its name, and for one of its SASL mechanisms.
 
         The most special setting counts, as in Kafka.
         """
@@ -866,7 +866,7 @@ class BrokerConfig(
         return self.value(key)
 
     def value(self, name: str) -> object:
-        """The value of a key, as it was set or by default."""
+        """Return the value of a key, as it was set or by default."""
         if name in IGNORED_KEYS:
             return self.ignored.get(name, IGNORED_KEYS[name].default)
         value: object = getattr(self, KEYS[name].attribute)
@@ -927,7 +927,7 @@ class BrokerConfig(
         return int(digits, 8)
 
     def topic_numbers(self, key: str, report: Callable[[str], None]) -> dict[str, int]:
-        """Topic → number, of one of 0.7's maps. Items that make no sense are reported and skipped."""
+        """Return topic → number, of one of 0.7's maps. Items that make no sense are reported and skipped."""
         return parse_topic_map(key, str(self.value(key)), report)
 
     @property

@@ -43,5 +43,6 @@ def parse_topic_map(key: str, text: str, report: Callable[[str], None]) -> dict[
 
 
 def is_classic(configs: Mapping[str, str]) -> bool:
-    """True for the own configs of a classic topic; one that was made without a format is of the current generation."""
+    """Return True for the own configs of a classic topic; one that was made without a format is of the current
+    generation."""
     return configs.get(FORMAT_KEY) == CLASSIC

@@ -20,7 +20,7 @@ from .topic_config import TOPIC_KEYS, BrokerLayers, broker_key, classic_values, 
 def alter_topic_configs(
     overrides: Mapping[str, str], alterations: Sequence[ConfigAlteration], broker: BrokerConfig | BrokerLayers
 ) -> dict[str, str]:
-    """The overrides of a topic after the changes, all or none.
+    """Return the overrides of a topic after the changes, all or none.
 
     Raises `ApiError`: INVALID_CONFIG for a key or value, INVALID_REQUEST for a request that makes no sense.
     """
@@ -177,7 +177,7 @@ def topic_config_entries(
     synonyms: bool = False,
     documentation: bool = False,
 ) -> list[ConfigEntry]:
-    """The configs of a topic, by name; `keys` None = all, unknown ones are left out. See `log_config_for`."""
+    """Return the configs of a topic, by name; `keys` None = all, unknown ones are left out. See `log_config_for`."""
     layers = layers_of(broker)
     between = classic_values(layers, overrides, topic_defaults or {})
     entries = []
@@ -225,7 +225,7 @@ def broker_config_entries(
     synonyms: bool = False,
     documentation: bool = False,
 ) -> list[ConfigEntry]:
-    """The configs of a broker, by name; `keys` None = all, unknown ones are left out."""
+    """Return the configs of a broker, by name; `keys` None = all, unknown ones are left out."""
     layers = layers_of(broker)
     entries = []
     for name in sorted(KEYS):

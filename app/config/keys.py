@@ -69,7 +69,8 @@ class ConfigKey:
         return f"{'a list of' if self.type is ConfigType.LIST else 'one of'} {', '.join(self.choices)}"
 
     def parse(self, given: object) -> Any:
-        """The value, from text or from a value of TOML or Python. Raises `ConfigError`: key, value, what is allowed.
+        """Declare the value, from text or from a value of TOML or Python. Raises `ConfigError`: key, value, what is
+        allowed.
 
         Its type is that of the key, which the caller knows.
         """
@@ -92,7 +93,7 @@ class ConfigKey:
         return self._checked(given.strip(), given)
 
     def text(self, value: Value) -> str | None:
-        """The value as Kafka writes it; None for a password."""
+        """Declare the value as Kafka writes it; None for a password."""
         if value is None or isinstance(value, Secret):
             return None
         if isinstance(value, bool):
@@ -142,7 +143,7 @@ class ConfigKey:
         return float(number)
 
     def _is_within(self, number: float) -> bool:
-        """False for what is no number, too."""
+        """Declare False for what is no number, too."""
         return (self.low is None or number >= self.low) and (self.high is None or number <= self.high)
 
     def _parse_list(self, given: object) -> tuple[str, ...]:
@@ -181,18 +182,18 @@ def int_key(
     dynamic: bool = False,
     scope: str = "",
 ) -> Any:
-    """A 32-bit number."""
+    """Declare a 32-bit number."""
     kind = ConfigType.INT
     return ConfigKey(name=name, type=kind, default=default, low=low, high=high, doc=doc, dynamic=dynamic, scope=scope)
 
 
 def short_key(name: str, default: int, low: int, *, doc: str) -> Any:
-    """A 16-bit number."""
+    """Declare a 16-bit number."""
     return ConfigKey(name=name, type=ConfigType.SHORT, default=default, low=low, high=SHORT_MAX, doc=doc)
 
 
 def long_key(name: str, default: int | None, low: int, *, doc: str, dynamic: bool = False, scope: str = "") -> Any:
-    """A 64-bit number."""
+    """Declare a 64-bit number."""
     kind = ConfigType.LONG
     return ConfigKey(
         name=name, type=kind, default=default, low=low, high=LONG_MAX, doc=doc, dynamic=dynamic, scope=scope
@@ -202,13 +203,13 @@ def long_key(name: str, default: int | None, low: int, *, doc: str, dynamic: boo
 def double_key(
     name: str, default: float, low: float, high: float, *, doc: str, dynamic: bool = False, scope: str = ""
 ) -> Any:
-    """A number with a fraction."""
+    """Declare a number with a fraction."""
     kind = ConfigType.DOUBLE
     return ConfigKey(name=name, type=kind, default=default, low=low, high=high, doc=doc, dynamic=dynamic, scope=scope)
 
 
 def flag_key(name: str, default: bool, *, doc: str, dynamic: bool = False, scope: str = "") -> Any:
-    """True or false."""
+    """Declare True or false."""
     kind = ConfigType.BOOLEAN
     return ConfigKey(name=name, type=kind, default=default, doc=doc, dynamic=dynamic, scope=scope)
 
@@ -223,7 +224,7 @@ def text_key(
     scope: str = "",
     ignore_case: bool = False,
 ) -> Any:
-    """A text."""
+    """Declare a text."""
     return ConfigKey(
         name=name,
         type=ConfigType.STRING,
@@ -237,7 +238,7 @@ def text_key(
 
 
 def password_key(name: str, *, doc: str, dynamic: bool = False, scope: str = "") -> Any:
-    """A `Secret`; unset by default, and never shown."""
+    """Declare a `Secret`; unset by default, and never shown."""
     return ConfigKey(name=name, type=ConfigType.PASSWORD, default=None, doc=doc, dynamic=dynamic, scope=scope)
 
 
@@ -250,7 +251,7 @@ def list_key(
     dynamic: bool = False,
     scope: str = "",
 ) -> Any:
-    """Several texts: separated by commas, or a list."""
+    """Declare several texts: separated by commas, or a list."""
     return ConfigKey(
         name=name, type=ConfigType.LIST, default=default, choices=choices, doc=doc, dynamic=dynamic, scope=scope
     )

@@ -71,7 +71,7 @@ REFUSED_PREFIXES: Mapping[str, str] = {
 
 
 def canonical(name: str, value: object, keys: Mapping[str, ConfigKey]) -> tuple[str, object]:
-    """The key that a name stands for, and its value in that key's unit. Python's names with '_' are allowed.
+    """Return the key that a name stands for, and its value in that key's unit. Python's names with '_' are allowed.
 
     Raises `ConfigError` for a name that is no key, with the nearest one.
     """

@@ -9,12 +9,12 @@ from .names import canonical
 
 
 def read_config(path: Path | None, *layers: Mapping[str, object]) -> BrokerConfig:
-    """A configuration from a file (None: no file) and from settings that win over it. Raises `ConfigError`."""
+    """Return a configuration from a file (None: no file) and from settings that win over it. Raises `ConfigError`."""
     return BrokerConfig.from_mapping(*([] if path is None else [read_file(path)]), *layers)
 
 
 def read_file(path: Path) -> Mapping[str, object]:
-    """The content of a file: `.toml`, Java's `.properties`, or what it turns out to be.
+    """Return the content of a file: `.toml`, Java's `.properties`, or what it turns out to be.
 
     Raises `ConfigError`, which names the file.
     """
@@ -35,7 +35,7 @@ def read_file(path: Path) -> Mapping[str, object]:
 
 
 def read_toml(path: Path) -> dict[str, object]:
-    """The content of a TOML file. Raises `ConfigError`, which names the file."""
+    """Return the content of a TOML file. Raises `ConfigError`, which names the file."""
     return _toml(path, _content(path))
 
 
@@ -67,7 +67,7 @@ def _properties(path: Path, content: bytes) -> Mapping[str, object]:
 
 
 def _looks_like_properties(content: bytes) -> bool:
-    """True if each name in it is that of a key."""
+    """Return True if each name in it is that of a key."""
     from .properties import parse_properties
 
     try:

@@ -38,7 +38,7 @@ _PARTITIONERS = ("partitioner", "partitioner.class")
 
 
 def keeps_numbers(partition_by: str | None, target: Mapping[str, Any]) -> bool:
-    """True if messages keep the numbers of their partitions; None: unless the target's configuration names a
+    """Return True if messages keep the numbers of their partitions; None: unless the target's configuration names a
     partitioner. Raises `ConfigError` for another word, and for both."""
     named = next((name for name in _PARTITIONERS if target.get(name)), None)
     if partition_by not in (None, NUMBER, KEY):
@@ -157,7 +157,7 @@ class PlacingSender:
         return [self._producer.send_many(topic, run, partition=partition) for topic, partition, run in runs]
 
     def report(self, reports: Sequence[Message]) -> list[ManyHandle]:
-        """Messages that come from no partition."""
+        """Send messages that come from no partition of the source."""
         return [self._producer.send_many(report.topic, [current_message(report)]) for report in reports]
 
     def await_sends(self, layout: TopicMaker | None, limit_s: float | None = None) -> None:
@@ -184,7 +184,7 @@ class PlacingSender:
             logger.warning("mirror: topics that the target lacks are not made now, which is tried again: %s", error)
 
     def _is_missing(self, topic: str) -> bool:
-        """True if the topic is missing in the producer's metadata."""
+        """Return True if the topic is missing in the producer's metadata."""
         try:
             self._producer.partitions(topic, 0.0)
         except ApiError as error:
@@ -209,5 +209,5 @@ class PlacingSender:
 
 
 def _where(taken: Taken) -> tuple[str, int | None]:
-    """Messages of a classic cluster have no number that means something elsewhere."""
+    """Return the topic and the partition of a record; one of a classic cluster has no partition number."""
     return taken.topic, taken.place.partition if isinstance(taken.place, TopicPartition) else None

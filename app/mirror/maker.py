@@ -238,7 +238,8 @@ _CLASSIC_TARGET_KEYS = ("zk.connect", "etcd.connect", "broker.list", "coordinati
 
 
 def is_classic_target(config: Mapping[str, Any]) -> bool:
-    """True if the producer's configuration names a classic cluster. Raises `ConfigError` when it names none, or two."""
+    """Return True if the producer's configuration names a classic cluster. Raises `ConfigError` when it names none, or
+    two."""
     given = {key for key, value in dotted(config).items() if value}
     classic = [key for key in _CLASSIC_TARGET_KEYS if key in given]
     if classic and "bootstrap.servers" in given:
@@ -380,7 +381,7 @@ class TransactionalSource(AssignedSource):
         return {place: AtOffset(each.offset, topic_id=_topic_id_of(each.metadata)) for place, each in found.items()}
 
     def partitions(self) -> list[TopicPartition]:
-        """The target has them too then: it keeps positions of partitions that it has."""
+        """Return the partitions, after creating them in the target, which stores offsets of its own partitions only."""
         places = super().partitions()
         self._layout.provide(Counter(place.topic for place in places))
         return places

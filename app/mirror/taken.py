@@ -26,7 +26,7 @@ class Taken(NamedTuple):
 
 
 def dotted(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The names of a configuration as Kafka writes them."""
+    """Return the names of a configuration as Kafka writes them."""
     return {str(key).replace("_", "."): value for key, value in config.items()}
 
 

@@ -44,7 +44,7 @@ class RangeRebalancer:
     """
 
     def assign(self, threads: Sequence[str], places: Sequence[BrokerPartition]) -> dict[str, list[BrokerPartition]]:
-        """Every thread's partitions as sorted; an empty list for a thread that is left without."""
+        """Return every thread's partitions as sorted; an empty list for a thread that is left without."""
         takers = sorted(set(threads), key=_utf16)
         if not takers:
             return {}
@@ -62,7 +62,8 @@ class RangeRebalancer:
 def own_share(
     view: GroupView, consumer_id: str, rebalancer: Rebalancer
 ) -> dict[str, dict[str, Sequence[BrokerPartition]]]:
-    """Topic → each thread of this consumer → its partitions, maybe none; {} for a consumer that is not registered.
+    """Return topic → each thread of this consumer → its partitions, maybe none; {} for a consumer that is not
+    registered.
 
     Raises `ConfigError` for an answer that does not share out each partition once, among the threads.
     """

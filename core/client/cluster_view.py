@@ -99,7 +99,7 @@ class ClusterView:
         self._unreachable: set[int] = set()
 
     def topic(self, name: str) -> TopicView | None:
-        """The topic, or None when it is not known (yet)."""
+        """Return the topic, or None when it is not known (yet)."""
         return self._topics.get(name)
 
     def topic_id(self, name: str) -> bytes:
@@ -120,7 +120,7 @@ class ClusterView:
         return ApiError(ErrorCode.UNKNOWN_TOPIC_ID, text)
 
     def leader(self, topic: str, partition: int) -> int | None:
-        """The broker to ask for this partition, or None when there is none or it is not known."""
+        """Return the broker to ask for this partition, or None when there is none or it is not known."""
         view = self._topics.get(topic)
         if view is None or not 0 <= partition < len(view.leaders):
             return None
@@ -202,14 +202,15 @@ class ClusterView:
         return self.brokers.get(node)
 
     def coordinator(self, broker: int, address: Address) -> int:
-        """The node by which to reach a broker as a coordinator: over a connection where no fetch is in the way."""
+        """Return the node by which to reach a broker as a coordinator: over a connection where no fetch is in the
+        way."""
         node = COORDINATORS + broker
         self._coordinators[node] = address
         return node
 
     def any_node(self) -> int:
-        """A broker that may know, the same one until `try_another` or until it cannot be reached; bootstrap addresses
-        come after known brokers."""
+        """Return a broker that may know, the same one until `try_another` or until it cannot be reached; bootstrap
+        addresses come after known brokers."""
         nodes: list[int] = [*sorted(self.brokers), *range(-1, -len(self._bootstrap) - 1, -1)]
         for turn in range(self._turn, self._turn + len(nodes)):
             node = nodes[turn % len(nodes)]
@@ -355,13 +356,13 @@ class ClusterView:
             self.topic_errors[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def _incomplete(self) -> bool:
-        """True while a wanted topic may become usable by asking again soon."""
+        """Return True while a wanted topic may become usable by asking again soon."""
         if any(error.retriable for name, error in self.topic_errors.items() if name in self._wanted):
             return True
         return any(name not in self._topics for name in self._wanted if name not in self.topic_errors)
 
     def _lacks_leaders(self) -> bool:
-        """True while a partition has no leader, or one that cannot be reached."""
+        """Return True while a partition has no leader, or one that cannot be reached."""
         views = [self._topics[name] for name in self._wanted if name in self._topics]
         return any(-1 in view.leaders or not self._unreachable.isdisjoint(view.leaders) for view in views)
 

@@ -15,7 +15,7 @@ class MessageCounter(Protocol):
         ...
 
     def reports(self, passed: Sequence[Message], positions: Mapping[TopicPartition, int]) -> Sequence[Message]:
-        """Messages (their topics are set) to be sent together with those that `passed`, and again with each try.
+        """Return messages (their topics are set) to be sent together with those that `passed`, and again with each try.
 
         `positions` are where their source is read up to, these messages included.
         """

@@ -147,7 +147,7 @@ def _mark_removed(coordination: Coordination, broker_id: int) -> bool:
 
 
 def count_up(coordination: Coordination, path: str) -> int:
-    """The next version of a node that counts something; 1 is the first."""
+    """Return the next version of a node that counts something; 1 is the first."""
     while True:
         try:
             return coordination.set(path, b"")
@@ -171,7 +171,7 @@ def stored_controller(coordination: Coordination, report: Callable[[str], None])
 
 
 def is_earlier_controller(node: Node, own: ReplicaId) -> bool:
-    """True if the controller node names an earlier registration of this broker."""
+    """Return True if the controller node names an earlier registration of this broker."""
     try:
         stored = layout.decode_controller(node.data)
     except ValueError:
@@ -229,7 +229,7 @@ def configs_in(node: Node | None, path: str, report: Callable[[str], None]) -> d
 
 
 def children(coordination: Coordination, path: str) -> list[str]:
-    """The children of a node; none when it is missing."""
+    """Return the children of a node; none when it is missing."""
     try:
         return coordination.children(path)
     except NoNode:

@@ -409,7 +409,8 @@ class Controller:
         return decided
 
     def _is_overdue(self, key: TopicPartition, state: PartitionState, brokers: Brokers, rules: ElectionRules) -> bool:
-        """True if an unclean election of the partition has waited long enough. The first look begins the wait."""
+        """Return True if an unclean election of the partition has waited long enough. The first look begins the
+        wait."""
         if not awaits_unclean_election(state, brokers, rules):
             self._unclean.pop(key, None)
             return False

@@ -59,21 +59,21 @@ class _Liveness:
         self._brokers = brokers
 
     def lives_on(self, member: int) -> bool:
-        """True if the member's broker lives, in the epoch in which it was in sync."""
+        """Return True if the member's broker lives, in the epoch in which it was in sync."""
         broker = self._brokers.get(member)
         return broker is not None and self._epochs.get(member, UNKNOWN_EPOCH) == broker.broker_epoch
 
     def came_back(self, member: int) -> bool:
-        """True if the member's broker lives in the next epoch after that, and has lost no data in between."""
+        """Return True if the member's broker lives in the next epoch after that, and has lost no data in between."""
         broker, known = self._brokers.get(member), self._epochs.get(member, UNKNOWN_EPOCH)
         return broker is not None and known != UNKNOWN_EPOCH and broker.previous_epoch == known
 
     def is_in_doubt(self, member: int) -> bool:
-        """True if the member's broker lives in a later epoch, and may have lost data."""
+        """Return True if the member's broker lives in a later epoch, and may have lost data."""
         return member in self._brokers and not (self.lives_on(member) or self.came_back(member))
 
     def stays(self, member: int) -> bool:
-        """True if the member lives on and is not about to stop."""
+        """Return True if the member lives on and is not about to stop."""
         return self.lives_on(member) and not self._brokers[member].leaving
 
     def epoch(self, member: int) -> int:
@@ -173,7 +173,7 @@ def later(after: PartitionState, known: PartitionState) -> PartitionState:
 
 
 def may_join(replica: ReplicaId, brokers: Brokers) -> bool:
-    """True if a replica may join an ISR: its broker lives, in this broker epoch, and is not about to stop."""
+    """Return True if a replica may join an ISR: its broker lives, in this broker epoch, and is not about to stop."""
     broker = brokers.get(replica.broker_id)
     return broker is not None and broker.broker_epoch == replica.broker_epoch and not broker.leaving
 
@@ -228,7 +228,7 @@ def _elected(
 
 
 def awaits_unclean_election(state: PartitionState, brokers: Brokers, rules: ElectionRules) -> bool:
-    """True if the partition has no leader, and an unclean election may give it one."""
+    """Return True if the partition has no leader, and an unclean election may give it one."""
     return rules.unclean and state.leader == NO_LEADER and bool(brokers)
 
 
@@ -363,7 +363,7 @@ def _knows_no_life(state: PartitionState) -> bool:
 
 
 def wants_claim(state: PartitionState, replicas: Sequence[int], own: ReplicaId) -> bool:
-    """True if the partition waits for the log end report of this replica."""
+    """Return True if the partition waits for the log end report of this replica."""
     if state.leader != NO_LEADER or own.broker_id not in replicas or len(replicas) == 1:
         return False
     known = state.claims.get(own.broker_id)

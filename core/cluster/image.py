@@ -72,15 +72,15 @@ class ImmutableMap(Mapping[K, V]):
         self._count = len(self._base)
 
     def put(self, key: K, value: V) -> "ImmutableMap[K, V]":
-        """The mapping with this entry, in place of the one of the same key."""
+        """Return the mapping with this entry, in place of the one of the same key."""
         return self._with(key, value, self._count + (key not in self))
 
     def drop(self, key: K) -> "ImmutableMap[K, V]":
-        """The mapping without this key; the same one if it has none."""
+        """Return the mapping without this key; the same one if it has none."""
         return self._with(key, _GONE, self._count - 1) if key in self else self
 
     def put_all(self, entries: Mapping[K, V]) -> "ImmutableMap[K, V]":
-        """The mapping with all of these."""
+        """Return the mapping with all of these."""
         if len(entries) > self._over_max():
             return ImmutableMap({**self, **entries})
         made = self
@@ -263,7 +263,7 @@ class ClusterImage:
         return self._names_by_id.get(topic_id, "")
 
     def has_id(self, topic_id: bytes) -> bool:
-        """True if a topic has this id."""
+        """Return True if a topic has this id."""
         return topic_id in self._names_by_id
 
     def id_of(self, partition: TopicPartition) -> bytes | None:

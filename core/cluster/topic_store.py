@@ -90,14 +90,14 @@ def _states_of(
 
 
 def read_own_nodes(coordination: Coordination, names: Sequence[str]) -> Mapping[str, tuple[Node | None, Node | None]]:
-    """The nodes of these topics and of their configs."""
+    """Return the nodes of these topics and of their configs."""
     topics = coordination.get_many([layout.topic_path(name) for name in names])
     configs = coordination.get_many([layout.topic_config_path(name) for name in names])
     return dict(zip(names, zip(topics, configs, strict=True), strict=True))
 
 
 def states_paths(topic: Topic) -> list[str]:
-    """The paths of the nodes with the states of a topic's partitions, by number."""
+    """Return the paths of the nodes with the states of a topic's partitions, by number."""
     return [layout.states_path(topic.topic_id, node) for node in layout.states_nodes(len(topic.partitions))]
 
 
@@ -312,13 +312,13 @@ def rewrite_topic(
 
 
 def mark_deleting(coordination: Coordination, topic: Topic, brokers: Iterable[int]) -> Topic:
-    """The topic is going; returns it as its node had it. These brokers, and those that have replicas by now or had
-    some, remove their logs of it, now or when they come back, and say so (`confirm_deleted`); without any, the broker
-    is alone.
+    """Mark a topic as being deleted; return it as its node had it.
 
-    The same commit notes that remote storage may have objects of it, if it is a tiered topic.
+    `brokers`, and those that have or had replicas of it by now, remove their logs of it, now or when they are started,
+    and confirm that with `confirm_deleted`. An empty `brokers` means that this broker is the only one. The same commit
+    records that remote storage may have objects of a tiered topic.
 
-    Doing it again is harmless. Raises `BadVersion` if there is another topic of this name by now, or none.
+    The call is idempotent. Raises `BadVersion` if another topic has this name by now, or none.
     """
     path = layout.topic_path(topic.name)
     holders = set(brokers)
@@ -397,7 +397,7 @@ def confirm_deleted(coordination: Coordination, topic_id: bytes, broker_id: int)
 
 
 def deleted_of(coordination: Coordination, broker_id: int) -> dict[bytes, str]:
-    """The topics, id to name, that were deleted while this broker could not remove its logs of them."""
+    """Return the topics, id to name, that were deleted while this broker could not remove its logs of them."""
     names = children(coordination, layout.DELETED)
     nodes = coordination.get_many([f"{layout.DELETED}/{name}" for name in names])
     found = {}
@@ -436,8 +436,8 @@ def write_states(
 
 
 def _guards_of(coordination: Coordination, topics: Sequence[Topic]) -> Mapping[str, int]:
-    """The own nodes of these topics, with their versions: what is made for a topic that is gone would stay for ever.
-    Raises `BadVersion` if one of them is."""
+    """Return the own nodes of these topics, with their versions: what is made for a topic that is gone would stay for
+    ever. Raises `BadVersion` if one of them is."""
     paths = [layout.topic_path(topic.name) for topic in topics]
     found = {}
     for topic, path, node in zip(topics, paths, coordination.get_many(paths) if paths else [], strict=True):
@@ -448,7 +448,7 @@ def _guards_of(coordination: Coordination, topics: Sequence[Topic]) -> Mapping[s
 
 
 def read_live_topics(coordination: Coordination, names: Sequence[str]) -> dict[str, Topic | None]:
-    """The topics of these names, without their configs; None where there is none, or it is being deleted.
+    """Return the topics of these names, without their configs; None where there is none, or it is being deleted.
 
     The tree as of now: `keep` talks to the service, and what is read after it is not older. Names whose nodes make no
     sense are left out.
@@ -466,7 +466,7 @@ def read_live_topics(coordination: Coordination, names: Sequence[str]) -> dict[s
 
 
 def is_topic_node(own: Node, name: str, topic_id: bytes) -> bool:
-    """True if the own node of a topic is that of the one with this id, which is not being deleted."""
+    """Return True if the own node of a topic is that of the one with this id, which is not being deleted."""
     try:
         topic, deleting = layout.decode_topic(name, own.data, {})
     except (ValueError, ApiError):

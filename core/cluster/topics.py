@@ -84,11 +84,11 @@ class Topic:
         return frozenset(self.former).union(*self.partitions.values())
 
     def with_configs(self, configs: Mapping[str, str]) -> "Topic":
-        """The topic with these overrides in place of its own."""
+        """Return the topic with these overrides in place of its own."""
         return evolve(self, configs=dict(configs))
 
     def with_partitions(self, added: Mapping[int, tuple[int, ...]]) -> "Topic":
-        """The topic with further partitions."""
+        """Return the topic with further partitions."""
         return evolve(self, partitions={**self.partitions, **added})
 
 

@@ -87,7 +87,7 @@ def _check_groups(rule: _Rule) -> None:
 
 
 def _expand(replacement: str, match: re.Match[str]) -> str:
-    """Java's replacement text: `$1` and `${name}` are groups, a backslash takes the next character literally."""
+    """Return Java's replacement text: `$1` and `${name}` are groups, a backslash takes the next character literally."""
 
     def text(found: re.Match[str]) -> str:
         if found[1]:

@@ -71,7 +71,7 @@ class Shop:
 
 
 def play(seed: int, run: Callable[[Bootstrap], None] = run_billing, seconds: float = HOUR) -> tuple[Shop, list[int]]:
-    """The shop, and the orders of all bills, in the order in which these came to stand."""
+    """Return the shop, and the orders of all bills, in the order in which these came to stand."""
     shop = Shop()
     settings: dict[str, Any] = {
         "default_replication_factor": 3,

@@ -20,7 +20,7 @@ from barnabas import AbortNeeded, CommitFailed, Consumer, Producer
 
 
 def invoice(order: Any, seconds: float) -> dict[str, int]:
-    """The work: what one message becomes."""
+    """Return the work: what one message becomes."""
     time.sleep(seconds)
     return {"order": order["number"], "total": order["price"] * order["count"]}
 

@@ -32,7 +32,7 @@ def views_per_hour(messages: "DataFrame") -> "DataFrame":
 
 
 def top_pages(messages: "DataFrame") -> "DataFrame":
-    """The most viewed pages of each hour: `window`, `rank`, `path`, `count`."""
+    """Return the most viewed pages of each hour: `window`, `rank`, `path`, `count`."""
     views = messages.transform(requests).transform(page_views)
     counts = windowed_counts(views, "path", windowDuration="1 hour", timeColumn="time", delayThreshold="1 hour")
     return counts.transform(top_k, "window", k=TOP)

@@ -67,7 +67,7 @@ def delivered(found: "DataFrame") -> "DataFrame":
 
 
 def and_a_later_click(messages: Iterable[Message]) -> Iterator[Message]:
-    """The messages, and one that is later than the time in which any of them could be clicked.
+    """Yield the messages, and one that is later than the time in which any of them could be clicked.
 
     A stream joins a view without a click when its watermark has passed the time for one, which takes later views and
     later clicks: without traffic after the end of the log, the views of its last 90 minutes would never be counted.

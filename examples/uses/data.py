@@ -24,7 +24,7 @@ class RealData:
     origin: str
 
     def find(self, folder: Path) -> Path:
-        """The file, packed or not. Raises `ConfigError` that says where it comes from."""
+        """Return the file, packed or not. Raises `ConfigError` that says where it comes from."""
         for name in (self.name, self.name.removesuffix(".gz")):
             if (folder / name).is_file():
                 return folder / name
@@ -53,7 +53,7 @@ SERVER_STATUS = RealData(
 
 
 def text_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file, unpacked if it is packed, without their ends."""
+    """Yield the lines of a file, unpacked if it is packed, without their ends."""
     with path.open("rb") as file:
         packed = file.peek(2)[:2] == b"\x1f\x8b"
         lines: Iterable[bytes] = io.BufferedReader(gzip.GzipFile(fileobj=file)) if packed else file
@@ -113,7 +113,7 @@ def status_messages(path: Path) -> Iterator[Message]:
 
 
 def series_messages(path: Path) -> Iterator[Message]:
-    """The values of all series of NAB as JSON objects with `series` and `value`, keyed by series."""
+    """Yield the values of all series of NAB as JSON objects with `series` and `value`, keyed by series."""
     with tarfile.open(path) as archive:
         for member in archive:
             if member.name.endswith(".csv"):

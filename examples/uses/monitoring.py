@@ -61,7 +61,8 @@ class Verdict:
 
 
 def _zones(messages: "DataFrame") -> "DataFrame":
-    """The counters of each zone of the server: `timestamp`, `zone`, `requests`, `errors` (5xx), `sent` (bytes)."""
+    """Return the counters of each zone of the server: `timestamp`, `zone`, `requests`, `errors` (5xx), `sent`
+    (bytes)."""
     from pyspark.sql import functions as f
 
     found = json_fields(messages, _STATUS, "timestamp").select(
@@ -99,8 +100,8 @@ def server_alerts(messages: "DataFrame") -> "DataFrame":
 
 
 def anomalies(messages: "DataFrame") -> "DataFrame":
-    """Values far from what their series did in the 288 values before (a day of five minutes): `timestamp`, `series`,
-    `value`, `expected`, `score`."""
+    """Return values far from what their series did in the 288 values before (a day of five minutes): `timestamp`,
+    `series`, `value`, `expected`, `score`."""
     from pyspark.sql import functions as f
 
     scored = json_fields(messages, "series STRING, value DOUBLE", "timestamp").transform(anomaly_scores, "series")
@@ -108,8 +109,8 @@ def anomalies(messages: "DataFrame") -> "DataFrame":
 
 
 def alerts(found: "DataFrame") -> "DataFrame":
-    """One alert for anomalies of a series that follow each other within a day: columns of `sessions`, and `score`, the
-    largest."""
+    """Return one alert for anomalies of a series that follow each other within a day: columns of `sessions`, and
+    `score`, the largest."""
     from pyspark.sql import functions as f
 
     return found.transform(sessions, "series", gapDuration=CALM, exprs=[f.max(f.abs("score")).alias("score")])
@@ -132,7 +133,7 @@ def judge(found: Sequence[tuple[str, datetime, datetime]], windows: Windows, sha
 
 
 def broker_messages(address: str) -> Iterator[Message]:
-    """The counters of a broker now, from where Prometheus would fetch them, summed over topics and partitions."""
+    """Yield the counters of a broker now, from where Prometheus would fetch them, summed over topics and partitions."""
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
         text = answer.read().decode()
     now_ms = time.time_ns() // 1_000_000

@@ -44,8 +44,9 @@ def bought_by_members(found: "DataFrame") -> "DataFrame":
 
 
 def feeds(found: "DataFrame", now: str) -> "DataFrame":
-    """The feed of each member: `customer`, `rank`, `item`, `score`. The score of a new item is the sum of its cosines
-    with what the member bought before `now`, halved for each two weeks that it is old; what was bought is left out."""
+    """Return the feed of each member: `customer`, `rank`, `item`, `score`. The score of a new item is the sum of its
+    cosines with what the member bought before `now`, halved for each two weeks that it is old; what was bought is left
+    out."""
     from pyspark.sql import functions as f
 
     before = found.where(f.col("timestamp") < now)

@@ -24,14 +24,15 @@ LEARN_UNTIL = "2011-11-01"
 
 
 def recommended(baskets: "DataFrame") -> "DataFrame":
-    """The items that go best with each item: `item`, `rank`, `other`, `score`, and the counts of `co_occurrence`."""
+    """Return the items that go best with each item: `item`, `rank`, `other`, `score`, and the counts of
+    `co_occurrence`."""
     return co_occurrence(baskets, "items", minCount=MIN_COUNT, maxItems=MAX_ITEMS).transform(
         top_k, "item", k=K, orderBy="score"
     )
 
 
 def most_bought(baskets: "DataFrame") -> list[str]:
-    """The K items in most baskets."""
+    """Return the K items in most baskets."""
     from pyspark.sql import functions as f
 
     counts = baskets.select(f.explode("items").alias("item")).groupBy("item").count()

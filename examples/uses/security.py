@@ -78,7 +78,7 @@ def _alerts(rows: "DataFrame", rule: str, limit: int, windowDuration: str, *by: 
 
 
 def once_an_hour(alerts: "DataFrame") -> "DataFrame":
-    """The first alert of each rule, source and what it was about in each hour; streams forget what is behind the
+    """Return the first alert of each rule, source and what it was about in each hour; streams forget what is behind the
     watermark."""
     from pyspark.sql import functions as f
 

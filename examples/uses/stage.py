@@ -46,7 +46,7 @@ class Stage:
         return self.out / f"{self.name}.html"
 
     def table(self, what: str) -> Path:
-        """The folder of a table of results; that of an earlier run is deleted."""
+        """Return the folder of a table of results; that of an earlier run is deleted."""
         folder = self.out / self.name / what
         if (folder / "_delta_log").is_dir():
             shutil.rmtree(folder)
@@ -56,7 +56,7 @@ class Stage:
         return f"examples.{self.name}.{what}"
 
     def make_topic(self, what: str) -> str:
-        """An empty topic whose messages are as old as they like; returns its whole name."""
+        """Create an empty topic that accepts messages of any age; return its whole name."""
         topic = self.topic(what)
         with Admin(self.bootstrap) as admin:
             if topic in admin.list_topics():
@@ -77,11 +77,11 @@ class Stage:
         return sent
 
     def read(self, what: str) -> "DataFrame":
-        """A topic as a batch."""
+        """Return a topic as a batch."""
         return self.spark.read.format("barnabas").options(**self._source(what)).load()
 
     def stream(self, what: str) -> "DataFrame":
-        """A topic as a stream from its beginning."""
+        """Return a topic as a stream from its beginning."""
         options = {**self._source(what), "startingOffsets": "earliest"}
         return self.spark.readStream.format("barnabas").options(**options).load()
 
@@ -113,7 +113,7 @@ class Stage:
         ).start().awaitTermination()
 
     def result(self, folder: Path) -> "pa.Table":
-        """A Delta table as any reader sees it."""
+        """Return a Delta table as any reader sees it."""
         from deltalake import DeltaTable
 
         return DeltaTable(folder).to_pyarrow_table()

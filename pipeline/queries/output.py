@@ -131,7 +131,7 @@ def _on_one_line(text: str) -> str:
 
 
 def rows_of(relation: Any) -> Iterable[tuple[Any, ...]]:
-    """The rows of a relation of DuckDB, as they come."""
+    """Yield the rows of a relation of DuckDB, as they come."""
     while rows := relation.fetchmany(_BATCH_ROWS):
         yield from rows
 

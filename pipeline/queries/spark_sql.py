@@ -24,7 +24,7 @@ _TOKENS = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|--[^\n]*|/
 def define_views(
     spark: "SparkSession", bootstrap: str, client: Mapping[str, str], tables: Mapping[str, Path]
 ) -> list[str]:
-    """A view for each topic (TOPIC), and for each topic of a loaded table (NAME_TOPIC); returns their names."""
+    """Return a view for each topic (TOPIC), and for each topic of a loaded table (NAME_TOPIC); returns their names."""
     names = []
     if bootstrap:
         with Admin(bootstrap, config=common_settings(client)) as admin:
@@ -43,7 +43,7 @@ def define_views(
 
 
 def statements(text: str) -> list[str]:
-    """The statements of a text, at the semicolons that are in no quotes and comments."""
+    """Return the statements of a text, at the semicolons that are in no quotes and comments."""
     found = [""]
     for token in _TOKENS.findall(text):
         if token == ";":
@@ -54,7 +54,7 @@ def statements(text: str) -> list[str]:
 
 
 def is_complete(text: str) -> bool:
-    """True if the text ends with the end of a statement."""
+    """Return True if the text ends with the end of a statement."""
     tokens = [token for token in _TOKENS.findall(text) if token.strip() and not token.startswith(("--", "/*"))]
     return bool(tokens) and tokens[-1] == ";"
 

@@ -55,15 +55,15 @@ class Statement:
     """The names that stand in the statement, also beside a star (`* exclude (value)`). None: they may be any."""
 
     def names(self, column: str) -> bool:
-        """True if the column is named, or may be: a star does not name it."""
+        """Return True if the column is named, or may be: a star does not name it."""
         return self.named is None or column in self.named
 
     def wants(self, *names: str) -> bool:
-        """True if one of these columns is named, or all are wanted."""
+        """Return True if one of these columns is named, or all are wanted."""
         return self.columns is None or any(name in self.columns for name in names)
 
     def others(self, known: Sequence[str]) -> frozenset[str] | None:
-        """The named columns that are none of these; None: all."""
+        """Return the named columns that are none of these; None: all."""
         return None if self.columns is None else self.columns - {*known}
 
 
@@ -202,7 +202,7 @@ def _is_constant(value: Node) -> bool:
 
 
 def constant(connection: Any, expression: Node, type_: str) -> Any:
-    """The value of a condition's expression as this SQL type; None where it has none."""
+    """Return the value of a condition's expression as this SQL type; None where it has none."""
     import duckdb
 
     (template,) = connection.execute("select json_serialize_sql('select 0')").fetchall()[0]

@@ -23,7 +23,7 @@ class LoadedTopic:
 
 
 def files_by_topic(folder: Path) -> dict[str, list[str]]:
-    """The files of each topic. Raises `TableError` when nothing was ever loaded there."""
+    """Return the files of each topic. Raises `TableError` when nothing was ever loaded there."""
     store = open_store(folder)
     store.finish_commit()
     found: dict[str, list[str]] = defaultdict(list)
@@ -33,7 +33,7 @@ def files_by_topic(folder: Path) -> dict[str, list[str]]:
 
 
 def loaded_topic(connection: Any, files: Sequence[str], window: Window, contents: Sequence[str]) -> LoadedTopic:
-    """The rows within the window. `contents`: which of key and value are wanted, and so looked at."""
+    """Return the rows within the window. `contents`: which of key and value are wanted, and so looked at."""
     listed = ", ".join(map(text_literal, files))
     source = f"read_parquet([{listed}], union_by_name = true, hive_types = {{'topic': varchar}})"
     types = dict(connection.execute(f"select column_name, column_type from (describe from {source})").fetchall())
@@ -55,5 +55,5 @@ def loaded_topic(connection: Any, files: Sequence[str], window: Window, contents
 
 
 def text_literal(text: str) -> str:
-    """A text as SQL takes it."""
+    """Return a text as SQL takes it."""
     return "'" + text.replace("'", "''") + "'"

@@ -45,7 +45,7 @@ class TopicReader:
         self._admin = Admin(bootstrap, config=common_settings(self._settings))
 
     def names(self) -> list[str]:
-        """The topics, without internal ones."""
+        """Return the topics, without internal ones."""
         return [topic.name for topic in self._admin.describe_topics() if topic.name and not topic.internal]
 
     def check_not_denied(self, topic: str) -> None:
@@ -119,7 +119,7 @@ class TopicReader:
 
 
 def _with_typed_values(messages: pa.Table, decoder: "ColumnDecoder") -> pa.Table:
-    """The messages with their values decoded, and why some are not."""
+    """Return the messages with their values decoded, and why some are not."""
     values: list[pa.Array] = []
     errors: list[str | None] = []
     for batch in messages.to_batches():
@@ -138,7 +138,7 @@ def _put(connection: Any, piece: pa.Table, into: str) -> None:
 
 
 def quoted(name: str) -> str:
-    """A name as SQL takes it."""
+    """Return a name as SQL takes it."""
     return '"' + name.replace('"', '""') + '"'
 
 

@@ -83,7 +83,7 @@ def bucket_name(bucket_s: int) -> str:
 
 
 def stacked(series: TimeSeries, *, unit: str = "", title: str = "") -> Markup:
-    """The series on top of each other, as bars, or as areas when there are many."""
+    """Return the series on top of each other, as bars, or as areas when there are many."""
     if not series.starts:
         return Markup('<p class="none">nothing to show</p>')
     totals = [sum(values) for values in zip(*series.values.values(), strict=True)]
@@ -121,8 +121,8 @@ def line(
     spans: Sequence[tuple[float, float]] = (),
     marks: Sequence[float] = (),
 ) -> Markup:
-    """One numeric series: a line of averages in a band from lowest to highest. `times` are seconds since 1970; `spans`
-    of time are shaded, `marks` are dots at the top."""
+    """Return one numeric series: a line of averages in a band from lowest to highest. `times` are seconds since 1970;
+    `spans` of time are shaded, `marks` are dots at the top."""
     if not times:
         return Markup('<p class="none">nothing to show</p>')
     least, largest = min(low), max(high)
@@ -210,7 +210,7 @@ def compact(value: float, unit: str = "") -> str:
 
 
 def _drawn(draw: Callable[[_Canvas], Sequence[str]], title: str) -> Markup:
-    """One drawing for each kind of screen; the page's style shows the one that fits."""
+    """Return one drawing for each kind of screen; the page's style shows the one that fits."""
     label = f' aria-label="{escape(title)}"' if title else ""
     drawings = []
     for each in _CANVASES:

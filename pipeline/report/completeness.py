@@ -46,7 +46,7 @@ def audited(bootstraps: Sequence[str], topics: Sequence[str]) -> dict[str, Topic
 
 
 def by_topic(found: Reconciliation) -> dict[str, TopicAudit]:
-    """A reconciliation, summed up."""
+    """Return a reconciliation, summed up."""
     result = {}
     for topic in dict.fromkeys(window.topic for window in found.windows):
         windows = [window for window in found.windows if window.topic == topic]

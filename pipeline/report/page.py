@@ -129,7 +129,8 @@ def _check_event_times(name: str, sections: Sequence[Mapping[str, Any]]) -> None
 
 
 def render(folder: Path, sections: Sequence[Mapping[str, Any]], now: datetime) -> str:
-    """The page as text: of one topic under its name, of several with an index. Everything from the data is escaped."""
+    """Return the page as text: of one topic under its name, of several with an index. Everything from the data is
+    escaped."""
     now_ms = int(now.timestamp() * 1000)
     title = sections[0]["topic"] if len(sections) == 1 else folder.name
     defaults: dict[str, Any] = {"damaged": [], "audit": None, "about": None, "records": None, "queries": {}}
@@ -205,14 +206,15 @@ class AccessFigures:
 
 
 def is_access_log(samples: Sequence[bytes]) -> bool:
-    """True if most of the sample lines are of the format."""
+    """Return True if most of the sample lines are of the format."""
     pattern = re.compile(LINE)
     hits = sum(1 for sample in samples if pattern.match(sample.decode("utf-8", "replace")))
     return bool(samples) and hits * 2 > len(samples)
 
 
 def parse(lines: "DataFrame") -> "DataFrame":
-    """One row per line, with what it says; `time` is null for a line that is not of the format, none is left out."""
+    """Return one row per line, with what it says; `time` is null for a line that is not of the format, none is left
+    out."""
     from pyspark.sql import functions as f
 
     text = f.make_valid_utf8(f.coalesce(f.col("value").cast("string"), f.lit("")))
@@ -241,7 +243,7 @@ def parse(lines: "DataFrame") -> "DataFrame":
 
 
 def figures(lines: "DataFrame") -> AccessFigures:
-    """All figures of the rows with a column `value`."""
+    """Return all figures of the rows with a column `value`."""
     from pyspark.sql import functions as f
 
     parsed = parse(lines).persist()
@@ -280,7 +282,7 @@ def _marked(good: "DataFrame") -> "DataFrame":
 
 
 def _top(marked: "DataFrame") -> dict[str, list[TopEntry]]:
-    """The top lists of all kinds in one pass."""
+    """Return the top lists of all kinds in one pass."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -395,7 +397,7 @@ class MetricFigures:
 
 
 def is_metrics(samples: Sequence[bytes]) -> bool:
-    """True if most of the samples are JSON objects with a metric and a number."""
+    """Return True if most of the samples are JSON objects with a metric and a number."""
 
     def fits(sample: bytes) -> bool:
         try:
@@ -408,7 +410,7 @@ def is_metrics(samples: Sequence[bytes]) -> bool:
 
 
 def metric_figures(lines: "DataFrame") -> MetricFigures:
-    """All figures of the rows with a column `value`."""
+    """Return all figures of the rows with a column `value`."""
     from pyspark.sql import functions as f
 
     parsed = _parse(lines).persist()
@@ -683,7 +685,7 @@ def _malformed(rows: "DataFrame") -> tuple[int, list[str]]:
 
 
 def json_fields(values: Sequence[bytes]) -> tuple[list[FieldFigures], int]:
-    """The fields of those values that are JSON objects, the most frequent first; and how many are."""
+    """Return the fields of those values that are JSON objects, the most frequent first; and how many are."""
     seen: dict[str, _Seen] = {}
     objects = 0
     for value in values:
@@ -813,7 +815,7 @@ def record_part(
 def section_of(
     topic: str, rows: "DataFrame", event_time: str | None = None, table: str = "warehouse"
 ) -> dict[str, Any]:
-    """All that the template shows of a topic's rows. `table` is the table's name in queries."""
+    """Return all that the template shows of a topic's rows. `table` is the table's name in queries."""
     rows, typed = _values_as_bytes(rows)
     values = [row.value for row in rows.select("value").limit(_SAMPLE_ROWS).collect()]
     samples = [bytes(value or b"") for value in values]
@@ -857,7 +859,7 @@ def _damaged(folder: Path) -> Sequence[DamagedRange]:
 
 
 def _described(folder: Path) -> dict[str, TopicDescription]:
-    """The topics that have rows."""
+    """Return the topics that have rows."""
     store = open_store(folder)
     require_format(store.format)
     store.finish_commit()

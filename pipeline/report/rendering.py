@@ -9,7 +9,7 @@ from . import charts
 
 
 def render_template(name: str, **values: Any) -> str:
-    """A page as text. Everything that comes from the data is escaped."""
+    """Return a page as text. Everything that comes from the data is escaped."""
     return render_page(Path(__file__).with_name(name), {"compact": charts.compact, "moment": _moment}, **values)
 
 

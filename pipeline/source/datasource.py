@@ -188,7 +188,7 @@ _CLUSTERS: ClientCache[Cluster] = ClientCache()
 
 
 def source_schema(*, include_headers: bool, classic: bool = False) -> StructType:
-    """The columns of Spark's own Kafka source.
+    """Return the columns of Spark's own Kafka source.
 
     Those of a classic cluster are more: `broker`, whose partition it is, and `wrapperIndex`, which message of its
     compressed wrapper (null: in none). `offset` is the byte at which the message, or its wrapper, begins; key,
@@ -389,7 +389,7 @@ def _mend(column: str) -> str:
 
 
 def _checked(options: WriteOptions, schema: StructType) -> list[str]:
-    """The columns to write. Raises `ConfigError` for a missing column or a wrong type."""
+    """Return the columns to write. Raises `ConfigError` for a missing column or a wrong type."""
     present = {field.name: field.dataType for field in schema}
     encoded = {each.column for each in options.encoding.columns} if options.encoding is not None else set()
     for name, kinds in _WRITE_COLUMNS.items():
@@ -471,13 +471,13 @@ class _SliceReader:
         self.connect = connect
 
     def opened(self, where: Where | None = None) -> AbstractContextManager[Cluster]:
-        """A connection to where the options say, or to there."""
+        """Return a connection to where the options say, or to there."""
         place, client = where or self.options.where, self.options.client
         return _CLUSTERS.opened((self.connect, place, frozenset(client.items())), partial(self.connect, place, client))
 
     def split(self, cluster: Cluster, ranges: Sequence[OffsetRange]) -> list[InputPartition]:
-        """A slice per range, or several of a large one, or one of several small ones; the registries are not for the
-        tasks."""
+        """Return a slice per range, or several of a large one, or one of several small ones; the registries are not for
+        the tasks."""
         options = self.options
         cut = slices(ranges, at_least=options.min_partitions, at_most_records=options.max_records_per_partition)
         if options.where.classic or options.min_partitions is not None:
@@ -638,7 +638,8 @@ def _progress(options: ReadOptions) -> GroupProgress | None:
 
 
 def _read_range(cluster: Cluster, part: OffsetRange, options: ReadOptions) -> Iterator[PartitionColumns]:
-    """The records of a range. Offsets that vanish meanwhile are an error, or skipped, as `failOnDataLoss` says."""
+    """Yield the records of a range. Offsets that vanish meanwhile are an error, or skipped, as `failOnDataLoss`
+    says."""
     position = start = part.start
     slice_name = f"{part.place.key}-{start}"
     while position < part.end:

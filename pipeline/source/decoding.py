@@ -100,7 +100,7 @@ def _newest(each: ColumnFormat, topics: Sequence[str]) -> RegisteredSchema:
 
 
 def sampled(cluster: Cluster, selection: Selection, column: str) -> Sequence[bytes]:
-    """Values of the first records of each partition."""
+    """Return values of the first records of each partition."""
     places = [place for info in selected(cluster, selection) for place in info.places]
     starts, ends = cluster.offsets(places, EARLIEST), cluster.offsets(places, LATEST)
     found: list[bytes] = []
@@ -117,7 +117,8 @@ def sampled(cluster: Cluster, selection: Selection, column: str) -> Sequence[byt
 
 
 def typed_schema(raw: StructType, decoding: ColumnDecoding) -> StructType:
-    """The columns of a read: those of `raw` with types, and in mode PERMISSIVE two more for each that is decoded."""
+    """Return the columns of a read: those of `raw` with types, and in mode PERMISSIVE two more for each that is
+    decoded."""
     types = {each.column: column_type(each) for each in decoding.columns}
     fields = [StructField(field.name, types.get(field.name, field.dataType)) for field in raw]
     if decoding.permissive:
@@ -137,7 +138,7 @@ def column_type(each: ColumnFormat) -> DataType:
 def decoded_batches(
     batches: Iterable[pa.RecordBatch], decoding: ColumnDecoding, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """The batches with typed columns; `schema` is that of `typed_schema` in Arrow. Raises `Undecodable`."""
+    """Yield the batches with typed columns; `schema` is that of `typed_schema` in Arrow. Raises `Undecodable`."""
     for batch in batches:
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         for each in decoding.columns:
@@ -167,13 +168,13 @@ def _errors_text(column: str, batch: pa.RecordBatch, errors: Mapping[int, str]) 
 
 @lru_cache(maxsize=64)
 def _client(registry: RegistryAccess | str) -> RegistryClient:
-    """One for all reads of this process: what it knows, it knows for all of them."""
+    """Return one for all reads of this process: what it knows, it knows for all of them."""
     return RegistryClient(registry)
 
 
 @lru_cache(maxsize=64)
 def decoder_of(each: ColumnFormat) -> ColumnDecoder:
-    """The decoder of a settled format; a worker of Spark keeps it from task to task. Raises `ConfigError`."""
+    """Return the decoder of a settled format; a worker of Spark keeps it from task to task. Raises `ConfigError`."""
     return _MAKERS[each.format](each)
 
 
@@ -219,7 +220,7 @@ _SIMPLE: dict[str, type[DataType]] = {
 
 
 def parse_ddl(text: str) -> DataType:
-    """A list of columns as a struct, or a single type. Raises `ConfigError`."""
+    """Return a list of columns as a struct, or a single type. Raises `ConfigError`."""
     reading = _Reading(text)
     if len(reading.tokens) == 1 or (len(reading.tokens) > 1 and reading.tokens[1] in ("<", "(")):
         found = reading.type()

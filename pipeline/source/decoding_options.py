@@ -67,7 +67,7 @@ class ColumnDecoding:
 
 
 def decoding_of(given: Mapping[str, str]) -> ColumnDecoding | None:
-    """The options of decoding, by the names of `DECODING_OPTIONS`. Raises `ConfigError`."""
+    """Return the options of decoding, by the names of `DECODING_OPTIONS`. Raises `ConfigError`."""
     mode = given.get(_MODE, FAILFAST).strip().upper()
     if mode not in (PERMISSIVE, FAILFAST):
         why = "; nothing is dropped in silence here: filter on value_error" if mode == "DROPMALFORMED" else ""
@@ -82,7 +82,7 @@ def decoding_of(given: Mapping[str, str]) -> ColumnDecoding | None:
 
 
 def encoding_of(given: Mapping[str, str]) -> ColumnEncoding | None:
-    """The options of a write, by the names of `ENCODING_OPTIONS`. Raises `ConfigError`."""
+    """Return the options of a write, by the names of `ENCODING_OPTIONS`. Raises `ConfigError`."""
     columns = [found for column in _COLUMNS if (found := _column(given, column)) is not None]
     flags = {name: given[name].strip().lower() for name in _FLAGS if name in given}
     for name, flag in flags.items():

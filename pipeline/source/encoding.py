@@ -16,8 +16,8 @@ _Encoder = AvroEncoder | JsonSchemaEncoder | ProtobufEncoder
 def encoded_batches(
     batches: Iterable[pa.RecordBatch], encoding: ColumnEncoding, topic: str | None
 ) -> Iterator[pa.RecordBatch]:
-    """The batches with bytes in place of the typed columns. Raises `ConfigError`, `Malformed` and what the registry's
-    client does."""
+    """Yield the batches with bytes in place of the typed columns. Raises `ConfigError`, `Malformed` and what the
+    registry's client does."""
     columns: dict[str, _Column] = {}
     for batch in batches:
         topics = [topic] * batch.num_rows if topic is not None else batch.column("topic").to_pylist()

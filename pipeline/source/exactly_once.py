@@ -59,7 +59,7 @@ class WriteTarget:
     producer: Mapping[str, str]
 
     def open(self, task: int) -> Producer:
-        """A producer with the transactional id of a task. Raises `BarnabasError`."""
+        """Return a producer with the transactional id of a task. Raises `BarnabasError`."""
         config = {"transaction.timeout.ms": TIMEOUT_MS, **self.producer}
         return Producer(self.bootstrap, transactional_id=self._id(task), config=config)
 
@@ -72,7 +72,7 @@ class WriteTarget:
         return f"{self.name}-{task}"
 
     def task_of(self, transactional_id: str) -> int | None:
-        """The reverse; None for an id that is none of ours."""
+        """Return the reverse; None for an id that is none of ours."""
         number = transactional_id.removeprefix(f"{self.name}-")
         return int(number) if number != transactional_id and re.fullmatch(r"\d{1,9}", number) else None
 
@@ -224,8 +224,8 @@ def note_texts(decision: Decision) -> list[str]:
 
 
 def parse_notes(noted: Mapping[TopicPartition, tuple[int, str]]) -> Decision | None:
-    """The last decision of those in (offset, metadata) of the group's positions. Raises `BarnabasError` for positions
-    that are no notes."""
+    """Return the last decision of those in (offset, metadata) of the group's positions. Raises `BarnabasError` for
+    positions that are no notes."""
     if not noted:
         return None
     version = max(offset for offset, _ in noted.values())

@@ -87,7 +87,7 @@ class Selection:
     partitions: tuple[ClusterPartition, ...] | None = None
 
     def wants(self, place: ClusterPartition) -> bool:
-        """True if the partition is of those, were it there."""
+        """Return True if the partition is of those, were it there."""
         if self.pattern is not None:
             return re.fullmatch(self.pattern, place.topic) is not None
         return place.topic in self.topics if self.topics is not None else place in (self.partitions or ())
@@ -216,7 +216,7 @@ def partitions_json(offsets: Offsets) -> str:
 
 
 def parse_partitions_json(text: str, name: str = "offsets") -> dict[ClusterPartition, int]:
-    """The reverse of `partitions_json`. Raises `ConfigError`."""
+    """Return the reverse of `partitions_json`. Raises `ConfigError`."""
     example = 'like {"topic": {"0": 23, "1": -2}} (with "broker-partition" of a classic cluster)'
     found = _json(text, name, example)
     if not isinstance(found, dict) or not all(isinstance(inner, dict) for inner in found.values()):
@@ -385,7 +385,7 @@ def _least(given: Mapping[str, str]) -> int | None:
 
 
 def _duration_s(text: str, name: str) -> float:
-    """A time as Spark writes it: 250ms, 30s, 15m (or min), 2h, 1d; a bare number is of milliseconds."""
+    """Return a time as Spark writes it: 250ms, 30s, 15m (or min), 2h, 1d; a bare number is of milliseconds."""
     match = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower())
     if match is None or (match[2] or "ms") not in _UNITS_S:
         raise ConfigError(f"{name} must be a time like 250ms, 30s, 15m or 2h, not {text!r}")

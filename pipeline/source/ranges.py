@@ -60,7 +60,7 @@ def plan_ranges(cluster: Cluster, options: ReadOptions, report: Report) -> list[
 
 
 def selected(cluster: Cluster, selection: Selection) -> list[TopicInfo]:
-    """The topics that a selection means now, with those of their partitions that it means.
+    """Return the topics that a selection means now, with those of their partitions that it means.
 
     Raises `ApiError` for a topic or partition that there is not.
     """
@@ -95,7 +95,8 @@ def known_topics(cluster: Cluster, names: Sequence[str]) -> list[TopicInfo]:
 def resolve(
     cluster: Cluster, bound: Bound, partitions: Sequence[ClusterPartition], side: str, *, strict: bool
 ) -> dict[ClusterPartition, int]:
-    """The offset of a bound in each partition. A time after the last record is an error if `strict`, else LATEST."""
+    """Return the offset of a bound in each partition. A time after the last record is an error if `strict`, else
+    LATEST."""
     if bound.timestamp_ms is not None:
         return _at_times(cluster, dict.fromkeys(partitions, bound.timestamp_ms), side, strict=strict)
     if bound.timestamps_ms is not None:

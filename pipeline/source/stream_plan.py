@@ -40,7 +40,7 @@ class StreamOffsets:
 
     @classmethod
     def unpacked(cls, offset: Mapping[str, Any]) -> "StreamOffsets":
-        """The reverse of `packed`, and the form of Spark's Kafka source, whose checkpoint may be taken over:
+        """Return the reverse of `packed`, and the form of Spark's Kafka source, whose checkpoint may be taken over:
         {"topic": {"0": 23}}. Raises `ConfigError`."""
         ours = isinstance(offset.get(_OFFSETS), str)  # else it may be a topic
         ids = offset.get(_TOPIC_IDS, {}) if ours else {}
@@ -59,7 +59,7 @@ class StreamOffsets:
         return partitions_json(self.positions)
 
     def another(self, topic: str, topic_id: str) -> bool:
-        """True if the topic with that id is certainly not the one of these offsets; "" = unknown."""
+        """Return True if the topic with that id is certainly not the one of these offsets; "" = unknown."""
         known = self.topic_ids.get(topic, "")
         return bool(known and topic_id and known != topic_id)
 
@@ -90,7 +90,7 @@ class Pace:
     _last: float | None = None
 
     def waits(self, size: int) -> bool:
-        """True if a batch of that size is to wait."""
+        """Return True if a batch of that size is to wait."""
         now = self.clock()
         late = self._last is None or now - self._last >= self.delay_s
         if self.least is not None and size < self.least and not late:
@@ -107,7 +107,7 @@ def log_ends(cluster: Cluster, options: ReadOptions) -> StreamOffsets:
 
 
 def falls_short(before: StreamOffsets, target: StreamOffsets) -> bool:
-    """True if a log ends before the stream's position, although nothing says that it is another topic's."""
+    """Return True if a log ends before the stream's position, although nothing says that it is another topic's."""
     return any(
         target.positions.get(place, position) < position
         for place, position in before.positions.items()
@@ -118,7 +118,8 @@ def falls_short(before: StreamOffsets, target: StreamOffsets) -> bool:
 def next_step(
     cluster: Cluster, options: ReadOptions, before: StreamOffsets, target: StreamOffsets, report: Report
 ) -> Step:
-    """Everything from `before` to `target`. What is lost between is an error, or reported, as `failOnDataLoss` says."""
+    """Return everything from `before` to `target`. What is lost between is an error, or reported, as `failOnDataLoss`
+    says."""
 
     def lost(text: str, hint: str = "") -> None:
         hint = hint or f"set {Option.ALLOW_DATA_LOSS.spark} to continue with what remains"
@@ -152,8 +153,8 @@ def next_step(
 
 
 def limited(cluster: Cluster, options: ReadOptions, step: Step, max_rows: int) -> StreamOffsets:
-    """The end of a step of at most about `max_rows`: the share of it that each partition's backlog has, at least one
-    record where there is any. The limit may fall into a classic message: then before that one, if the log has still
+    """Return the end of a step of at most about `max_rows`: the share of it that each partition's backlog has, at least
+    one record where there is any. The limit may fall into a classic message: then before that one, if the log has still
     got what is before it."""
     if step.size <= max_rows:
         return step.end
@@ -200,7 +201,7 @@ def batch_ranges(
 def _still_there(
     cluster: Cluster, options: ReadOptions, planned: StreamOffsets, topics: Iterable[str], report: Report
 ) -> dict[str, str]:
-    """The ids of those topics that are still the planned ones; "" = unknown."""
+    """Return the ids of those topics that are still the planned ones; "" = unknown."""
     names = sorted(topics)
     if options.where.classic:
         return dict.fromkeys(names, "")

@@ -62,7 +62,7 @@ def _said_once() -> Iterator[None]:
 
 
 def summary(text: str) -> str:
-    """The line of a Spark error that a person needs: our own error where there is one, else the last Python one,
+    """Return the line of a Spark error that a person needs: our own error where there is one, else the last Python one,
     else what Java gives as the first cause."""
     ours = _OURS.findall(text)
     if ours:
@@ -91,6 +91,6 @@ def plain_worker_errors() -> Iterator[None]:
 
 
 def in_worker() -> bool:
-    """True in a process that Spark started to run Python."""
+    """Return True in a process that Spark started to run Python."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     return spec is not None and str(spec.name).startswith("pyspark.")

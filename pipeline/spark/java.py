@@ -36,7 +36,8 @@ class Java:
 
 
 def find_java() -> Java:
-    """The first Java of at least version 17. Raises `ConfigError` that says what was found and what to install."""
+    """Return the first Java of at least version 17. Raises `ConfigError` that says what was found and what to
+    install."""
     rejected: list[str] = []
     home = os.environ.get("JAVA_HOME")
     candidates = [("JAVA_HOME", Path(home, "bin", "java"))] if home else []
@@ -59,7 +60,7 @@ def find_java() -> Java:
 
 
 def spark_java_home(java: Java, *, log_file: Path | None = None) -> Path:
-    """The folder to give Spark as JAVA_HOME.
+    """Return the folder to give Spark as JAVA_HOME.
 
     It is a folder with a `bin/java` script when flags must be dropped or the Java's standard error goes to `log_file`.
     """

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def top_k(rows: "DataFrame", *by: str, k: int, orderBy: str = "count") -> "DataFrame":
-    """The `k` rows with the largest `orderBy` (a number) for each value of the columns `by`, such as `window`.
+    """Return the `k` rows with the largest `orderBy` (a number) for each value of the columns `by`, such as `window`.
 
     Result: `by`, `rank` (int, from 1), then the other columns as they are; of equal numbers the one whose other columns
     come first. Each group is gathered whole in one task, so count first (`windowed_counts`), then take the top: the
@@ -49,7 +49,8 @@ def anomaly_scores(
     minScale: float = 0.01,
     delayThreshold: str | None = None,
 ) -> "DataFrame":
-    """Every row with `expected` and `score` (doubles): how many robust standard deviations its `valueColumn` is off.
+    """Return every row with `expected` and `score` (doubles): how many robust standard deviations its `valueColumn` is
+    off.
 
     Per value of the columns `by`, a series in the order of `timeColumn`: `expected` is the median of the `windowRows`
     values before, the deviation is divided by 1.4826 times the median of the absolute deviations before (MAD), at
@@ -115,7 +116,7 @@ def robust_scores(
 
 
 def item_pairs(baskets: "DataFrame", items: str, *, maxItems: int = 200) -> "DataFrame":
-    """Each unordered pair of different items of each basket: the other columns of `baskets`, `item`, `other`.
+    """Return each unordered pair of different items of each basket: the other columns of `baskets`, `item`, `other`.
 
     `items` is a column with an array, one row is one basket. `item` < `other`. Baskets with more than `maxItems`
     different items are left out: a basket of n items has n * (n - 1) / 2 pairs, and a wholesaler's says little.
@@ -194,7 +195,8 @@ def join_within(
     delayThreshold: str | None = None,
     how: str = "inner",
 ) -> "DataFrame":
-    """Each row of `left` with the rows of `right` that agree in the columns `on` and follow it `within` a duration.
+    """Return each row of `left` with the rows of `right` that agree in the columns `on` and follow it `within` a
+    duration.
 
     For instance views with the clicks on them. `early` is how long before the left row the right one may be (clocks
     differ). `leftTime` and `rightTime` are timestamps with different names. `how`: inner, left_outer, right_outer,
@@ -221,7 +223,8 @@ def join_within(
 
 
 def latest(rows: "DataFrame", *by: str, orderBy: Sequence[str] = ("timestamp",)) -> "DataFrame":
-    """The newest row for each value of the columns `by`: a topic of changes, read as the table that it describes.
+    """Return the newest row for each value of the columns `by`: a topic of changes, read as the table that it
+    describes.
 
     The newest has the largest `orderBy`, compared column by column (of a topic: `("partition", "offset")` with the
     key in `by`, since a key stays in its partition). All columns of `rows`. Batch only; a stream reads it by
@@ -241,7 +244,8 @@ def join_latest(
     orderBy: Sequence[str] = ("timestamp",),
     how: str = "left",
 ) -> "DataFrame":
-    """Each row with what is known of its key at that moment: `rows` joined with the newest row per key of `changes`.
+    """Return each row with what is known of its key at that moment: `rows` joined with the newest row per key of
+    `changes`.
 
     `changes` is a batch frame over a topic or a table (`spark.read.format("barnabas")`, `read_table`); those of its
     columns that `rows` has too (`timestamp`, ...) are left out. `orderBy` as of `latest`. `how`: left, inner,
@@ -254,9 +258,9 @@ def join_latest(
 
 
 def json_fields(rows: "DataFrame", schema: str, *keep: str) -> "DataFrame":
-    """The fields of JSON values as columns: `schema` is Spark's ("address STRING, bytes BIGINT"), `keep` names columns
-    of the messages that stay (`timestamp`, `key`, ...). A value that is no JSON object has null in all fields; a field
-    of the same name as a kept column takes its place. Batches and streams.
+    """Return the fields of JSON values as columns: `schema` is Spark's ("address STRING, bytes BIGINT"), `keep` names
+    columns of the messages that stay (`timestamp`, `key`, ...). A value that is no JSON object has null in all fields;
+    a field of the same name as a kept column takes its place. Batches and streams.
     """
     from pyspark.sql import functions as f
 

@@ -128,7 +128,7 @@ def connector_checkpoint(checkpoint: str | os.PathLike[str], copy: str | os.Path
 
 
 def _rewrite(file: Path) -> bool:
-    """A batch's offsets: a version, metadata, then a line per source of the stream, "-" for none."""
+    """Return a batch's offsets: a version, metadata, then a line per source of the stream, "-" for none."""
     version, metadata, *sources = file.read_text(encoding="utf-8").split("\n")
     if version != _VERSION:
         raise ConfigError(f"{file.name} of the checkpoint's offsets has version {version!r}, not {_VERSION}")

@@ -19,7 +19,8 @@ def over_limit(
     timeColumn: str = "timestamp",
     delayThreshold: str | None = None,
 ) -> "DataFrame":
-    """The windows in which a value of the columns `by` has more than `limit` rows: columns as of `windowed_counts`.
+    """Return the windows in which a value of the columns `by` has more than `limit` rows: columns as of
+    `windowed_counts`.
 
     Streams: append (once, when the window is over), update (as soon as it is above the limit, and at each change then).
     """
@@ -44,7 +45,8 @@ def rate_limited(
     timeColumn: str = "timestamp",
     delayThreshold: str | None = None,
 ) -> "DataFrame":
-    """Every row with a column `allowed` (boolean): true for the first `limit` rows of its key (`by`) in its window.
+    """Return every row with a column `allowed` (boolean): true for the first `limit` rows of its key (`by`) in its
+    window.
 
     The first are those with the smallest `timeColumn`; on a stream, of those that came in earlier micro-batches first.
     No row is left out, those without a time are allowed. Streams: append, `delayThreshold` needed (or a watermark
@@ -97,7 +99,7 @@ def sessions(
     delayThreshold: str | None = None,
     exprs: "Sequence[Column]" = (),
 ) -> "DataFrame":
-    """One row per session of each value of the columns `by`: it ends where nothing comes for `gapDuration`.
+    """Return one row per session of each value of the columns `by`: it ends where nothing comes for `gapDuration`.
 
     Result: `session_window` (struct; its end is that of the last row and the gap), `by`, `started` and `ended` (times
     of the first and the last row), `count` (bigint), and `exprs`, aggregates with a name. `by` may be empty on a batch

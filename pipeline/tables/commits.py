@@ -53,16 +53,16 @@ class CommitLog:
         return exclusive(self._meta / "lock", wait_s=wait_s)
 
     def exists(self) -> bool:
-        """True if something was ever committed here."""
+        """Return True if something was ever committed here."""
         return any(self._numbers())
 
     def last(self) -> LoggedCommit | None:
-        """The newest commit. Raises `TableError` when it cannot be read."""
+        """Return the newest commit. Raises `TableError` when it cannot be read."""
         number = max(self._numbers(), default=None)
         return None if number is None else self._read(number)
 
     def history(self) -> Iterator[LoggedCommit]:
-        """All commits, newest first. Raises as `last`."""
+        """Yield all commits, newest first. Raises as `last`."""
         for number in sorted(self._numbers(), reverse=True):
             yield self._read(number)
 
@@ -81,7 +81,7 @@ class CommitLog:
             raise TableError(f"{path} is damaged: {error!r}") from error
 
     def unfinished(self) -> bool:
-        """True if the newest commit is in effect but its files are not all in their places."""
+        """Return True if the newest commit is in effect but its files are not all in their places."""
         last = self.last()
         return last is not None and (self._staging / last.staging).exists()
 
@@ -96,7 +96,7 @@ class CommitLog:
                 shutil.rmtree(left, ignore_errors=True)
 
     def begin_commit(self) -> tuple[int, Path]:
-        """The next commit number and an empty staging folder for it."""
+        """Return the next commit number and an empty staging folder for it."""
         number = max(self._numbers(), default=0) + 1
         staging = self._staging / f"{number:06d}-{uuid.uuid4().hex[:8]}"
         self._checkpoint("staging")

@@ -256,7 +256,8 @@ class DeltaLakeTable:
 
 
 def app_id(topic: str, key: str) -> str:
-    """The application of Delta's transactions whose version is the next offset of a partition, see `Place.key`."""
+    """Return the application of Delta's transactions whose version is the next offset of a partition, see
+    `Place.key`."""
     return f"barnabas/{topic}/{key}"
 
 

@@ -43,12 +43,12 @@ class DeltaLog:
         self._copy = folder / _COPY
 
     def version(self) -> int | None:
-        """The newest one; None: there is no table."""
+        """Return the newest one; None: there is no table."""
         names = (path.name.split(".", 1)[0] for path in self._log.glob("*") if path.suffix in (".json", ".parquet"))
         return max((int(name) for name in names if len(name) == 20 and name.isdigit()), default=None)
 
     def last(self) -> Commit | None:
-        """The newest commit of ours. Raises `TableError` when the table is another's, or damaged."""
+        """Return the newest commit of ours. Raises `TableError` when the table is another's, or damaged."""
         if self.version() is None:
             return None
         found = next((each for each in self._versions() if each.ours is not None), None)
@@ -59,7 +59,7 @@ class DeltaLog:
         raise TableError(f"{self._folder} is a Delta table that no load made; load into another folder")
 
     def history(self) -> Iterator[Commit]:
-        """All versions that the log still has, newest first. Those of other tools have no state."""
+        """Yield all versions that the log still has, newest first. Those of other tools have no state."""
         for each in self._versions():
             if each.ours is not None:
                 yield _commit(each)
@@ -74,7 +74,8 @@ class DeltaLog:
                 )
 
     def made_of(self, staging: str, first: int) -> int | None:
-        """The version, `first` or a later one, that was made of this staging folder, as far as the log still has it."""
+        """Return the version, `first` or a later one, that was made of this staging folder, as far as the log still has
+        it."""
         for each in self._versions():
             if each.number < first:
                 break
@@ -83,7 +84,7 @@ class DeltaLog:
         return None
 
     def knows_all_from(self, first: int) -> bool:
-        """False when versions from this one on were cleaned away."""
+        """Return False when versions from this one on were cleaned away."""
         newest = self.version()
         return newest is None or newest < first or self._path(first).exists()
 

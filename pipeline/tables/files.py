@@ -66,7 +66,7 @@ def file_facts(folder: Path, name: str) -> FileFacts:
 
 
 def parquet_rows(path: Path) -> int:
-    """The number of rows, from the file's footer."""
+    """Return the number of rows, from the file's footer."""
     import pyarrow.parquet as pq
 
     return int(pq.read_metadata(path).num_rows)
@@ -79,7 +79,7 @@ def partition_values(name: Path) -> dict[str, str | None]:
 
 
 def table_columns(paths: Sequence[Path], layout: Layout) -> Any:
-    """The Arrow schema of a table: that of the files (of all of them; without any, of an untyped load), then the
+    """Return the Arrow schema of a table: that of the files (of all of them; without any, of an untyped load), then the
     partition columns."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -100,7 +100,7 @@ def arrow_types() -> Mapping[str, Any]:
 
 
 def untyped_columns() -> Any:
-    """The Arrow schema of the data source with headers, for a classic cluster or not, without `topic`."""
+    """Return the Arrow schema of the data source with headers, for a classic cluster or not, without `topic`."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     from ..source.datasource import source_schema
@@ -110,7 +110,7 @@ def untyped_columns() -> Any:
 
 
 def as_text(value: Any) -> str | None:
-    """A partition value, as folders and logs have it."""
+    """Return a partition value, as folders and logs have it."""
     if value is None:
         return None
     return value.isoformat() if isinstance(value, date) else str(value)

@@ -25,7 +25,7 @@ def open_store(
     table: str = "",
     checkpoint: Checkpoint = no_checkpoint,
 ) -> TableStore:
-    """The table in this folder; `named` is the format that it is to have. Nothing is written yet.
+    """Return the table in this folder; `named` is the format that it is to have. Nothing is written yet.
 
     For an Iceberg table that is to be made `catalog` is the URI of a REST or SQL catalog (default: SQLite in its
     folder), `table` is NAMESPACE.NAME (default: barnabas.FOLDER).

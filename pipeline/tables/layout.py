@@ -78,7 +78,8 @@ class Layout:
         return ",".join(str(part) for part in self.parts) or NOT_PARTITIONED
 
     def with_columns(self, rows: "DataFrame", moment: "Column") -> "DataFrame":
-        """The rows with these columns; `moment` is the record's time. An empty text becomes null, as Spark has it."""
+        """Return the rows with these columns; `moment` is the record's time. An empty text becomes null, as Spark has
+        it."""
         for part in self.parts:
             for name, column in _expressions(part, moment, rows).items():
                 rows = rows.withColumn(name, column)

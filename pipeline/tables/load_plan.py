@@ -60,7 +60,7 @@ class LoadPlan:
         return {name: self._rows(size) for name, size in sizes.items()}
 
     def rows_of(self, offsets: Mapping[str, int]) -> int:
-        """The approximate number of rows that these numbers of offsets by topic stand for."""
+        """Return the approximate number of rows that these numbers of offsets by topic stand for."""
         return min(self.rows, sum(map(self._rows, offsets.values())))
 
     def _rows(self, offsets: int) -> int:
@@ -71,7 +71,7 @@ class LoadPlan:
         return any(part.broker != NO_BROKER for part in self.ranges)
 
     def changes(self, last: Commit | None) -> bool:
-        """False if the table is already as this plan would leave it."""
+        """Return False if the table is already as this plan would leave it."""
         return bool(self.ranges or self.replaced_topics) or last is None or dict(last.topics) != self.topics
 
 
@@ -84,7 +84,8 @@ def plan_load(
     fail_on_data_loss: bool,
     recreated: str,
 ) -> LoadPlan:
-    """Everything from the offsets reached (with `since_ms`: from that time, if it is earlier) to the end as of now.
+    """Return everything from the offsets reached (with `since_ms`: from that time, if it is earlier) to the end as of
+    now.
 
     Raises `ApiError` for an unknown topic and for data loss, `TopicRecreated` unless `recreated` is "replace".
     """
@@ -156,7 +157,8 @@ def _absent(infos: Sequence[TopicInfo], state: Mapping[str, TopicState]) -> list
 def _is_another(
     info: TopicInfo, before: TopicState | None, end: Mapping[ClusterPartition, int], recreated: str
 ) -> bool:
-    """True if the topic was created again and is to be replaced. By its id; without ids, because its log is shorter."""
+    """Return True if the topic was created again and is to be replaced. By its id; without ids, because its log is
+    shorter."""
     if before is None:
         return False
     reason = ""

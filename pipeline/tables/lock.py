@@ -37,7 +37,7 @@ def exclusive(path: Path, *, wait_s: float = 0.0) -> Iterator[None]:
 
 
 def _locked(path: Path, deadline: float) -> tuple[IO[str], list[Path]]:
-    """The file, and the folders that were made for it, the innermost first. Raises `TableLocked`."""
+    """Return the file, and the folders that were made for it, the innermost first. Raises `TableLocked`."""
     made: list[Path] = []
     for tries_left in reversed(range(_TRIES)):
         made += [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
@@ -80,7 +80,7 @@ def _in_use(path: Path, holder: str) -> TableLocked:
 
 
 def _is_at(file: IO[str], path: Path) -> bool:
-    """False for the lock of a holder who took it back while it was waited for."""
+    """Return False for the lock of a holder who took it back while it was waited for."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 def read_files(
     spark: "SparkSession", store: TableStore, paths: Sequence[Path], types: "Mapping[str, DataType] | None" = None
 ) -> "DataFrame":
-    """The rows of these files of the table, or of its folder; `types` of columns that are wider than the table's."""
+    """Return the rows of these files of the table, or of its folder; `types` of columns that are wider than the
+    table's."""
     from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import StructField, StructType
 
@@ -32,7 +33,8 @@ def read_files(
 
 
 def spark_path(path: Path, *, to_read: bool = False) -> str:
-    """A path for Spark, which takes it as it is (no %20), except that it expands patterns in paths that it reads."""
+    """Return a path for Spark, which takes it as it is (no %20), except that it expands patterns in paths that it
+    reads."""
     text = path.absolute().as_posix()
     return "file:" + (re.sub(r"[][{}*?\\]", r"\\\g<0>", text) if to_read else text)
 
@@ -49,7 +51,7 @@ class AffectedFile:
 def affected_files(
     store: TableStore, replaced_from: Mapping[ClusterPartition, int], replaced_topics: Collection[str]
 ) -> list[AffectedFile]:
-    """The files with rows at or after the offsets in `replaced_from`, and all files of `replaced_topics`."""
+    """Return the files with rows at or after the offsets in `replaced_from`, and all files of `replaced_topics`."""
     import numpy as np
     import pyarrow.parquet as pq
 

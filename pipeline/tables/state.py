@@ -92,7 +92,7 @@ def fields_of(change: TableChange) -> dict[str, Any]:
 
 
 def commit_of(change: TableChange, *, number: int, created_ms: int) -> Commit:
-    """A change that took effect."""
+    """Return a change that took effect."""
     return Commit(number=number, created_ms=created_ms, **fields_of(change))
 
 
@@ -211,7 +211,7 @@ class Staging:
 
 @contextmanager
 def plain_os_errors(folder: Path) -> Iterator[None]:
-    """A disk that is full or read-only, as `TableError` that names the table; the table stays as it was."""
+    """Raise an error of a full or read-only disk as a `TableError` that names the table, which stays as it was."""
     try:
         yield
     except OSError as error:

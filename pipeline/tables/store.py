@@ -35,11 +35,11 @@ class TableStore(Protocol):
         ...
 
     def exists(self) -> bool:
-        """True if something was ever committed here."""
+        """Return True if something was ever committed here."""
         ...
 
     def last(self) -> Commit | None:
-        """The newest commit, with the whole state of the table."""
+        """Return the newest commit, with the whole state of the table."""
         ...
 
     def history(self) -> Iterator[Commit]:
@@ -79,7 +79,7 @@ class TableStore(Protocol):
         ...
 
     def begin_commit(self) -> Staging:
-        """An empty staging folder for the next commit. Needs the lock."""
+        """Return an empty staging folder for the next commit. Needs the lock."""
         ...
 
     def commit(self, staging: Staging, change: TableChange) -> Commit:

@@ -67,7 +67,8 @@ def _value_type(store: TableStore) -> "DataType | None":
 
 
 def _settled(source: LoadSource, topic: str, given: object) -> tuple[dict[str, str], "DataType"]:
-    """The options with the schema chosen, so that planning and all tasks have the same; and the column's type."""
+    """Return the options with the schema chosen, so that planning and all tasks have the same; and the column's
+    type."""
     from ..source.decoding import column_type, settled_by
     from ..source.options import read_options
     from ..topics.connect import connect_cluster
@@ -90,7 +91,8 @@ def _settled(source: LoadSource, topic: str, given: object) -> tuple[dict[str, s
 
 
 def merged(one: "DataType", other: "DataType", where: str) -> "DataType":
-    """The type that has the fields of both. Raises `TableError` where they differ in what they have in common."""
+    """Return the type that has the fields of both. Raises `TableError` where they differ in what they have in
+    common."""
     from pyspark.sql.types import ArrayType, MapType, NullType, StructField, StructType
 
     if one == other or isinstance(other, NullType):
@@ -113,7 +115,7 @@ def merged(one: "DataType", other: "DataType", where: str) -> "DataType":
 
 
 def storable(kind: "DataType") -> "DataType":
-    """The type as a table has it: Parquet has no column of nothing but nulls: text takes its place."""
+    """Return the type as a table has it: Parquet has no column of nothing but nulls: text takes its place."""
     from pyspark.sql.types import _parse_datatype_json_string
 
     text = json.dumps(_without_void(json.loads(kind.json())))

@@ -83,7 +83,7 @@ _AS_WITHOUT = {"enable.auto.commit", "partitioner.ignore.keys", "transaction.two
 def reader_settings(
     given: Mapping[str, str], *, prefix: str = "", classic: bool = False, reasons: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The settings of a read that its clients take; those without a meaning are left out.
+    """Return the settings of a read that its clients take; those without a meaning are left out.
 
     `prefix` stands before the names in texts, as the user writes them; `reasons` say what to do instead of a setting
     where that is not an option of Spark's. Raises `ConfigError` for one that is unknown, that would change what is read

@@ -43,7 +43,8 @@ _UNSETTLED_MAX = 4
 
 
 def connect_cluster(where: Where, client: Mapping[str, str]) -> Cluster:
-    """A connection with client settings by their dotted names. Raises `ConfigError`; connects when it is used."""
+    """Return a connection with client settings by their dotted names. Raises `ConfigError`; connects when it is
+    used."""
     if where.classic:
         from .connect_classic import ClassicCluster
 

@@ -70,7 +70,7 @@ def classic_columns(
     check_crc: bool = True,
     piece_bytes: int = PIECE_BYTES,
 ) -> Iterator[PartitionColumns]:
-    """The messages of a set that begins at byte `from_offset` of its log, up to the entry that begins at `upto`.
+    """Yield the messages of a set that begins at byte `from_offset` of its log, up to the entry that begins at `upto`.
 
     The last piece's `next_offset` is behind the last whole entry that was taken; before that, a piece that ends inside
     a wrapper leads back to the wrapper's start. Yields at least one piece, perhaps without rows. A part of an entry at
@@ -112,7 +112,7 @@ def classic_columns(
 
 
 def _opened(wrapper: bytes, codecs: Codecs, check_crc: bool) -> Iterator[list[bytes]]:
-    """The payloads in one wrapper, some at a time."""
+    """Yield the payloads in one wrapper, some at a time."""
     decoder = SetDecoder(codecs, "", -1, DECOMPRESSED_BYTES_MAX, check_crc)
     for run in decoder.runs(wrapper, 0):
         yield [message.value or b"" for message in run]
@@ -228,7 +228,7 @@ class ClassicCluster:
             raise TransportError(text) from error
 
     def _fetch(self, place: ClusterPartition, offset: int, max_bytes: int) -> ClassicMessageSet:
-        """A set that is not empty unless the log ends there; tried again while the broker cannot be reached."""
+        """Return a set that is not empty unless the log ends there; tried again while the broker cannot be reached."""
         for failures in range(1, _TRIES):
             try:
                 return self._consumer(place.broker).fetch(place.topic, place.partition, offset, max_bytes)

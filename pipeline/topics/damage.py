@@ -40,7 +40,7 @@ def write_damage(folder: Path, damaged: DamagedRange) -> None:
 
 
 def read_damage(folder: Path) -> list[DamagedRange]:
-    """All that was noted there, each range once."""
+    """Return all that was noted there, each range once."""
     import cattrs
 
     texts = [path.read_text(encoding="utf-8") for path in folder.glob(f"*{_SUFFIX}")] if folder.is_dir() else []

@@ -41,7 +41,7 @@ class ClusterPartition(NamedTuple):
 
     @classmethod
     def parse(cls, topic: str, key: str) -> "ClusterPartition | None":
-        """The reverse of `key`; None for a text that is none."""
+        """Return the reverse of `key`; None for a text that is none."""
         match = _KEY.fullmatch(key)
         if match is None:
             return None
@@ -158,8 +158,8 @@ class Cluster(Protocol):
         ...
 
     def boundary(self, place: ClusterPartition, start: int, wanted: int) -> int:
-        """The greatest offset up to `wanted` at which a read may end that began at `start` (which may be one), but past
-        the first record. Offsets that count records are all of this kind."""
+        """Return the greatest offset up to `wanted` at which a read may end that began at `start` (which may be one),
+        but past the first record. Offsets that count records are all of this kind."""
         ...
 
     def where(self, place: ClusterPartition) -> Where:

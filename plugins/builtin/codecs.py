@@ -18,7 +18,7 @@ _LENGTH = Struct(">i")
 
 
 def builtin_codecs() -> Codecs:
-    """All four, at their usual levels."""
+    """Return all four, at their usual levels."""
     return Codecs([GzipCodec(), SnappyCodec(), Lz4Codec(), ZstdCodec()])
 
 
@@ -148,7 +148,8 @@ class SnappyCodec:
         return output.join()
 
     def _raw(self, block: memoryview, output: _Output) -> bytes:
-        """One snappy block. It begins with the size of its content, which is checked before memory is taken for it."""
+        """Return one snappy block. It begins with the size of its content, which is checked before memory is taken for
+        it."""
         import snappy
 
         claimed = shift = 0
@@ -245,7 +246,7 @@ class ZstdCodec:
         return output.join()
 
     def _check_frames(self, view: memoryview) -> int:
-        """The most that the frames can decompress to, from their block headers.
+        """Return the most that the frames can decompress to, from their block headers.
 
         The library takes a cut frame for a finished one and says nothing; so all blocks are seen to be there.
         Raises `ApiError` CORRUPT_MESSAGE.

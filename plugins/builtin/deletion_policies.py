@@ -86,7 +86,7 @@ def _prefix_and_age(text: str) -> tuple[bytes, int]:
 
 
 def duration_ms(text: str) -> int:
-    """Milliseconds of "90s", "12h", "7d". Raises `ConfigError`."""
+    """Return milliseconds of "90s", "12h", "7d". Raises `ConfigError`."""
     number = text.strip().rstrip("".join(_UNITS_MS))
     unit = text.strip()[len(number) :]
     if not (number.isascii() and number.isdigit() and len(number) <= _DIGITS_MAX and unit in _UNITS_MS):
@@ -110,6 +110,6 @@ DELETION_POLICY_NAMES = tuple(_POLICIES)
 
 
 def builtin_deletion_policy(name: str, context: "DeletionContext") -> "DeletionPolicy | None":
-    """The policy of this name, None if there is none. Raises `ConfigError` for its parameters."""
+    """Return the policy of this name, None if there is none. Raises `ConfigError` for its parameters."""
     made = _POLICIES.get(name)
     return made(context) if made is not None else None

@@ -125,6 +125,6 @@ SERDE_NAMES = tuple(_MAKERS)
 
 
 def builtin_serde(name: str) -> BytesSerde | StringSerde | JsonSerde | None:
-    """The encoder and decoder of that name, or None."""
+    """Return the encoder and decoder of that name, or None."""
     maker = _MAKERS.get(name)
     return None if maker is None else maker()

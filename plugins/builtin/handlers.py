@@ -6,10 +6,10 @@ HANDLER_NAMES = ("default",)
 
 
 def builtin_event_handler(name: str) -> EventHandler | None:
-    """The event handler of that name, or None."""
+    """Return the event handler of that name, or None."""
     return EventHandler() if name == "default" else None
 
 
 def builtin_callback_handler(name: str) -> CallbackHandler | None:
-    """The callback handler of that name, or None."""
+    """Return the callback handler of that name, or None."""
     return CallbackHandler() if name == "default" else None

@@ -141,6 +141,6 @@ PARTITIONER_NAMES = tuple(_MAKERS)
 
 
 def builtin_partitioner(name: str) -> Partitioner | None:
-    """A new partitioner of that name, or None."""
+    """Return a new partitioner of that name, or None."""
     maker = _MAKERS.get(name)
     return None if maker is None else maker()

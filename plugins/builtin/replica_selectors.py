@@ -48,6 +48,6 @@ REPLICA_SELECTOR_NAMES = tuple(_SELECTORS)
 
 
 def builtin_replica_selector(name: str) -> "ReplicaSelector | None":
-    """The selector of this name, None if there is none; Kafka's names of its classes are known, too."""
+    """Return the selector of this name, None if there is none; Kafka's names of its classes are known, too."""
     made = _SELECTORS.get(name)
     return made() if made is not None else None

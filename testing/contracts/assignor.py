@@ -39,7 +39,7 @@ def having(
 
 
 def in_the_end(assignor: Assignor, members: Mapping[str, Subscription], partitions: Mapping[str, int]) -> Shares:
-    """The shares once what moves has been given up."""
+    """Return the shares once what moves has been given up."""
     for round_ in range(3):
         shares = assignor.assign(members, partitions)
         given_up = {m: [p for p in each.owned if p not in shares[m]] for m, each in members.items()}

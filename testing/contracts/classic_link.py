@@ -66,7 +66,7 @@ class BrokerLinkContract:
         raise NotImplementedError
 
     def submit(self, harness: LinkHarness, request: Request[ResultT]) -> list[Any]:
-        """The list gets what is replied: one result or error."""
+        """Submit a request; return a list that receives one result or error."""
         replies: list[Any] = []
         harness.link.submit(request, CALLER, replies.append)
         return replies
@@ -150,7 +150,7 @@ class ClassicLinkContract:
         raise NotImplementedError
 
     def submit(self, harness: LinkHarness, request: Request[ResultT]) -> list[Any]:
-        """The list gets what is replied: one result or error."""
+        """Submit a request; return a list that receives one result or error."""
         replies: list[Any] = []
         harness.link.submit(request, CALLER, replies.append)
         return replies

@@ -625,7 +625,7 @@ def _is_commit(changes: list[NodeChange], guards: dict[str, int]) -> bool:
 
 
 def machine_for(open_fresh: Callable[[], Opened]) -> type[RuleBasedStateMachine]:
-    """A state machine that compares an adapter with a plain dict, over reopening."""
+    """Return a state machine that compares an adapter with a plain dict, over reopening."""
 
     class CoordinationMachine(RuleBasedStateMachine):
         def __init__(self) -> None:

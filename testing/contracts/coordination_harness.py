@@ -22,7 +22,7 @@ class Harness(Protocol):
     faults: frozenset[str]
 
     def session(self) -> Coordination:
-        """A session with the tree, closed by the harness at the end. Only one unless `several_sessions`."""
+        """Return a session with the tree, closed by the harness at the end. Only one unless `several_sessions`."""
         ...
 
     def expire_session(self, session: Coordination) -> None:

@@ -43,7 +43,7 @@ class CableHarness(ABC):
     def connect(
         self, port: int, *, session_timeout_ms: int | None = None, report: Callable[[str], None] | None = None
     ) -> Coordination:
-        """A session over this port of loopback, with one tree for the whole harness."""
+        """Return a session over this port of loopback, with one tree for the whole harness."""
 
     @abstractmethod
     def expire_session(self, session: Coordination) -> None:

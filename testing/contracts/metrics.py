@@ -14,7 +14,7 @@ class MetricsHarness(Protocol):
     metrics: Metrics
 
     def value(self, name: str, **labels: str) -> float | None:
-        """The value of a counter or gauge, the count of a histogram; None when there is none."""
+        """Return the value of a counter or gauge, the count of a histogram; None when there is none."""
         ...
 
 

@@ -27,7 +27,7 @@ views = st.lists(
 
 
 def reader_in(rack: str) -> NearReader:
-    """A consumer that says that it is there."""
+    """Return a consumer that says that it is there."""
     return NearReader(rack=rack, client_id=None, host="127.0.0.1", listener="kafka://h:1", principal=ANONYMOUS)
 
 

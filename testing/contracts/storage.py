@@ -301,7 +301,8 @@ _bytes = st.binary(max_size=40)
 
 
 def machine_for(make: Callable[[], Reopen]) -> type[RuleBasedStateMachine]:
-    """A machine that compares a folder of a fresh store (`make()`) with byte arrays, close and reopen included."""
+    """Return a machine that compares a folder of a fresh store (`make()`) with byte arrays, close and reopen
+    included."""
 
     class StorageMachine(RuleBasedStateMachine):
         regions = Bundle("regions")

@@ -49,7 +49,7 @@ class TransportHarness(Protocol):
         ...
 
     def region(self, content: bytes) -> Region:
-        """A region of a file with this content, as the storage beside this transport would give it."""
+        """Return a region of a file with this content, as the storage beside this transport would give it."""
         ...
 
 
@@ -137,7 +137,7 @@ class ServerSide:
 
 
 def connect(harness: TransportHarness, address: Address, limits: Limits = LIMITS) -> RecordingHandler:
-    """A connection that stands."""
+    """Return a connection that stands."""
     result: list[RecordingHandler | TransportError] = []
 
     def opened(outcome: Connection | TransportError) -> ConnectionHandler | None:
@@ -160,7 +160,7 @@ def pair(
     each: Callable[[RecordingHandler, memoryview], None] | None = None,
     limits: Limits = LIMITS,
 ) -> tuple[RecordingHandler, RecordingHandler]:
-    """A client's and a server's end; `limits` are the server's."""
+    """Return a client's and a server's end; `limits` are the server's."""
     server = ServerSide(harness, each, limits)
     client = connect(harness, server.listener.address)
     harness.run_until(lambda: bool(server.handlers))

@@ -63,7 +63,7 @@ class _Node:
         self._whole = None
 
     def whole(self) -> bytes:
-        """All of it, as programs see it."""
+        """Return all of it, as programs see it."""
         if self._whole is None:
             self._whole = bytes(_played(self.synced, [op for _, op in self.later]))
         return self._whole
@@ -230,7 +230,8 @@ def _node(op: _NameOp) -> int | None:
 
 
 def _surviving_bytes(node: _Node, upto: int, lose: Callable[[bytes, bytes], bytes | None]) -> bytes:
-    """The content up to an operation: cuts count, of the bytes written later `lose` decides (None: all are lost)."""
+    """Return the content up to an operation: cuts count, of the bytes written later `lose` decides (None: all are
+    lost)."""
     operations = [op for index, op in node.later if index <= upto]
     base = bytes(_played(node.synced, [op for op in operations if isinstance(op, Cut) and op.size < len(node.synced)]))
     whole = bytes(_played(node.synced, operations))
@@ -239,7 +240,7 @@ def _surviving_bytes(node: _Node, upto: int, lose: Callable[[bytes, bytes], byte
 
 
 def _torn(base: bytes, whole: bytes, entropy: Entropy) -> bytes | None:
-    """A file of which `base` was durable and `whole` was written."""
+    """Return a file of which `base` was durable and `whole` was written."""
     kind = entropy.below(5)
     if kind == 0:
         return None

@@ -149,7 +149,7 @@ class Recording:
         return self._nodes[found.st_ino], whole.name
 
     def _number(self, found: os.stat_result) -> int:
-        """A new one, of a file or folder that has just come."""
+        """Return a new one, of a file or folder that has just come."""
         self._numbers += 1
         self._nodes[found.st_ino] = self._numbers
         if not stat.S_ISDIR(found.st_mode):

@@ -556,7 +556,7 @@ def _find_coordinator(check: AccessCheck, request: FindCoordinator) -> DeniedAns
 def _subscribed_topics(
     check: AccessCheck, request: ConsumerGroupHeartbeat | ShareGroupHeartbeat
 ) -> DeniedAnswer | None:
-    """A member must be allowed to describe every topic that it names."""
+    """Deny the request of a member that may not describe each topic that it names."""
     names = request.subscribed_topic_names or ()
     if all(check.allows(DESCRIBE, TOPIC, name) for name in names):
         return None

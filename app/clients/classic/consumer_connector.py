@@ -83,7 +83,7 @@ def find_registries(settings: ConnectorSettings, coordination: object) -> object
 
 
 def rebalancer_of(settings: ConnectorSettings, given: object, host: PluginHost) -> Rebalancer:
-    """The object that was given, or what the settings name. Raises `ConfigError`."""
+    """Return the object that was given, or what the settings name. Raises `ConfigError`."""
     if given is None or isinstance(given, str):
         return host.rebalancer(settings.rebalance_strategy)
     if not hasattr(given, "assign"):
@@ -204,7 +204,7 @@ class ConsumerConnector:
         whitelist: str | None = None,
         blacklist: str | None = None,
     ) -> list[MessageStream]:
-        """Streams over all topics that the filter allows, now and later; once per connector, as above.
+        """Return streams over all topics that the filter allows, now and later; once per connector, as above.
 
         `topic_filter` is a `TopicFilter`, or the regular expression of a whitelist (`whitelist=False`: of a
         blacklist); `streams` is their number.
@@ -305,7 +305,7 @@ class ConsumerConnector:
     # --- inside
 
     def _start(self, subscription: ClassicSubscription) -> ClassicConsumer:
-        """A running consumer. Raises why it cannot run."""
+        """Return a running consumer. Raises why it cannot run."""
         with self._begun:
             self._check_open()
             if self._consumer is not None:

@@ -44,7 +44,8 @@ def classic_partitioner(host: PluginHost, given: Any, where: Whereabouts) -> Par
 
 
 def open_coordination(where: Whereabouts, chosen: ClassicProducerSettings, plugins: PluginHost) -> Coordination | None:
-    """A session with the registries; None for a fixed list of brokers. Raises `ConfigError`, `CoordinationError`."""
+    """Return a session with the registries; None for a fixed list of brokers. Raises `ConfigError`,
+    `CoordinationError`."""
     if where.brokers is not None:
         return None
     from ...compose.coordination import client_coordination
@@ -85,7 +86,7 @@ def make_directory(where: Whereabouts, coordination: Coordination | None, schedu
 
 
 def make_pool(connector: Connector, scheduler: Scheduler, chosen: ClassicProducerSettings) -> BrokerPool:
-    """The connections."""
+    """Return the connections."""
     return BrokerPool(
         scheduler,
         connector.clock,

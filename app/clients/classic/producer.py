@@ -215,7 +215,7 @@ class RunMaker:
         self._topics: set[str] = set()
 
     def run(self, topic: str, value: Any, key: Any, partition: Any, headers: Iterable[Any] = ()) -> Run:
-        """One message. Raises `EncodeError`, `ApiError` INVALID_TOPIC_EXCEPTION or MESSAGE_TOO_LARGE."""
+        """Return one message. Raises `EncodeError`, `ApiError` INVALID_TOPIC_EXCEPTION or MESSAGE_TOO_LARGE."""
         if topic not in self._topics:
             self._check_topic(topic)
         if headers:
@@ -269,7 +269,7 @@ class RunMaker:
 
 
 def wish_of(partition: Any) -> Wish:
-    """A partition as a user says it. Raises `EncodeError`."""
+    """Return a partition as a user says it. Raises `EncodeError`."""
     if type(partition) is int and -1 <= partition < 2**31:
         return partition
     if isinstance(partition, tuple) and len(partition) == 2 and all(type(number) is int for number in partition):
@@ -278,7 +278,7 @@ def wish_of(partition: Any) -> Wish:
 
 
 def split_run(run: Run, messages_max: int | None) -> list[Run]:
-    """The run in parts that fit into a batch and into a request."""
+    """Return the run in parts that fit into a batch and into a request."""
     if run.size <= REQUEST_BYTES_MAX and (messages_max is None or run.count <= messages_max):
         return [run]
     parts: list[Run] = []
@@ -590,7 +590,7 @@ class ClassicProducer(AnyProducer):
             self._stop()
 
     def places(self, topic: str, timeout: float = 30.0) -> list[BrokerPartition]:
-        """The partitions of the topic on live brokers, sorted. Raises `CoordinationError`, `ClientTimeout`."""
+        """Return the partitions of the topic on live brokers, sorted. Raises `CoordinationError`, `ClientTimeout`."""
 
         def look(done: Callable[[Outcome[Sequence[BrokerPartition]]], None]) -> None:
             def learnt(error: BarnabasError | None) -> None:
@@ -662,7 +662,7 @@ class ClassicProducer(AnyProducer):
         self._machine.dispatch(runs)
 
     def _has_room(self) -> bool:
-        """False while what is under way fills the memory."""
+        """Return False while what is under way fills the memory."""
         return self._machine.messages < self.settings.queue_size
 
     # --- on the way

@@ -121,7 +121,7 @@ class ClassicSimpleConsumer(AnySimpleConsumer):
         max_wait_ms: int = 0,
         min_bytes: int = 1,
     ) -> ClassicMessageSet:
-        """Messages from `offset` on, about `max_bytes` of them; at least one if there is one, whatever its size.
+        """Return messages from `offset` on, about `max_bytes` of them; at least one if there is one, whatever its size.
 
         The next fetch begins at the set's `next_offset`; the set may end in a part of a message. A classic broker
         answers at once, so there is nothing to wait for. Raises `ApiError` (OFFSET_OUT_OF_RANGE,
@@ -156,7 +156,7 @@ class ClassicSimpleConsumer(AnySimpleConsumer):
     def read(
         self, topic: str, partition: int, start: int, end: int | None = None, max_bytes: int | None = None
     ) -> Iterator[ClassicMessageSet]:
-        """The messages from `start` up to `end` (exclusive; None: where the log ends now), in pieces.
+        """Yield the messages from `start` up to `end` (exclusive; None: where the log ends now), in pieces.
 
         The last piece may go beyond `end`. Raises `ApiError` OFFSET_OUT_OF_RANGE when the log no longer has `start`, or
         ends before `end`.
@@ -187,7 +187,7 @@ class ClassicSimpleConsumer(AnySimpleConsumer):
         return self.get_offsets_before(topic, partition, time, max_offsets)
 
     def offset_at(self, topic: str, partition: int, time: int) -> int:
-        """The newest of `get_offsets_before`; -1: none."""
+        """Return the newest of `get_offsets_before`; -1: none."""
         return next(iter(self.get_offsets_before(topic, partition, time)), -1)
 
     def close(self) -> None:
@@ -204,7 +204,7 @@ class ClassicSimpleConsumer(AnySimpleConsumer):
             self.close()
 
     def _grown(self, asked: ClassicFetchPartition, answer: ClassicFetchResultPartition) -> ClassicMessageSet:
-        """The set; fetched again with more room where its first message is larger than what was asked for."""
+        """Return the set; fetched again with more room where its first message is larger than what was asked for."""
         found = self._set(asked, answer)
         size = asked.max_bytes
         while found.error is ErrorCode.NONE and found.size > 0 and not found.valid_bytes:

@@ -218,7 +218,7 @@ Handlers = tuple[EventHandler, CallbackHandler | None]
 
 
 def needs_queue(handlers: Handlers | None) -> bool:
-    """True if messages have to pass through the classic hook points."""
+    """Return True if messages have to pass through the classic hook points."""
     if handlers is None:
         return False
     events, callbacks = handlers

@@ -365,7 +365,7 @@ def _strategy_of(value: Any) -> Any:
 
 
 def isolation_level_of(value: Any) -> int:
-    """The number of an isolation level. Raises `ValueError`."""
+    """Return the number of an isolation level. Raises `ValueError`."""
     known = {"read_uncommitted": 0, "read_committed": 1, "0": 0, "1": 1}
     if str(value) not in known:
         raise ValueError("expected read_uncommitted or read_committed")

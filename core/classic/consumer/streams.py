@@ -244,7 +244,7 @@ class StreamReader:
         self._made_room = False
 
     def poll(self) -> StreamMessage | None:
-        """All steps to the next message, where nothing is to be guarded; None when there is none now, or
+        """Return all steps to the next message, where nothing is to be guarded; None when there is none now, or
         (`queue.ended`) ever. Raises as the steps do.
         """
         while True:
@@ -255,7 +255,7 @@ class StreamReader:
                 return None
 
     def take_message(self) -> StreamMessage | None:
-        """The next message that is read, consumed with that; None when none is.
+        """Return the next message that is read, consumed with that; None when none is.
 
         Raises the error of a partition that cannot be read, once: the next call continues with the others, and with
         that one after a seek. Raises `ConsumerRebalanceFailed`.
@@ -294,7 +294,7 @@ class StreamReader:
         return True
 
     def decoded(self, message: StreamMessage) -> StreamMessage:
-        """The message with its value as the decoder makes it. Raises `DecodeError`."""
+        """Return the message with its value as the decoder makes it. Raises `DecodeError`."""
         if self._decoder is None or message.codec_id:
             return message
         return message._replace(value=decoded_value(self._decoder, message))

@@ -180,7 +180,7 @@ class _Channel:
         self._pump()
 
     def retire(self) -> BarnabasError | None:
-        """The broker is elsewhere now; what waits goes out where it was to go, or fails. Returns what is in doubt."""
+        """Stop using this address of the broker; return the error if the outcome of some messages is unknown."""
         self._retired = True
         if not self.has_left:
             self._close_connection()
@@ -247,7 +247,8 @@ class _Channel:
             self._close_connection()
 
     def _proven_on(self, link: BrokerLink) -> bool:
-        """False while the broker has to say that it has everything of this connection, before the next one begins.
+        """Return False while the broker has to say that it has everything of this connection, before the next one
+        begins.
 
         Otherwise it could take what comes over the next one first, and the pool would not know what it took of this.
         """

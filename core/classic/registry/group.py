@@ -39,7 +39,7 @@ class GroupView:
     brokers: Mapping[int, ClassicBroker]
 
     def threads(self, topic: str) -> list[str]:
-        """The ids of all threads in the group that want the topic."""
+        """Return the ids of all threads in the group that want the topic."""
         return [
             thread_id(consumer_id, number)
             for consumer_id, streams in self.consumers.items()
@@ -47,7 +47,7 @@ class GroupView:
         ]
 
     def places(self, topic: str) -> list[BrokerPartition]:
-        """The partitions of the topic."""
+        """Return the partitions of the topic."""
         counts = self.partitions.get(topic, {})
         return [BrokerPartition(broker_id, number) for broker_id, count in counts.items() for number in range(count)]
 
@@ -80,7 +80,7 @@ def unregister_consumer(coordination: Coordination, group: str, consumer_id: str
 
 
 def read_group(coordination: Coordination, group: str, consumer_id: str | None, report: Report) -> GroupView:
-    """The group as it stands, with the partitions of this consumer's topics, or of everybody's for None.
+    """Return the group as it stands, with the partitions of this consumer's topics, or of everybody's for None.
 
     Members whose node makes no sense are reported and do not count.
     """
@@ -136,7 +136,7 @@ def release(coordination: Coordination, group: str, claims: Mapping[Owned, str])
 
 
 def read_owners(coordination: Coordination, group: str, topic: str, report: Report) -> dict[BrokerPartition, str]:
-    """The thread that owns each partition of the topic, where one does."""
+    """Return the thread that owns each partition of the topic, where one does."""
     check_ids(group)
     path = layout.owners_path(group, layout.check_name("topic", topic))
     owners = {}
@@ -151,7 +151,7 @@ def read_owners(coordination: Coordination, group: str, topic: str, report: Repo
 def read_offset(
     coordination: Coordination, group: str, topic: str, place: BrokerPartition, report: Report
 ) -> int | None:
-    """The committed offset; None where there is none, or what stands there is reported to be no offset."""
+    """Return the committed offset; None where there is none, or what stands there is reported to be no offset."""
     check_ids(group)
     path = layout.offset_path(group, layout.check_name("topic", topic), place)
     node = registries.get(coordination, path)
@@ -177,7 +177,7 @@ def read_offsets(coordination: Coordination, group: str, owned: Iterable[Owned],
 def read_topic_offsets(
     coordination: Coordination, group: str, topic: str, report: Report
 ) -> dict[BrokerPartition, int]:
-    """All committed offsets of the topic, also those of brokers that are gone."""
+    """Return all committed offsets of the topic, also those of brokers that are gone."""
     check_ids(group)
     path = layout.offsets_path(group, layout.check_name("topic", topic))
     offsets = {}

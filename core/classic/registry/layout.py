@@ -33,7 +33,7 @@ class ClassicBroker:
 
 
 def thread_id(consumer_id: str, number: int) -> str:
-    """The name of one stream of a consumer; numbers count from 0 in each topic."""
+    """Return the name of one stream of a consumer; numbers count from 0 in each topic."""
     return f"{consumer_id}-{number}"
 
 
@@ -75,7 +75,7 @@ def offset_path(group: str, topic: str, place: BrokerPartition) -> str:
 
 
 def check_name(kind: str, name: str) -> str:
-    """The name, if it can be one part of a path; `kind` is what the error calls it. Raises `ConfigError`."""
+    """Return the name, if it can be one part of a path; `kind` is what the error calls it. Raises `ConfigError`."""
     if not name or name in (".", "..") or "/" in name or not name.isprintable():
         rule = "it may not be empty, '.' or '..', nor contain '/' or characters that cannot be printed"
         raise ConfigError(f"{kind} {name[:200]!r} cannot be used: {rule}")
@@ -100,12 +100,12 @@ def decode_broker(name: str, data: bytes) -> ClassicBroker:
 
 
 def encode_number(number: int) -> bytes:
-    """A partition count or an offset, as decimal text."""
+    """Return a partition count or an offset, as decimal text."""
     return str(number).encode()
 
 
 def decode_number(data: bytes, what: str, largest: int = _LONG_MAX) -> int:
-    """A number from 0 to `largest`. Raises `ValueError`."""
+    """Return a number from 0 to `largest`. Raises `ValueError`."""
     text = _text(data).strip()
     if not (text.isascii() and text.isdecimal() and len(text) <= 19 and int(text) <= largest):
         raise ValueError(f"{data[:100]!r} is no {what}")
@@ -113,7 +113,8 @@ def decode_number(data: bytes, what: str, largest: int = _LONG_MAX) -> int:
 
 
 def decode_name(name: str, what: str) -> int:
-    """A number that names a node: written in one way only, so that no two nodes mean the same. Raises `ValueError`."""
+    """Return a number that names a node: written in one way only, so that no two nodes mean the same. Raises
+    `ValueError`."""
     number = decode_number(name.encode(), what, 2**31 - 1)
     if str(number) != name:
         raise ValueError(f"{name[:100]!r} is no {what}")

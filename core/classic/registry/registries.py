@@ -60,7 +60,7 @@ def delete_own(coordination: Coordination, path: str, data: bytes) -> None:
 
 
 def read_brokers(coordination: Coordination, report: Report) -> dict[int, ClassicBroker]:
-    """The live brokers by id."""
+    """Return the live brokers by id."""
     found = {}
     for name, path, data in nodes_below(coordination, layout.BROKER_IDS, report):
         try:
@@ -73,7 +73,7 @@ def read_brokers(coordination: Coordination, report: Report) -> dict[int, Classi
 
 
 def read_topic_names(coordination: Coordination, report: Report | None = None) -> list[str]:
-    """The names of all topics that some broker has, or had, sorted. Names that no path can hold are left out."""
+    """Return the names of all topics that some broker has, or had, sorted. Names that no path can hold are left out."""
     return children(coordination, layout.BROKER_TOPICS, report)
 
 
@@ -103,7 +103,7 @@ def nodes_below(coordination: Coordination, path: str, report: Report) -> Iterat
 
 
 def children(coordination: Coordination, path: str, report: Report | None = None) -> list[str]:
-    """The names of a node's children, sorted; none when it is missing.
+    """Return the names of a node's children, sorted; none when it is missing.
 
     Other writers may make nodes of names that the coordination port does not take: they are left out, and reported.
     """
@@ -121,7 +121,7 @@ def _usable(path: str, name: str, report: Report | None) -> bool:
 
 
 def get(coordination: Coordination, path: str) -> Node | None:
-    """The node, or None when it is missing."""
+    """Return the node, or None when it is missing."""
     try:
         return coordination.get(path)
     except NoNode:

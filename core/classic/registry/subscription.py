@@ -38,7 +38,7 @@ class ClassicSubscription:
         return cls(topic_filter=topic_filter, streams=streams)
 
     def expand(self, all_topics: Iterable[str]) -> dict[str, int]:
-        """Topic → number of streams. Topics by name count whether they exist or not."""
+        """Return topic → number of streams. Topics by name count whether they exist or not."""
         if self.topic_filter is None:
             return dict(self.streams_by_topic or {})
         return {topic: self.streams for topic in all_topics if self.topic_filter.allows(topic)}

@@ -72,7 +72,7 @@ class TopicFilter:
         return cls(text, white=False)
 
     def allows(self, topic: str) -> bool:
-        """The expression must match the whole name."""
+        """Return True if the filter has this topic: its expression must match the whole name."""
         return (self._pattern.fullmatch(topic) is not None) == self.white
 
     @property

@@ -103,7 +103,7 @@ class RoundRobinAssignor:
 
 
 def in_order(members: Mapping[str, Subscription]) -> list[str]:
-    """The members' ids: static members by their instance ids, then the others by their member ids."""
+    """Return the members' ids: static members by their instance ids, then the others by their member ids."""
 
     def key(member: str) -> tuple[bool, str, str]:
         instance = members[member].group_instance_id
@@ -127,7 +127,7 @@ def wanted_topics(members: Mapping[str, Subscription]) -> dict[str, frozenset[st
 
 
 def subscribers(wanted: Mapping[str, frozenset[str]], partitions: Mapping[str, int]) -> dict[str, list[str]]:
-    """Topic, ascending → its subscribers, in order; topics that exist and that someone is subscribed to."""
+    """Return topic, ascending → its subscribers, in order; topics that exist and that someone is subscribed to."""
     found: dict[str, list[str]] = {}
     distinct = set(wanted.values())
     if len(distinct) == 1:

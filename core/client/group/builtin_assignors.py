@@ -258,7 +258,7 @@ class _Balancer:
 
 
 def builtin_assignor(name: str) -> Assignor:
-    """The built-in assignor of that name. Raises `ConfigError` listing them for any other."""
+    """Return the built-in assignor of that name. Raises `ConfigError` listing them for any other."""
     known: dict[str, type[Assignor]] = {
         "range": RangeAssignor,
         "roundrobin": RoundRobinAssignor,

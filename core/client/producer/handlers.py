@@ -101,12 +101,12 @@ _OF_MESSAGES = ("before_enqueue", "after_enqueue", "after_dequeue", "before_send
 
 
 def sees_messages(handler: CallbackHandler) -> bool:
-    """True if the handler has one of the classic hook points, so that messages have to pass through a queue."""
+    """Return True if the handler has one of the classic hook points, so that messages have to pass through a queue."""
     return any(getattr(type(handler), name) is not getattr(CallbackHandler, name) for name in _OF_MESSAGES)
 
 
 def gives_headers(handler: object) -> bool:
-    """True if the handler wants to give messages a header, batch by batch."""
+    """Return True if the handler wants to give messages a header, batch by batch."""
     return isinstance(handler, CallbackHandler) and type(handler).before_batch is not CallbackHandler.before_batch
 
 

@@ -51,7 +51,7 @@ class PendingTopicMessages:
         """Topic → since when each message waits, and the message; the oldest first."""
 
     def __contains__(self, topic: object) -> bool:
-        """True while messages of that topic wait: later ones must wait behind them."""
+        """Return True while messages of that topic wait: later ones must wait behind them."""
         return topic in self._topics
 
     def put(self, topic: str, message: PendingMessage, now_ms: float) -> None:
@@ -64,7 +64,7 @@ class PendingTopicMessages:
         self._topics[topic].append((now_ms, message))
 
     def waiting(self) -> list[PendingMessage]:
-        """Everything that waits."""
+        """Return everything that waits."""
         return [message for group in self._topics.values() for _, message in group]
 
     def poll(self, now_ms: float) -> Poll:

@@ -47,11 +47,11 @@ class BatchFuture:
         return self, index
 
     def done_all(self) -> bool:
-        """True when the outcome of every message is known."""
+        """Return True when the outcome of every message is known."""
         return self.done
 
     def all_delivered(self) -> bool:
-        """True when every message is known to have been delivered."""
+        """Return True when every message is known to have been delivered."""
         return self.done and self.error is None
 
     def delivery(self, index: int) -> Delivery:  # noqa: ARG002  # a batch differs by message

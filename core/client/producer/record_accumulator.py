@@ -196,7 +196,7 @@ class RecordAccumulator:
         sendable: Callable[[TopicPartition], bool],
         has_moved: Callable[[ProducerBatch], bool] = lambda _: False,
     ) -> tuple[list[ProducerBatch], float]:
-        """The batches to send now, at most one per partition, and when the next one is due.
+        """Return the batches to send now, at most one per partition, and when the next one is due.
 
         A batch is due when it is full, has lingered, or is to be tried again: after a pause, or at once where
         `has_moved` says that there is another leader to try. `sendable` says whether there is a leader with capacity.
@@ -252,11 +252,11 @@ class RecordAccumulator:
         self._release(batch)
 
     def waiting(self) -> Iterator[TopicPartition]:
-        """The partitions with batches that are not in flight."""
+        """Return the partitions with batches that are not in flight."""
         return (tp for tp, queue in self._queues.items() if queue.batches)
 
     def take_all(self, *, tried: bool = True) -> list[ProducerBatch]:
-        """Everything not in flight, for failing it; without `tried` only what has no numbers yet."""
+        """Return everything not in flight, for failing it; without `tried` only what has no numbers yet."""
         batches: list[ProducerBatch] = []
         for queue in self._queues.values():
             left = [] if tried else [batch for batch in queue.batches if batch.base_sequence >= 0]

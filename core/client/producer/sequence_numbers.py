@@ -27,11 +27,12 @@ class SequenceAssigner(Protocol):
     def poll(self, now_ms: float) -> Poll: ...
 
     def prepare(self) -> bool:
-        """True if batches can be sent this turn."""
+        """Return True if batches can be sent this turn."""
         ...
 
     def admits(self, tp: TopicPartition) -> bool:
-        """True if batches of that partition can be sent now; where not, the way there is opened if that is possible."""
+        """Return True if batches of that partition can be sent now; where not, the way there is opened if that is
+        possible."""
         ...
 
     def number(self, batch: ProducerBatch) -> None:

@@ -22,7 +22,7 @@ class Deadlines:
         return key in self._times
 
     def get(self, key: Key) -> float:
-        """The time of a key; infinite when it has none."""
+        """Return the time of a key; infinite when it has none."""
         return self._times.get(key, inf)
 
     def set(self, key: Key, at_ms: float) -> None:
@@ -78,7 +78,8 @@ class Deadlines:
         heapify(self._heap)
 
     def _pop(self) -> tuple[bool, Key]:
-        """The key of the first entry, and whether that was the key's earliest (an older one stands for nothing)."""
+        """Return the key of the first entry, and whether that was the key's earliest (an older one stands for
+        nothing)."""
         at_ms, key = heappop(self._heap)
         current = self._queued.get(key) == at_ms
         if current:

@@ -95,8 +95,8 @@ class Loading:
             self.skipped.add(error.message)
 
     def topics_unlike(self, topic_id_of: Callable[[str], bytes | None]) -> list[str]:
-        """The topics of which offsets may be stale: the records name another id than `topic_id_of` does, or it knows
-        no such topic."""
+        """Return the topics of which offsets may be stale: the records name another id than `topic_id_of` does, or it
+        knows no such topic."""
         return [
             topic
             for topic, named in self.topic_ids.items()
@@ -125,12 +125,12 @@ class Loading:
                 self.stale.setdefault(group_id, []).extend(stale)
 
     def report(self) -> str | None:
-        """One line about what was left out; None when nothing was."""
+        """Return one line about what was left out; None when nothing was."""
         return self.skipped.report(f"__consumer_offsets-{self.partition}")
 
     def _add_plain(self, key: bytes, value: bytes) -> bool:
-        """The quick way for a position without text as it is written today, or was by older versions. False: not such
-        a one, or damaged."""
+        """Return the quick way for a position without text as it is written today, or was by older versions. False: not
+        such a one, or damaged."""
         if key[:2] != _OFFSET_KEY:
             return False
         if len(value) == _PLAIN_VALUE.size:

@@ -137,7 +137,7 @@ class Roster:
         return None if member_id is None else self._members.get(member_id)
 
     def static_id(self, instance_id: str | None) -> str | None:
-        """The member id that a static member has now; None when there is none."""
+        """Return the member id that a static member has now; None when there is none."""
         return None if instance_id is None else self._static.get(instance_id)
 
     def first(self) -> Member | None:
@@ -173,7 +173,7 @@ class Roster:
         member.assignment = assignment
 
     def wait(self, member: Member, to: To) -> To | None:
-        """The member waits for the answer to its join; returns where an earlier one waited."""
+        """Return the member waits for the answer to its join; returns where an earlier one waited."""
         earlier, member.joining = member.joining, to
         self.waiting += earlier is None
         return earlier
@@ -185,7 +185,7 @@ class Roster:
         return to
 
     def supports(self, names: Iterable[str], excluded: Member | None = None) -> bool:
-        """True if every member, except `excluded`, knows one of the protocols (whichever, but all the same)."""
+        """Return True if every member, except `excluded`, knows one of the protocols (whichever, but all the same)."""
         if excluded is None:
             return any(self._support[name] == len(self._members) for name in names)
         others = len(self._members) - 1
@@ -200,7 +200,7 @@ class Roster:
         return votes.most_common(1)[0][0]
 
     def longest_rebalance_ms(self) -> int:
-        """A step per member."""
+        """Return the largest rebalance timeout of the members."""
         return max((member.rebalance_timeout_ms for member in self), default=0)
 
     def _withdraw(self, member: Member) -> None:

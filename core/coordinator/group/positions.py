@@ -270,7 +270,7 @@ class AcceptedPositions(NamedTuple):
 
 
 def tombstones(entry: GroupEntry, partitions: Iterable[TopicPartition]) -> list[Record]:
-    """The records that take positions out of the log."""
+    """Return the records that take positions out of the log."""
     group_id = entry.group.group_id
     return [(encode_offset_key(group_id, *partition), None) for partition in partitions]
 

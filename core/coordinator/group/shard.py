@@ -122,7 +122,7 @@ class TransactingGroups:
         self._groups.setdefault(partition, {}).setdefault(producer_id, {})[group_id] = epoch
 
     def is_open(self, partition: int, producer_id: int, epoch: int) -> bool:
-        """True if a group has positions in the producer's transaction of this epoch."""
+        """Return True if a group has positions in the producer's transaction of this epoch."""
         return epoch in self._groups.get(partition, {}).get(producer_id, {}).values()
 
     def discard(self, partition: int, producer_id: int, group_id: str) -> None:
@@ -134,7 +134,7 @@ class TransactingGroups:
             producers.pop(producer_id, None)
 
     def end(self, partition: int, producer_id: int) -> list[str]:
-        """The transaction has ended; returns the groups that had positions in it (some may be gone by now)."""
+        """Forget an ended transaction; return the groups with offsets in it, some of which may be deleted by now."""
         return list(self._groups.get(partition, {}).pop(producer_id, ()))
 
     def drop(self, partition: int) -> None:

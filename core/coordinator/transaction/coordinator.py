@@ -116,12 +116,12 @@ def list_transactions(table: TransactionTable, request: ListTransactions, now_ms
 
 
 def _lasts(stored: StoredTransaction, duration_ms: int, now_ms: int) -> bool:
-    """A transaction that has ended lasts no longer, though it is known when it began."""
+    """Return True if the transaction is ongoing for longer than `duration_ms`; a negative one accepts all."""
     return duration_ms < 0 or (not stored.state.is_idle and now_ms - stored.started_ms > duration_ms)
 
 
 def describe_transactions(table: TransactionTable, request: DescribeTransactions) -> Steps[DescribeTransactionsResult]:
-    """Each id that is named, once."""
+    """Return each id that is named, once."""
     described = []
     for transactional_id in dict.fromkeys(request.transactional_ids):
         described.append(_described(table, transactional_id))

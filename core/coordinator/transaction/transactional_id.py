@@ -99,7 +99,7 @@ class TransactionalId:
     # --- the producer's identity
 
     def wants_fresh_id(self, request: InitProducerId | EndTxn) -> bool:
-        """True if `init` or `end` would need another producer id: this one has no epochs left."""
+        """Return True if `init` or `end` would need another producer id: this one has no epochs left."""
         epoch = self.stored.producer_epoch
         if isinstance(request, EndTxn):
             is_last = request.supports_epoch_bump and epoch == request.producer_epoch == LAST_EPOCH
@@ -149,7 +149,7 @@ class TransactionalId:
         )
 
     def _may_be(self, producer_id: int, epoch: int) -> bool:
-        """True if a producer with this identity may be the one that asked last."""
+        """Return True if a producer with this identity may be the one that asked last."""
         stored = self.stored
         is_last = producer_id in (self.last_id, stored.previous_producer_id) and epoch >= LAST_EPOCH
         return stored.producer_epoch < 0 or producer_id == stored.producer_id or is_last
@@ -254,7 +254,7 @@ class TransactionalId:
         return self._store(Pending(value=after, asked=asked, result=result, last_epoch=stored.producer_epoch))
 
     def _repeats_end(self, request: EndTxn) -> bool:
-        """True if the producer asks for the end of the transaction that has ended: it has not got the answer."""
+        """Return True if the producer asks for the end of the transaction that has ended: it has not got the answer."""
         stored = self.stored
         if self.state is TransactionState.EMPTY or not self.state.is_idle or not stored.supports_epoch_bump:
             return False
@@ -271,8 +271,8 @@ class TransactionalId:
         return self._fence(now_ms) if stored.started_ms + stored.timeout_ms < now_ms else []
 
     def marked(self, now_ms: int) -> Effects:
-        """All partitions have their markers: complete the transaction with the request that waits, or with the next
-        one, or after a short delay.
+        """Complete the transaction, all of whose partitions have their markers: with the request that waits, with
+        the next one, or after a short delay.
 
         Partitions that begin the next transaction come into the same batch: a second write would cost a quick producer
         the same time once more. Until then the log has the decision, and another coordinator sends the markers again.

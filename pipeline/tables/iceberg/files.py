@@ -71,7 +71,7 @@ def data_file(metadata: TableMetadata, file: StagedFile) -> DataFile:
 
 
 def partition_texts(metadata: TableMetadata, file: DataFile) -> dict[str, str | None]:
-    """The values of the partition columns, as folders have them."""
+    """Return the values of the partition columns, as folders have them."""
     schema, fields = metadata.schema(), metadata.specs()[file.spec_id].fields
     return {
         field.name: _from_partition(schema.find_type(field.source_id), file.partition[position])

@@ -92,7 +92,7 @@ _METADATA_FILES_MAX = "100"
 
 
 def create_table(catalog: Catalog, name: str, folder: Path, *, metadata: Path | None = None) -> Table:
-    """An empty table, without columns. `metadata` None: its folder is DIR/metadata, as everywhere."""
+    """Return an empty table, without columns. `metadata` None: its folder is DIR/metadata, as everywhere."""
     import pyarrow as pa
 
     with suppress(NamespaceAlreadyExistsError):
@@ -137,7 +137,8 @@ def take_in(table: Table, transaction: Transaction, files: Sequence[StagedFile],
 
 
 def _is_known(known: Any, wanted: Any) -> bool:
-    """True if all fields are there, those inside of structs, too, and have the types that Iceberg makes of them."""
+    """Return True if all fields are there, those inside of structs, too, and have the types that Iceberg makes of
+    them."""
     import pyarrow as pa
 
     if isinstance(wanted, pa.Schema | pa.StructType):
@@ -398,8 +399,8 @@ class IcebergTable:
 
 
 def data_files(table: Table, snapshot: Snapshot | None) -> list[Any]:
-    """pyiceberg's DataFiles of a snapshot. Raises `TableError` where another engine has marked single rows as deleted,
-    which the files do not show."""
+    """Return pyiceberg's DataFiles of a snapshot. Raises `TableError` where another engine has marked single rows as
+    deleted, which the files do not show."""
     found = []
     for manifest in snapshot.manifests(table.io) if snapshot is not None else []:
         entries = manifest.fetch_manifest_entry(table.io)

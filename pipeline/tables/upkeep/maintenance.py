@@ -50,7 +50,7 @@ class Compacted:
 def change_files(
     last: Commit, operation: str, *, files: Sequence[str], removed: Iterable[str], replaced_rows: int = 0
 ) -> TableChange:
-    """Everything else that the table says of itself is as it was."""
+    """Return a change of files that keeps all other properties of the table."""
     carried = {field.name: getattr(last, field.name) for field in attrs.fields(TableChange)}
     done = {"operation": operation, "ranges": (), "rows": 0, "replaced_rows": replaced_rows, "lost": ()}
     return TableChange(**{**carried, **done, "files": files, "removed": list(removed)})
@@ -76,8 +76,9 @@ class RewrittenFile:
 def rewrite(
     folder: Path, files: Sequence[DataFile], staging: Staging, index: int, keep: Keep | None = None
 ) -> RewrittenFile:
-    """The rows of `files`, which are of one partition, as one new file below `staging`; `index` makes it another than
-    those of other calls. Without rows there is no file. Raises `TableError` for files whose columns do not go together.
+    """Return the rows of `files`, which are of one partition, as one new file below `staging`; `index` makes it another
+    than those of other calls. Without rows there is no file. Raises `TableError` for files whose columns do not go
+    together.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -125,7 +126,8 @@ def _place_of(file: DataFile) -> Path:
 
 
 def _schema(folder: Path, files: Sequence[DataFile]) -> "pa.Schema":
-    """The columns that stand in the files: not those of the folders, which others may have written there, too."""
+    """Return the columns that stand in the files: not those of the folders, which others may have written there,
+    too."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -340,7 +342,7 @@ def delete_before(
 def _affected(
     store: TableStore, files: Sequence[DataFile], before_ms: int, progress: Progress
 ) -> tuple[list[DataFile], list[DataFile]]:
-    """The files that go as a whole, and those that may have rows so old."""
+    """Return the files that go as a whole, and those that may have rows so old."""
     whole: list[DataFile] = []
     partly: list[DataFile] = []
     for number, file in enumerate(files, 1):

@@ -30,6 +30,7 @@ from barnabas.adapters.storage_memory import MemoryLogDir
 from barnabas.app.broker.handlers.mirroring import MirrorService
 from barnabas.app.mirror import identical
 from barnabas.app.mirror.identical import SOURCE_KEY, IdenticalMirror, MirroredPartition, MirrorTotals
+from barnabas.core.cluster.change_queue import complete
 from barnabas.core.cluster.topics import PartitionState, ReplicaId
 from barnabas.core.log.config import LogConfig
 from barnabas.core.message.batch_header import parse_header
@@ -138,7 +139,11 @@ class _Broker:
                 clock=_any(now_ms=lambda: 0, monotonic_ms=lambda: 0),
                 report=lambda _: None,
                 is_alone=False,
-                registry=_any(change_states=cluster.change_states),
+                registry=_any(
+                    change_states=cluster.change_states,
+                    reread=self._reread,
+                    coordination=_any(heartbeat=lambda: None),
+                ),
                 changes=_any(submit=self._change),
             )
         )
@@ -148,10 +153,10 @@ class _Broker:
         return self.partition
 
     def _change(self, _what: str, change: Callable[[], Coroutine[Any, Any, Any]], reply: Callable[[Any], None]) -> None:
-        try:
-            change().send(None)
-        except StopIteration as ended:
-            reply(ended.value)
+        reply(complete(change()))
+
+    async def _reread(self, _topic: str) -> None:
+        self.configure()
 
     @property
     def leads(self) -> bool:
@@ -465,7 +470,7 @@ class History:
         self.wanted: _Contents = frozenset()
         """The records that the promoted topic must have: committed when the promotion began, and not lost since."""
         self.promised: dict[int, bytes] = {}
-        """What a promoted topic keeps from its source, once its brokers have heard that it is promoted."""
+        """What a promoted topic keeps from its source, once its leader has heard that it is promoted."""
         self.late: list[tuple[_Broker, MirrorRecords]] = []
         self.clusters = {
             SOURCE: _Cluster(SOURCE, (1,), ""),
@@ -636,6 +641,20 @@ class History:
             return False
         return self._begin_promotion(self.promoter)
 
+    def promote_unheard(self, of: str) -> bool:
+        """An operator promotes the topic of the target, and one broker has not heard of it when the promotion ends."""
+        if not self.promote(0):
+            return False
+        while self.promoter.promotes:
+            for broker in self.scope.brokers:
+                self.see(broker)
+                self.follow(broker)
+                if broker != of:
+                    self.configure(broker)
+                self.check()
+            self.promoter.run("promote")
+        return True
+
     def promote_back(self, _: object) -> bool:
         """An operator promotes the topic of the source, after the way back."""
         if self.counts != TARGET or self.back.live or self.clusters[SOURCE].mirrors != TARGET:
@@ -687,9 +706,8 @@ class History:
         leader = cluster.leader
         if leader.mirrors or not leader.leads or not leader.knows():
             return
-        if not any(each.mirrors for each in cluster.brokers.values()):
-            self.acked.update(self.promised)
-            self.promised = {}
+        self.acked.update(self.promised)
+        self.promised = {}
         for offset, content in _contents(leader.partition):
             if offset < leader.partition.high_watermark and content[-5:-1].isdigit():
                 self.acked.setdefault(offset, content)

@@ -259,6 +259,8 @@ class _Broker:
         self.tier = _Tier(self)
         self.follower = _Follower(self)
         self.followed = PartitionFetchState(self.partition)
+        self.answered: tuple[int, PartitionFetchState, FetchResultPartition] | None = None
+        """The offset and the answer of its last fetch."""
 
     @property
     def log(self) -> UnifiedLog:
@@ -481,6 +483,7 @@ class History:
                 progress = leader.partition.followers.of(it.own)  # type: ignore[union-attr]
                 leader.partition.follower_fetched(progress, asked.offset, asked.log_start_offset, 0)
             result = leader.answer(asked)
+            it.answered = asked.offset, it.followed, result
             it.follower.process_partition_data(it.followed, result)
             if it.follower._noting:
                 break
@@ -489,6 +492,17 @@ class History:
                     self._change(leader.number, sorted((*self.state.isr, broker)))
                 break
         return self._followed(it) != before
+
+    def follow_again(self, broker: int) -> bool:
+        """The answer to a second fetch, sent before that to the first came, while the log is being rebuilt."""
+        it = self.brokers[broker]
+        if not it.live or not it.follower._noting or it.answered is None:
+            return False
+        offset, followed, result = it.answered
+        if followed.leader_epoch != it.partition.leader_epoch or it.log.log_end_offset != offset:
+            return False
+        it.follower.process_partition_data(followed, result)
+        return True
 
     def _followed(self, it: _Broker) -> object:
         leader, log = self.leader, it.log

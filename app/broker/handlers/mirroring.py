@@ -15,8 +15,9 @@ from ....ports.broker_api.envelope import Caller, Reply
 from ....ports.broker_api.fetch import DivergingEpoch
 from ....ports.broker_api.mirroring import ONLY_DESCRIBE, MirrorRecords, MirrorRecordsResult
 from ....ports.error_codes import ErrorCode
-from ....ports.errors import ApiError
+from ....ports.errors import ApiError, BarnabasError
 from ....ports.storage import StorageError
+from ....ports.types import TopicPartition
 from ...config.classic import V2
 from ..state.broker_state import BrokerState
 from ..state.leader_epochs import raise_leader_epoch
@@ -27,8 +28,10 @@ class MirrorService:
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
+        self._confirmed: dict[TopicPartition, tuple[bytes, int]] = {}
+        """The topic id and the leader epoch in which the tree has said, after the election, that it is a mirror."""
 
-    def append(self, request: MirrorRecords, _caller: Caller, reply: Reply[MirrorRecordsResult]) -> None:
+    def append(self, request: MirrorRecords, caller: Caller, reply: Reply[MirrorRecordsResult]) -> None:
         """Answer with the state of the partition, also where it was refused because of that."""
         replicas = self._state.replicas
         try:
@@ -47,12 +50,45 @@ class MirrorService:
             self._raise_epoch(partition, request, reply)
             return
         if request.log_end != ONLY_DESCRIBE:
+            if not self._is_confirmed(partition):
+                self._confirm(partition, request, caller, reply)
+                return
             refused = self._change(partition, request)
             if refused is not None:
                 reply(_described(partition, refused))
                 return
             replicas.purgatory.check(partition.topic_partition)
         reply(_described(partition))
+
+    def _is_confirmed(self, partition: Partition) -> bool:
+        own = partition.topic_id, partition.leader_epoch
+        return self._state.is_alone or self._confirmed.get(partition.topic_partition) == own
+
+    def _confirm(
+        self, partition: Partition, request: MirrorRecords, caller: Caller, reply: Reply[MirrorRecordsResult]
+    ) -> None:
+        """Read the topic's configuration in the tree, once in each leader epoch, then process the request.
+
+        An earlier leader may have heard that the topic was promoted, and acknowledged records of producers, before
+        this broker, which was then elected, hears of it. A promotion that comes after the reading is complete only
+        when this leader has heard of it.
+        """
+        registry, key = self._state.registry, partition.topic_partition
+        own = partition.topic_id, partition.leader_epoch
+
+        async def confirming() -> MirrorRecordsResult:
+            await elsewhere(registry.coordination.heartbeat)  # what is read now is not older than this call
+            await registry.reread(key.topic)
+            return _described(partition)
+
+        def confirmed(found: MirrorRecordsResult | BarnabasError) -> None:
+            if isinstance(found, BarnabasError):
+                reply(found)
+                return
+            self._confirmed[key] = own
+            self.append(request, caller, reply)
+
+        self._state.changes.submit("reading whether a topic is a mirror", confirming, confirmed)
 
     def _change(self, partition: Partition, request: MirrorRecords) -> ApiError | None:
         """Cut the log, delete its beginning and append, in this order; return the error where that is refused."""

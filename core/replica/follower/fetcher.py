@@ -148,8 +148,14 @@ class PartitionDataProcessor:
         return own.broker_id in state.isr and state.broker_epochs.get(own.broker_id) == own.broker_epoch
 
     def process_partition_data(self, followed: PartitionFetchState, result: FetchResultPartition) -> None:
-        """Apply a leader's response for a partition."""
+        """Apply a leader's response for a partition.
+
+        While the log is rebuilt from remote storage, responses to fetches that were sent before are dropped: a second
+        rebuild would delete what is fetched after the first one.
+        """
         partition = followed.partition
+        if self._noting.get(partition.topic_partition) is partition.log:
+            return
         try:
             if result.error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 self._out_of_range(followed, result)

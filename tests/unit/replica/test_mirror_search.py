@@ -36,6 +36,13 @@ LATE_AND_PROMOTED = Scope(
 )
 """A request to cut the log is under way; it has the length again that the request names, with other records."""
 PROMOTED_WITH_FOLLOWERS = Scope({"elect": 1}, mirrors=0, appended=1, followers=True, before=("promote",))
+ELECTED_UNHEARD = Scope(
+    {"append_source": 1},
+    appended=1,
+    followers=True,
+    before=("rest", "promote_unheard y2", "append_target", "follow y2", "follow y2", "elect", "see y2"),
+)
+"""A broker is elected that has not heard of the promotion, while a mirror runs that has not either."""
 PROMOTED_THEN_CUT = Scope({"truncate": 1}, appended=1, before=("rest", "promote"))
 OVERWRITES = Scope(
     {"start": 1, "append_target": 1}, overwrite=True, appended=1, before=("rest", "kill 1", "promote", "rest")
@@ -53,6 +60,7 @@ SCOPES = {
     "truncated_source": TRUNCATED,
     "elections": ELECTED,
     "followers": FOLLOWERS,
+    "elected_before_it_hears_of_the_promotion": ELECTED_UNHEARD,
     "late_request_and_promotion": LATE_AND_PROMOTED,
     "promotion": PROMOTED,
     "way_back_and_promotion": PROMOTED_BACK,
@@ -145,6 +153,10 @@ def overwrites_what_was_promoted_later(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(IdenticalMirror, "_last_promotion", lambda *_: 0)
 
 
+def believes_its_own_image(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MirrorService, "_is_confirmed", lambda *_: True)
+
+
 @pytest.mark.parametrize(
     ("mutate", "scope"),
     [
@@ -156,6 +168,7 @@ def overwrites_what_was_promoted_later(patch: pytest.MonkeyPatch) -> None:
         (promotes_before_all_is_there, Scope({"promote": 1, "cut": 1}, mirrors=0)),
         pytest.param(promotes_what_one_replica_has, PROMOTED_WITH_FOLLOWERS, marks=pytest.mark.slow),
         (overwrites_what_was_promoted_later, OVERWRITES),
+        (believes_its_own_image, ELECTED_UNHEARD),
         (takes_batches_for_another_log_of_the_same_length, LATE_AND_PROMOTED),
         pytest.param(takes_batches_of_any_source, PROMOTED_THEN_CUT, marks=pytest.mark.slow),
     ],

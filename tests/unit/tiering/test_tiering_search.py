@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from attrs import evolve
 from support.long_tests import first_is_quick
-from support.tiering_search import FOLDER, RECORD_BYTES, BrokenPromise, Scope, _play, _Store, search
+from support.tiering_search import FOLDER, KEY, RECORD_BYTES, BrokenPromise, Scope, _play, _Store, search
 
 from barnabas.app.broker.state import tiering
+from barnabas.core.replica.follower.fetcher import PartitionDataProcessor
 from barnabas.core.tiering import manifest as manifests
 from barnabas.core.tiering import remote_log_manager
 from barnabas.core.tiering.manifest import Manifest, RemoteSegment, SegmentState
@@ -34,6 +35,8 @@ OTHER_LEADER = Scope({"elect": 1}, before=("rest", "append"))
 _NEW_FOLLOWER = ("rest", "kill 2", "lose_disk 2", "append", "rest", "start 2")
 """Broker 2 has lost its disk; broker 1 has copied all records but the last, and still has them all."""
 BEGINS_IN_TIER = Scope({"elect": 1}, before=_NEW_FOLLOWER, local=100, begins_in_tier=True)
+ANSWERED_TWICE = Scope({"follow_again": 1, "elect": 1}, before=_NEW_FOLLOWER)
+"""Two fetches of broker 2 are under way when it is to begin behind the tier."""
 SCOPES = {
     "copy": COPY,
     "call_that_fails": CALL_FAILS,
@@ -43,6 +46,7 @@ SCOPES = {
     "expiry": EXPIRES,
     "expiry_that_fails": EXPIRY_FAILS,
     "deleted_topic": DELETED,
+    "second_answer_during_a_rebuild": ANSWERED_TWICE,
     "killed": DIES,
     "effect_that_is_late": Scope({"delay": 1}),
     "second_object_that_is_late": Scope({"delay_second": 1}),
@@ -179,6 +183,16 @@ def begins_behind_what_is_copied(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(tiering, "read_aux_state", read_further)
 
 
+def rebuilds_twice(patch: pytest.MonkeyPatch) -> None:
+    process = PartitionDataProcessor.process_partition_data
+
+    def processed(self: PartitionDataProcessor, followed: Any, result: Any) -> None:
+        self._noting.pop(KEY, None)
+        process(self, followed, result)
+
+    patch.setattr(PartitionDataProcessor, "process_partition_data", processed)
+
+
 @pytest.mark.parametrize(
     ("mutate", "scope"),
     [
@@ -192,6 +206,7 @@ def begins_behind_what_is_copied(patch: pytest.MonkeyPatch) -> None:
         (deletes_objects_before_the_manifest_says_so, EXPIRES),
         (expires_one_segment_too_many, EXPIRES),
         (begins_behind_what_is_copied, BEGINS_IN_TIER),
+        (rebuilds_twice, ANSWERED_TWICE),
         pytest.param(believes_an_unfinished_copy, DIES, marks=pytest.mark.slow),
         (forgets_segments_before_their_objects_are_deleted, EXPIRY_FAILS),
         pytest.param(fences_no_earlier_leader, OTHER_LEADER, marks=pytest.mark.slow),

@@ -1,7 +1,7 @@
 """Timers and work off the reactor thread."""
 
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 from .values import frozen
 
@@ -61,4 +61,15 @@ class Scheduler(Protocol):
         Owner thread only. `done` is called exactly once, also when `work` raises. Two calls may run at the same time
         and finish in any order.
         """
+        ...
+
+
+@runtime_checkable
+class LendsTurns(Protocol):
+    """A scheduler whose thread other threads may stand in for while it sleeps."""
+
+    def run_here(self, work: Callable[[], None]) -> bool:
+        """Run `work` and what follows from it at once on the calling thread, in place of the owner thread, while that
+        one sleeps; return False, and do nothing, while it does not. Callable from any thread, without locks that
+        callbacks take."""
         ...

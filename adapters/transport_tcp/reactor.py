@@ -20,6 +20,8 @@ if TYPE_CHECKING:  # loaded with the first work: it brings 20 modules
 
 T = TypeVar("T")
 
+_LENT_TURNS_MAX = 16
+"""A thread that takes turns in place of the reactor's own takes at most this many for one piece of work."""
 _LAST_TURNS_MAX = 1000
 """A stopping reactor runs callbacks that keep adding callbacks for this many turns, then drops them."""
 
@@ -40,8 +42,11 @@ class Reactor:
     `run` makes the calling thread the owner. Without `run`, the thread that calls `turn` is the owner (as in tests).
     """
 
-    def __init__(self, report: Callable[[str], None] = to_the_log, *, workers: int = 4) -> None:
-        """`report` gets a line for each callback that raises; `workers` is how many threads `offload` uses at most."""
+    def __init__(
+        self, report: Callable[[str], None] = to_the_log, *, workers: int = 4, lends_turns: bool = False
+    ) -> None:
+        """`report` gets a line for each callback that raises; `workers` is how many threads `offload` uses at most.
+        `lends_turns`: other threads may take turns with `run_here` while `run` sleeps."""
         self._report = report
         self._workers = workers
         self._poller = make_poller()
@@ -53,6 +58,14 @@ class Reactor:
         self._executor: Executor | None = None
         self._offloaded = 0
         self._sleeping = False
+        self._sleeps_until: float | None = None
+        """The time at which the owner wakes for a timer; None: it sleeps as long as nothing happens."""
+        self._lends_turns = lends_turns
+        self._turn_lock = threading.Lock()
+        """Held by the thread that takes turns, but not while it sleeps; of use only while `_is_lending`."""
+        self._is_lending = False
+        self._lent_to = 0
+        """The thread that takes turns in place of the owner; 0: none does."""
         self._running = self._stopping = self._abandoned = self._closed = False
         self._state_lock = threading.RLock()  # re-entrant: a signal handler may call `stop`
         self._wake_in, self._wake_out = socket.socketpair()
@@ -120,6 +133,46 @@ class Reactor:
             self._executor = ThreadPoolExecutor(self._workers, thread_name_prefix="barnabas-worker")
         self._executor.submit(run)
 
+    def run_here(self, work: Callback) -> bool:
+        """Run `work` and what follows from it on the calling thread, while the owner sleeps; return False, and do
+        nothing, while it does not. Callable from any thread, without locks that callbacks take.
+
+        This saves two changes of the thread: to the owner, and back with the outcome.
+        """
+        lock = self._turn_lock
+        if not self._is_lending or not self._sleeping or not lock.acquire(blocking=False):
+            return False
+        try:
+            if not self._is_lending or not self._sleeping or self._ready or self._stopping:
+                return False
+            self._sleeping = False
+            self._lent_to = threading.get_ident()
+            self.turn_time = monotonic()
+            try:
+                self._guard(work)
+                for _ in range(_LENT_TURNS_MAX):
+                    if not self._ready:
+                        break
+                    self.turn(0.0)
+            except _Abandoned:
+                self._ready.appendleft(self._die)
+            finally:
+                self._lent_to = 0
+                self._sleeping = True
+                due = self._timers.next_due()
+                is_earlier = due is not None and (self._sleeps_until is None or due < self._sleeps_until)
+                if self._ready or is_earlier or self._stopping:
+                    self._sleeping = False
+                    self._wake()
+            return True
+        finally:
+            lock.release()
+
+    @property
+    def is_lent_here(self) -> bool:
+        """True on a thread that takes turns in place of the owner now."""
+        return self._lent_to == threading.get_ident()
+
     # --- sockets
 
     def watch(self, sock: HasDescriptor, interest: int, ready: WhenReady) -> None:
@@ -145,6 +198,9 @@ class Reactor:
         if switch_interval_ms is not None:
             sys.setswitchinterval(switch_interval_ms / 1000.0)
         try:
+            if self._lends_turns:
+                self._turn_lock.acquire()
+                self._is_lending = True
             while not self._stopping:
                 self.turn()
         except _Abandoned:
@@ -152,6 +208,9 @@ class Reactor:
         finally:
             sys.setswitchinterval(interval_before)
             self._finish()
+            if self._is_lending:
+                self._is_lending = False
+                self._turn_lock.release()
 
     def stop(self) -> None:
         """End `run` after the present turn. Callable from any thread and from a signal handler; twice is harmless.
@@ -199,6 +258,8 @@ class Reactor:
             until_due = due - monotonic()
             if wait is None or until_due < wait:
                 wait = until_due if until_due > 0.0 else 0.0
+        if wait != 0.0:
+            self._sleeps_until = due
         self._turn(wait)
         self._is_late = True
         if due is not None and due <= self.turn_time:  # what was added in this turn is for the next one
@@ -223,7 +284,14 @@ class Reactor:
             self._sleeping = True
             if self._ready:  # it came before `_sleeping` could be seen
                 wait = 0.0
-        events = self._poller.poll(wait)
+        if wait == 0.0 or not self._is_lending:
+            events = self._poller.poll(wait)
+        else:
+            self._turn_lock.release()
+            try:
+                events = self._poller.poll(wait)
+            finally:
+                self._turn_lock.acquire()
         self._sleeping = False
         self.turn_time = monotonic()
         self.load = len(events) + len(self._ready)

@@ -50,7 +50,7 @@ class _TcpConnector:
         self._client_id = client_id
         self._request_timeout_ms = request_timeout_ms
         self._connect_timeout_ms = connect_timeout_ms
-        self._reactor = Reactor(report, workers=workers)
+        self._reactor = Reactor(report, workers=workers, lends_turns=protocol == "classic")
         self._transport = TcpTransport(self._reactor, report)
         self._thread = ReactorThread(self._reactor, f"barnabas-client {client_id or ''}".rstrip())
 
@@ -62,7 +62,7 @@ class _TcpConnector:
         return Condition(lock)
 
     def owns_thread(self) -> bool:
-        return self._thread.owns_caller()
+        return self._thread.owns_caller() or self._reactor.is_lent_here
 
     def connect(self, address: Address, opened: Opened) -> None:
         if self._protocol == "classic":

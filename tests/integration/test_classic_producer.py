@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 from uuid import uuid4
 
@@ -17,7 +18,7 @@ from barnabas.app.clients.classic.simple_consumer import ClassicSimpleConsumer
 from barnabas.app.clients.shared.protocols import AnyProducer, AnySimpleConsumer
 from barnabas.core.classic.registry.layout import BrokerPartition
 from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.errors import ApiError
+from barnabas.ports.errors import ApiError, BarnabasError
 
 
 def broker_of(number: int = 0, **settings: Any) -> Broker:
@@ -72,6 +73,29 @@ def test_from_a_producer_to_a_consumer_and_offsets_are_positions(broker: Broker)
         sets = consumer.multifetch([("views", 0, 15), ("views", 1, 0), ("views", 9, 0)], 11)
         assert [found.error for found in sets] == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
         assert [found.size for found in sets] == [11, 0, 0]
+
+
+def test_synchronous_send_uses_the_calling_thread_and_its_callback_may_not_send(broker: Broker) -> None:
+    seen: list[tuple[int, str]] = []
+    with producer_of(bootstrap=broker.listeners[0]) as producer:
+
+        def on_delivery(_error: object, _delivery: object) -> None:
+            try:
+                producer.send("views", b"never waited for", partition=0)
+            except BarnabasError as error:
+                seen.append((get_ident(), str(error)))
+
+        producer.send("views", b"0", partition=0)  # connects
+
+        def sent_here() -> bool:
+            seen.clear()
+            producer.send("views", b"1", partition=0, on_delivery=on_delivery)
+            return seen[0][0] == get_ident()
+
+        wait_for(sent_here)  # it is the reactor's thread where that one is awake
+        assert "must not wait for its own client" in seen[0][1]
+        producer.send("views", b"2", partition=0)
+    wait_for(lambda: values(broker, "views", 0)[-2:] in ([b"never waited for", b"2"], [b"2", b"never waited for"]))
 
 
 def test_the_broker_chooses_the_partition(broker: Broker) -> None:

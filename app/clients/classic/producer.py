@@ -668,13 +668,12 @@ class ClassicProducer(AnyProducer):
     # --- on the way
 
     def _enqueue(self, run: Run) -> None:
+        queue = self._queue
+        if queue is None:
+            self._send_now((run,))
+            return
         with self._lock:
             self._check_open()
-            queue = self._queue
-            if queue is None:
-                self._unsettled[run] = None
-                self.shell.post(lambda: self._machine.dispatch((run,)))
-                return
             if queue.waiting >= self.settings.queue_size:
                 self._wait_for_place(queue)
             self._unsettled[run] = None
@@ -683,10 +682,7 @@ class ClassicProducer(AnyProducer):
 
     def _enqueue_all(self, runs: Sequence[Run]) -> ManyHandle:
         if self._queue is None:
-            with self._lock:
-                self._check_open()
-                self._unsettled.update(dict.fromkeys(runs))
-                self.shell.post(lambda: self._machine.dispatch(runs))
+            self._send_now(runs)
         else:
             for number, run in enumerate(runs):
                 try:
@@ -695,6 +691,13 @@ class ClassicProducer(AnyProducer):
                     error.taken = _many(self.shell, runs[:number])
                     raise
         return _many(self.shell, runs)
+
+    def _send_now(self, runs: Sequence[Run]) -> None:
+        """Send without a queue: on this thread, if the reactor's has nothing to do."""
+        with self._lock:
+            self._check_open()
+            self._unsettled.update(dict.fromkeys(runs))
+        self.shell.run(lambda: self._machine.dispatch(runs))
 
     def _wait_for_place(self, queue: RunQueue) -> None:
         limit_ms, size = self.settings.queue_enqueue_timeout_ms, self.settings.queue_size

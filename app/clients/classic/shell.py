@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ....ports.scheduler import LendsTurns
 from ..shared.blocking_shell import BlockingShell
 
 if TYPE_CHECKING:
@@ -22,11 +23,19 @@ class ClassicShell(BlockingShell):
         """Starts the reactor. Raises what `Connector.start` raises."""
         super().__init__(connector)
         self.hanging_up: list[Callable[[], None]] = []
-        self._begin(connector.start(), _no_links)
+        scheduler = connector.start()
+        self._begin(scheduler, _no_links)
+        self._lender = scheduler if isinstance(scheduler, LendsTurns) else None
 
     def drive(self, part: Part) -> None:
         """Poll this machine in time. It takes the lock by itself, and asks brokers for nothing."""
         self._driver.add(part)
+
+    def run(self, work: Callable[[], None]) -> None:
+        """Run `work` on this thread, if the reactor's thread sleeps, else on that one, unless the client is closed.
+        Call without the lock."""
+        if self._lender is None or not self._lender.run_here(work):
+            self.post(work)
 
     @property
     def scheduler(self) -> Scheduler:

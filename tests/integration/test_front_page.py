@@ -18,6 +18,7 @@ def test_front_page_begins_with_pip_install_and_code_that_runs(tmp_path: Path) -
     ran = subprocess.run(
         [sys.executable, "hello.py"], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
-    assert (ran.returncode, ran.stderr) == (0, "")
+    warnings = [line for line in ran.stderr.splitlines() if "was slow" not in line]  # of a busy machine
+    assert (ran.returncode, warnings) == (0, [])
     assert ran.stdout.splitlines()[-1] == "greetings 0 {'text': 'hello'}"
     assert (tmp_path / "data" / "greetings-0").is_dir()

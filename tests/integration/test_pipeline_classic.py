@@ -56,7 +56,7 @@ class TwoBrokers:
 
     def _broker(self, number: int) -> Broker:
         config = {"broker.id": number, "num.partitions": 2, "log.flush.interval.messages": 1, "log.segment.bytes": 400}
-        config |= {"zookeeper.session.timeout.ms": 2000}
+        config |= {"zookeeper.session.timeout.ms": 20_000}
         folder = self._folder / str(number)
         return Broker(folder, listeners=["classic://127.0.0.1:0"], coordination=self.where, config=config).start()
 

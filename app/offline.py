@@ -24,7 +24,7 @@ def opened_offline(
     """
     missing = [path for path in config.data_dirs if not Path(path).is_dir()]
     if missing:
-        raise ConfigError(f"{missing[0]} is no data folder: it does not exist")
+        raise ConfigError(f"{missing[0]} is not a data folder: it does not exist")
     with ExitStack() as closing:
         log_dirs = open_log_dirs_of(config)
         for log_dir in log_dirs:

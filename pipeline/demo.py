@@ -170,7 +170,7 @@ def _send(broker: Broker, source: LineSource, sent: Fingerprint, console: Consol
             bar.update(task, completed=sent.lines)
         producer.flush()
         if producer.failed:
-            raise BarnabasError(f"{producer.failed} of {sent.lines} lines were not taken by the broker")
+            raise BarnabasError(f"{producer.failed} of {sent.lines} lines were not acknowledged by the broker")
 
 
 def _show_some(broker: Broker, topic: str, console: Console) -> None:

@@ -56,7 +56,7 @@ class Malformed(BarnabasError):
 
 def broker_failed() -> ApiError:
     """Return the error for an unexpected exception in the broker; clients get no details."""
-    return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed; its log says more")
+    return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed; see its log")
 
 
 def _made_again(kind: type[BarnabasError], args: tuple[Any, ...]) -> BarnabasError:

@@ -287,7 +287,7 @@ def error_code(code: str | int | ErrorCode) -> ErrorCode:
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         raise ConfigError(f"there is no error code {code!r}{hint}") from None
     if found is ErrorCode.NONE:
-        raise ConfigError("NONE is no error")
+        raise ConfigError("NONE is not an error")
     return found
 
 

@@ -257,7 +257,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no type
         except Exception as error:
             # kazoo would give up, and the session with it. One answer is known to be left out now and then, as a server
             # loses its leader ("xids do not match"): on a new connection all is in order.
-            raise ConnectionDropped(f"an answer that makes no sense: {error}") from error
+            raise ConnectionDropped(f"a malformed response: {error}") from error
 
     def _send_ping(self, connect_timeout: float) -> None:
         """Send a ping unless the user hangs: the service then ends the session."""

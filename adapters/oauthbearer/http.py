@@ -54,7 +54,7 @@ def read_url(
         reason = getattr(error, "reason", error)
         raise BarnabasError(f"the OAuth server {host} cannot be reached: {reason}") from None
     if len(content) > ANSWER_BYTES_MAX:
-        raise BarnabasError(f"the answer of the OAuth server {host} is longer than {ANSWER_BYTES_MAX} bytes")
+        raise BarnabasError(f"the response of the OAuth server {host} is longer than {ANSWER_BYTES_MAX} bytes")
     return content
 
 
@@ -81,9 +81,9 @@ def fetch_token(
         answer = json.loads(content)
         token, lifetime_s = answer["access_token"], answer.get("expires_in")
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise BarnabasError(f"the answer of the OAuth server {host} has no access_token") from None
+        raise BarnabasError(f"the response of the OAuth server {host} has no access_token") from None
     if not isinstance(token, str) or not token:
-        raise BarnabasError(f"the answer of the OAuth server {host} has no access_token")
+        raise BarnabasError(f"the response of the OAuth server {host} has no access_token")
     expires_at_ms = None
     if isinstance(lifetime_s, int | float) and lifetime_s > 0:
         expires_at_ms = int((time() + lifetime_s) * 1000)

@@ -49,7 +49,7 @@ class FsLogDir:
             with translated(f"cannot create {path}"):
                 _make(path, self._mode)
         elif not path.is_dir():
-            raise FileMissing(f"{path} is no folder")
+            raise FileMissing(f"{path} is not a folder")
         with self._lock:
             folder = self._folders.get(name)
             if folder is None:

@@ -220,7 +220,7 @@ class MemoryNetwork:
         address = (host, port or self._free_port())
         if address in self.listeners:
             raise TransportError(
-                f"cannot listen on {host}:{port}: the port is in use; stop who has it, or change `listeners`"
+                f"cannot listen on {host}:{port}: the port is in use; stop its process, or change `listeners`"
             )
         listener = MemoryListener(self, node, address, accept, limits, tls)
         self.listeners[address] = listener

@@ -1,4 +1,4 @@
-"""Certificates that change while the process runs: files are read again when they changed.
+"""Reload of certificates while the process runs, when their files have changed.
 
 Kafka's checks: a new certificate of the listener for other brokers must verify with its trust store, and each one must
 keep its subject and its alternative names unless ssl.allow.dn.changes or ssl.allow.san.changes say otherwise.
@@ -42,7 +42,7 @@ class _Followed:
 
 
 class CertificateReloading:
-    """Looks at the files of listeners and clients from time to time; a change is read by a worker thread."""
+    """Checks the files of listeners and clients periodically; a worker thread loads changed ones."""
 
     def __init__(self, scheduler: Scheduler, report: Report, check_ms: float = _CHECK_MS) -> None:
         self._scheduler = scheduler
@@ -53,7 +53,7 @@ class CertificateReloading:
         self._is_closed = False
 
     def follow(self, tls: TlsServer | TlsClient, name: str, *, must_verify: bool = True) -> None:
-        """Reload it whenever one of its files has changed; `name` stands in log lines.
+        """Reload the certificates whenever one of their files has changed; log lines begin with `name`.
 
         `must_verify`: a new certificate of a listener has to verify with its own trust store, which other brokers use.
         """
@@ -123,7 +123,7 @@ def _reload(followed: _Followed, settings: SslSettings) -> None:
 class HttpsContext(ssl.SSLContext):
     """The context of an HTTPS server of another library, such as asyncio: new connections use changed files.
 
-    The files are looked at when a connection comes, at most every ten seconds. Any thread.
+    The files are checked at a new connection, at most every ten seconds. Any thread.
     """
 
     def __new__(cls, *_given: object) -> Self:

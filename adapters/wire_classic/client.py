@@ -155,7 +155,7 @@ class ClassicLink:
         if self._failure is not None:
             return
         if not self._waiting:
-            self._fail("an answer came that was not due")
+            self._fail("the broker sent a response without a request")
             return
         request = self._waiting[0].request
         try:
@@ -165,7 +165,7 @@ class ClassicLink:
             else:
                 result = answers.read_offsets(content)
         except (Malformed, *DECODE_ERRORS) as error:
-            self._fail(f"malformed answer to {type(request).__name__}: {error}")
+            self._fail(f"malformed response to {type(request).__name__}: {error}")
             return
         self._waiting.popleft().reply(result)
 

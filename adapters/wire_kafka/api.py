@@ -23,7 +23,7 @@ class Api:
     by_partition:    request and result have `partitions`, and a client gets its results in the order of the request.
     long_answers:    a small request can get a long answer, which is written in steps; nothing further is taken from
                      its connection meanwhile.
-    result_of:       how a client reads the result in this version, where the answer leaves out what the request said.
+    result_of:       how a client reads the result in this version, where the response lacks what the request said.
     ids_since:       from this version on, request and result identify topics by id (`topic_ids`).
     resolved:        the request with the names of its topics, in these versions, and how its result becomes the answer.
     by_id:           the request with the ids of its topics, as a client sends it in these versions, and how the answer
@@ -86,4 +86,4 @@ def in_order(request: Any, result: Any) -> Any:
     try:
         return evolve(result, partitions=[found[part.topic, part.partition] for part in asked])
     except KeyError as error:
-        raise Malformed(f"the answer leaves out {error.args[0]}") from None
+        raise Malformed(f"the response lacks {error.args[0]}") from None

@@ -38,7 +38,7 @@ from .table import BY_REQUEST
 from .wire import DECODE_ERRORS
 
 ITEMS_MAX = 10_000_000
-"""Elements of all arrays of one answer together."""
+"""The maximum number of elements in all arrays of a response."""
 FIRST_API_VERSIONS = 3
 """The version of ApiVersions that is tried first: what brokers of 2.4 and later know."""
 TICKS = 8
@@ -54,7 +54,7 @@ _UNANSWERED = (
 _HEADER = Struct(">hhi")
 _CORRELATION_MASK = 0x7FFF_FFFF
 _FETCHES = (Fetch, ShareFetch)
-"""Requests that wait at the broker for records, and whose answers have them."""
+"""Requests that wait at the broker for records; their responses have records."""
 
 Opened = Callable[["KafkaLink | TransportError"], None]
 
@@ -104,7 +104,7 @@ def connect_kafka(
 
 
 class _Waiting:
-    """A request on its way."""
+    """A request in flight."""
 
     __slots__ = ("answer", "api", "correlation_id", "last_tick", "reply", "request", "version")
 
@@ -125,14 +125,14 @@ class _Waiting:
         self.reply = reply
         self.last_tick = last_tick
         self.answer = answer
-        """The function that turns the broker's answer into the result, where they differ."""
+        """The function that converts the response into the result, where they differ."""
 
 
 class KafkaLink:
     """A connection to one broker. Made by `connect_kafka`; usable from the moment `opened` gets it.
 
-    Answers come in the order of the requests. One that takes longer than the request timeout (a fetch and a join: and
-    as long as it says that it may wait) means that the connection is dead: it is closed, and every request on it fails.
+    The broker responds in the order of the requests. If a response takes longer than the request timeout (for a fetch
+    and a join: plus their own wait), the connection is dead: it is closed, and all its requests fail.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class KafkaLink:
         self._connection = connection
         self._make_authenticator = make_authenticator
         self._authenticator: ClientAuthenticator | None = None
-        """The exchange in progress; requests of users wait in `_held` meanwhile."""
+        """The SASL exchange in progress; meanwhile other requests wait in `_held`."""
         self._held: deque[Callable[[], None]] = deque()
         self._reauthentication: Timer | None = None
         self._throttle_timer: Timer | None = None
@@ -209,7 +209,7 @@ class KafkaLink:
         except ApiError as error:
             reply(error)
             return
-        except Exception as error:  # noqa: BLE001  # values of any type, which a user gave; who asked gets the error
+        except Exception as error:  # noqa: BLE001  # values of any type from the user; the caller gets the error
             reply(ApiError(ErrorCode.INVALID_REQUEST, f"{type(request).__name__} cannot be encoded: {error}"))
             return
         if isinstance(request, Produce) and request.acks == 0:
@@ -219,14 +219,14 @@ class KafkaLink:
             return
         last_tick = self._tick + self._patience(request)
         if self._waiting:
-            last_tick = max(last_tick, self._waiting[-1].last_tick)  # its answer comes after that one's
+            last_tick = max(last_tick, self._waiting[-1].last_tick)  # brokers respond in the order of the requests
         self._waiting.append(_Waiting(self._correlation_id, api, version, request, reply, last_tick, answer))
         self._connection.send(pieces)
         if self._timer is None:
             self._timer = self._scheduler.call_later(self._tick_ms, self._next_tick)
 
     def close(self) -> None:
-        """Hang up; requests on their way fail with `TransportError`. Twice is harmless."""
+        """Close the connection; requests in flight fail with `TransportError`. Twice is harmless."""
         self._fail("closed by this side")
 
     def negotiate(self, timeout_ms: float, software_version: str) -> None:
@@ -244,7 +244,7 @@ class KafkaLink:
         try:
             waiting, result = self._read(content)
         except (Malformed, *DECODE_ERRORS) as error:
-            self._fail(f"malformed answer: {error}")
+            self._fail(f"malformed response: {error}")
             return
         self._has_answered = True
         self._waiting.popleft()
@@ -285,7 +285,7 @@ class KafkaLink:
             least = wanted
         least = least if least >= broker_low else broker_low
         if most < least:
-            text = f"{api.name} says what only version {least} can, and what only versions up to {most} can"
+            text = f"{api.name} has fields of version {least} or later, and others of version {most} or earlier"
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, text)
         version = most if most < broker_high else broker_high
         if version < least:
@@ -323,10 +323,10 @@ class KafkaLink:
         try:
             (correlation_id,) = wire.I32.unpack_from(content)
             if correlation_id != self._correlation_id:
-                raise Malformed(f"the answer to request {correlation_id} where {self._correlation_id} was due")
+                raise Malformed(f"correlation id {correlation_id}, expected {self._correlation_id}")
             error, ranges = versions.read_response(content, 4, self._negotiating, ITEMS_MAX)
         except (Malformed, *DECODE_ERRORS) as cause:
-            self._fail(f"malformed answer: {cause}")
+            self._fail(f"malformed response: {cause}")
             return
         if error == ErrorCode.UNSUPPORTED_VERSION and self._negotiating > 0:
             # Brokers before KIP-511 leave out which versions they know.
@@ -345,7 +345,7 @@ class KafkaLink:
         self._open()
 
     def _open(self) -> None:
-        """Hand the link to its user."""
+        """Pass the link to the `opened` callback."""
         opened, self._opened = self._opened, None
         if opened is not None:
             self._stop_timer()
@@ -440,7 +440,7 @@ class KafkaLink:
     def _read(self, content: memoryview) -> tuple[_Waiting, Any]:
         (correlation_id,) = wire.I32.unpack_from(content)
         if not self._waiting or self._waiting[0].correlation_id != correlation_id:
-            raise Malformed(f"the answer to request {correlation_id} was not due")
+            raise Malformed(f"unexpected correlation id {correlation_id}")
         waiting = self._waiting[0]
         if waiting.api.request_type in _FETCHES:
             content = memoryview(bytes(content))  # the records outlive the frame

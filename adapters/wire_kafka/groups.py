@@ -597,7 +597,7 @@ def _complete_offset_fetch(request: OffsetFetch, result: OffsetFetchResult) -> O
     for wanted in request.groups:
         group = found.get(wanted.group_id)
         if group is None:
-            raise Malformed(f"the answer leaves out group {wanted.group_id!r}")
+            raise Malformed(f"the response lacks group {wanted.group_id!r}")
         group = group if wanted.partitions is None else in_order(wanted, group)
         groups.append(evolve(group, group_id=wanted.group_id))
     return evolve(result, groups=groups)

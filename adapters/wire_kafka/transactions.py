@@ -311,7 +311,7 @@ def _in_order(request: DescribeProducers, result: DescribeProducersResult) -> De
     found = {(each.topic, each.partition): each for each in result.partitions}
     asked = [(topic, number) for topic, numbers in request.topics.items() for number in numbers]
     if found.keys() != set(asked):
-        raise Malformed("the answer is about other partitions than the question")
+        raise Malformed("the response has other partitions than the request")
     return evolve(result, partitions=[found[place] for place in asked])
 
 

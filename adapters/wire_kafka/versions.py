@@ -192,7 +192,7 @@ def _read_ranges(reader: Reader) -> Ranges:
     ranges: Ranges = {}
     count = reader.count()
     if count < 0:
-        raise Malformed("ApiVersions answered without versions")
+        raise Malformed("the ApiVersions response has no versions")
     for _ in range(count):
         key, low, high = (reader.unpack(wire.I16)[0] for _ in range(3))
         ranges[key] = (low, high)

@@ -130,7 +130,7 @@ class CompactReader(Reader):
                 if byte < 0x80:
                     break
             else:
-                raise Malformed(f"a number before {position} does not end")
+                raise Malformed(f"the varint before byte {position} is too long")
             if value > UVARINT_MAX:
                 raise Malformed(f"a number before {position} has more than 32 bits")
         self.position = position

@@ -232,7 +232,7 @@ class BrokerService:
             return
         count = self._counts.get(type(request))
         if count is None:
-            reply(ApiError(ErrorCode.UNSUPPORTED_VERSION, f"this broker does not answer {type(request).__name__}"))
+            reply(ApiError(ErrorCode.UNSUPPORTED_VERSION, f"this broker does not support {type(request).__name__}"))
             return
         answered = False
         # Waiting requests must not keep the records of a produce, which are in the connection's memory.

@@ -47,7 +47,7 @@ def log_places(paths: Sequence[Path]) -> list[LogPlace]:
     for given in paths:
         path = given.absolute()
         if not path.is_dir():
-            what = "is no folder" if path.exists() else "does not exist"
+            what = "is not a folder" if path.exists() else "does not exist"
             raise ConfigError(f"{given} {what}; give a partition's folder or a broker's data folder")
         if _has_segments(path):
             found.setdefault(path.parent, []).append(path.name)

@@ -35,7 +35,7 @@ def opened_for_command(url: str) -> Iterator[RemoteStorage]:
 
     parts = urlsplit(url)
     if parts.scheme == "file" and not Path(unquote(parts.path)).is_dir():
-        raise ConfigError(f"there is no folder {unquote(parts.path)}: name that of the brokers, file:///PATH")
+        raise ConfigError(f"there is not a folder {unquote(parts.path)}: name that of the brokers, file:///PATH")
     storage = open_remote_storage(url, {}, PluginHost())
     try:
         yield storage

@@ -94,7 +94,7 @@ def _dynamic_key(name: str, value: str | None, *, everywhere: bool) -> ConfigKey
     if everywhere and name == CORDONED_KEY:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} differs between brokers; set it for a broker by its id")
     if key is None:
-        raise ConfigError(f"there is no configuration key {name[:200]!r}{nearest(name, list(KEYS))}")
+        raise ConfigError(f"unknown configuration key {name[:200]!r}{nearest(name, list(KEYS))}")
     if not key.dynamic:
         cure = _dynamic_synonym(name, value) or "set it in its configuration and restart"
         text = f"{name} cannot change while the broker runs; {cure}"
@@ -157,7 +157,7 @@ def _alter(
 
 def _edited_list(present: str, op: int, value: str, key: ConfigKey) -> str:
     if key.type is not ConfigType.LIST:
-        raise ConfigError(f"{key.name} is no list: nothing can be appended to it or subtracted from it")
+        raise ConfigError(f"{key.name} is not a list: nothing can be appended to it or subtracted from it")
     items = [item.strip() for item in present.split(",") if item.strip()]
     named = list(key.parse(value))
     if op == ConfigOp.APPEND:

@@ -107,7 +107,7 @@ def group_key(name: str) -> GroupConfigKey:
     """Raises `ConfigError` for a name that is no key of groups, with the nearest one."""
     found = GROUP_KEYS.get(name)
     if found is None:
-        raise ConfigError(f"there is no group configuration key {name[:200]!r}{nearest(name, list(GROUP_KEYS))}")
+        raise ConfigError(f"unknown group configuration key {name[:200]!r}{nearest(name, list(GROUP_KEYS))}")
     return found
 
 

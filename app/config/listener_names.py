@@ -96,7 +96,7 @@ def scoped_key(name: str, keys: Mapping[str, ConfigKey]) -> tuple[str, str, Conf
     key = keys.get(of_mechanism)
     if key is not None and key.scope == "mechanism":
         return listener_name(listener), mechanism.upper(), key
-    raise ConfigError(f"{name[:200]}: there is no configuration key {rest[:200]!r} of a listener")
+    raise ConfigError(f"{name[:200]}: unknown configuration key {rest[:200]!r} of a listener")
 
 
 def _name(text: str) -> str:

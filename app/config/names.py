@@ -90,7 +90,7 @@ def canonical(name: str, value: object, keys: Mapping[str, ConfigKey]) -> tuple[
     if dotted in REFUSED or prefixes:
         why = REFUSED[dotted] if dotted in REFUSED else REFUSED_PREFIXES[prefixes[0]]
         raise ConfigError(f"{dotted} has no meaning here: {why}")
-    raise ConfigError(f"there is no configuration key {name[:200]!r}{nearest(dotted, [*keys, *ALIASES, *PREFIXES])}")
+    raise ConfigError(f"unknown configuration key {name[:200]!r}{nearest(dotted, [*keys, *ALIASES, *PREFIXES])}")
 
 
 def nearest(name: str, known: list[str]) -> str:

@@ -63,7 +63,7 @@ def _properties(path: Path, content: bytes) -> Mapping[str, object]:
     try:
         return {name: value.strip() for name, value in parse_properties(content).items()}
     except ValueError as error:
-        raise ConfigError(f"the configuration {path} is no properties file: {error}") from error
+        raise ConfigError(f"the configuration {path} is not a properties file: {error}") from error
 
 
 def _looks_like_properties(content: bytes) -> bool:

@@ -146,7 +146,7 @@ def check_target(path: Path) -> None:
     """Raise `ConfigError` for a folder that is in use: neither empty nor one of an interrupted import."""
     above = next((each for each in (path, *path.parents) if each.exists()), path)
     if above.exists() and not above.is_dir():
-        raise ConfigError(f"{above} is no folder: name a new one for --into")
+        raise ConfigError(f"{above} is not a folder: name a new one for --into")
     names = {each.name for each in entries_of(path)} if path.exists() else set()
     if names and not names & {IMPORT_INCOMPLETE, f"{IMPORT_INCOMPLETE}.new"}:
         raise ConfigError(f"{path} is not empty: an import makes a data folder of its own")

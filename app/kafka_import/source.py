@@ -158,7 +158,7 @@ def read_epochs_of(log_dir: LogDir, partition: TopicPartition, report: Callable[
 def opened_source(path: Path, report: Callable[[str], None]) -> Iterator[KafkaFolder]:
     """Yield a folder of a stopped broker, read only. Raises `ConfigError`, `StorageError`."""
     if not path.is_dir():
-        raise ConfigError(f"{path} is no folder: name a folder of Kafka's log.dirs")
+        raise ConfigError(f"{path} is not a folder: name a folder of Kafka's log.dirs")
     place = LogPlace(path=path.absolute())
     if place.in_use:
         raise ConfigError(

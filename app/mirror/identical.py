@@ -350,11 +350,11 @@ class IdenticalMirror:
         self.begin()
         mine = [each for place, each in self.partitions.items() if place.topic == topic]
         if not mine:
-            raise ConfigError(f"topic {topic} of the target is no mirror of this source")
+            raise ConfigError(f"topic {topic} of the target is not a mirror of this source")
         while True:
             self.copy_once([topic])
             if topic not in self.copied.topics:
-                raise ConfigError(f"topic {topic} of the target is no mirror of this source any longer")
+                raise ConfigError(f"topic {topic} of the target is not a mirror of this source any longer")
             for each in mine:
                 if each.is_verified:
                     each.source_end = max(each.source_end, self._source_range(each.place)[1])
@@ -373,7 +373,7 @@ class IdenticalMirror:
         while sum(self._send(each, self._description(each.place)) for each in mine):
             if time.monotonic() - began > timeout_s:
                 raise BarnabasError(
-                    f"topic {topic} is promoted, but its leaders have not heard of it for {timeout_s:g} s"
+                    f"topic {topic} is promoted, but its leaders have not applied that within {timeout_s:g} s"
                 )
             self._stopped.wait(WAIT_MS / 1000)
         self._abort_transactions([each.place for each in mine])
@@ -502,7 +502,7 @@ class IdenticalMirror:
                 continue
             known = self._target.topic_overrides(name).get(SOURCE_KEY)
             if known != self._cluster_id:
-                found.append(MirrorDifference(topic=name, text="is no mirror of this source in the target"))
+                found.append(MirrorDifference(topic=name, text="is not a mirror of this source in the target"))
             if len(there[name].partitions) != count:
                 found.append(
                     MirrorDifference(topic=name, text=f"has {len(there[name].partitions)} partitions, not {count}")

@@ -341,7 +341,7 @@ def check_exactly_once(sources: Sequence[Mapping[str, Any]], target: Mapping[str
             "exactly once keeps the positions with the target: give each source a group.id, the name there"
         )
     if len(set(groups)) < len(groups):
-        raise ConfigError("exactly once needs another group.id for each source: the target keeps positions by it")
+        raise ConfigError("exactly once needs a different group.id for each source: the target stores offsets by it")
 
 
 class TransactionalSource(AssignedSource):

@@ -27,9 +27,9 @@ def assign_replicas(
 ) -> dict[int, ReplicaList]:
     """Spread `partitions` new partitions, numbered from `first_partition`, over the brokers.
 
-    Leaders go round from `start`; the distance of followers grows by one each time round, from `shift`. When every
-    broker has a rack, the replicas of a partition go to different racks as far as there are enough; when only some have
-    one, racks do not count. Within that rule they go to different machines, as far as there are enough.
+    Leaders are assigned round-robin from `start`; the distance of followers grows by one each round, from `shift`. If
+    every broker has a rack, the replicas of a partition go to different racks as far as there are enough; if only some
+    have one, racks do not count. Within that rule they go to different machines, as far as there are enough.
     Raises `ApiError` INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR.
     """
     check_counts(partitions, replication_factor, len(racks))
@@ -88,7 +88,7 @@ def machine_key(machines: Machines, broker: int) -> str | int:
 
 
 def check_counts(partitions: int, replication_factor: int, brokers: int) -> None:
-    """Raise `ApiError` INVALID_PARTITIONS or INVALID_REPLICATION_FACTOR for counts that cannot be."""
+    """Raise `ApiError` INVALID_PARTITIONS or INVALID_REPLICATION_FACTOR for invalid counts."""
     if partitions < 1:
         raise ApiError(ErrorCode.INVALID_PARTITIONS, f"the number of partitions must be at least 1, not {partitions}")
     if replication_factor < 1:
@@ -102,7 +102,7 @@ def check_counts(partitions: int, replication_factor: int, brokers: int) -> None
 def check_manual(
     assignments: Sequence[Sequence[int]], racks: Racks, *, replication_factor: int | None = None
 ) -> list[ReplicaList]:
-    """Check an assignment by hand: the same number of different, live brokers for each partition.
+    """Check a manual assignment: the same number of different, live brokers for each partition.
 
     `replication_factor` None = that of the first. Raises `ApiError(INVALID_REPLICA_ASSIGNMENT)`.
     """

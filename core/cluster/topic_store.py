@@ -104,7 +104,7 @@ def states_paths(topic: Topic) -> list[str]:
 def states_in(
     topic: Topic, path: str, data: bytes, report: Report, *, may_be_ahead: bool = False
 ) -> Mapping[int, PartitionState] | None:
-    """Return what a node says of the partitions of a topic; None, which is reported, if it makes no sense.
+    """Return the partition states in a node; report an invalid node, and return None.
 
     `may_be_ahead`: the topic may have more partitions by now than is known here. What is said of them is returned, too:
     who changes a node writes all of it again.
@@ -180,10 +180,10 @@ def _read_old_states(coordination: Coordination, topic: Topic, report: Report) -
 
 
 def create_topic(coordination: Coordination, topic: Topic, states: Mapping[int, PartitionState] | None = None) -> None:
-    """Make the nodes of a topic, with states that its partitions may have already.
+    """Create the nodes of a topic, with states that its partitions may have already.
 
-    Raises `ApiError(TOPIC_ALREADY_EXISTS)`, and leaves the nodes of the other topic alone then; after an interruption
-    it can be done again. States that do not fit into the commit with the topic come before it: no one reads them yet.
+    Raises `ApiError(TOPIC_ALREADY_EXISTS)`, and leaves the nodes of the other topic unchanged; after an
+    interruption it can be repeated. States that do not fit into the commit of the topic are written before it.
     """
     own = CreateNode(layout.topic_path(topic.name), layout.encode_topic(topic))
     stored = states_of_new(topic, states or {})
@@ -204,14 +204,14 @@ def create_topic(coordination: Coordination, topic: Topic, states: Mapping[int, 
         try:
             coordination.commit(changes)
             return
-        except (NodeExists, NoNode, BadVersion, NotEmpty):  # another one makes the topic, or changed the nodes beside
+        except (NodeExists, NoNode, BadVersion, NotEmpty):  # another broker creates the topic, or changed these nodes
             continue
 
 
 def create_topics(coordination: Coordination, made: Sequence[tuple[Topic, Mapping[int, PartitionState]]]) -> bool:
-    """Make the nodes of several topics, each with its states, in one commit.
+    """Create the nodes of several topics, each with its states, in one commit.
 
-    False: that is too much for one, or something of one of them is there already. Nothing is made then.
+    Return False, and create nothing, if that is too much for one commit, or a node of one of them exists.
     """
     changes: list[CreateNode] = []
     for topic, states in made:
@@ -248,7 +248,7 @@ def fits_one_commit(changes: Sequence[NodeChange]) -> bool:
 
 
 def _create_ahead(coordination: Coordination, nodes: Iterable[CreateNode]) -> None:
-    """Make nodes with the states of a topic that is not there yet; a try before this one may have made them."""
+    """Create nodes with the states of a topic that does not exist yet; an earlier attempt may have created them."""
     for node in nodes:
         with suppress(NodeExists):
             coordination.create(node.path, node.data)
@@ -263,7 +263,7 @@ def states_of_new(topic: Topic, states: Mapping[int, PartitionState]) -> list[Cr
 
 
 def encode_states_node(topic: Topic, node: int, states: Mapping[int, PartitionState]) -> bytes:
-    """Return what a node says: those of these states that belong into it."""
+    """Return the content of a node: the states that belong into it."""
     own = {number: states[number] for number in layout.partitions_of_node(node) if number in states}
     return layout.encode_states(topic.topic_id, own)
 
@@ -333,7 +333,7 @@ def mark_deleting(coordination: Coordination, topic: Topic, brokers: Iterable[in
         except (NoNode, ValueError, ApiError) as error:
             raise BadVersion(f"topic {topic.name} no longer exists") from error
         if stored.topic_id != topic.topic_id:
-            raise BadVersion(f"another broker has made topic {topic.name} again")
+            raise BadVersion(f"another broker has created topic {topic.name} again")
         holders.update(stored.log_holders)
         own = SetNode(path, layout.encode_topic(stored, deleting=True), node.version)
         note = CreateNode(layout.deleted_path(topic.topic_id), layout.encode_deleted(topic.name, sorted(holders)))
@@ -427,7 +427,7 @@ def write_states(
 ) -> None:
     """Commit changes of nodes with states, all or none. `topics`: those of which nodes are made.
 
-    Raises `BadVersion` if another one changed one of the nodes, or a guard, in between, or removed one of the topics.
+    Raises `BadVersion` if another broker has changed a node or a guard, or removed one of the topics.
     """
     try:
         coordination.commit(changes, guards={**_guards_of(coordination, list(topics)), **(guards or {})})
@@ -448,10 +448,9 @@ def _guards_of(coordination: Coordination, topics: Sequence[Topic]) -> Mapping[s
 
 
 def read_live_topics(coordination: Coordination, names: Sequence[str]) -> dict[str, Topic | None]:
-    """Return the topics of these names, without their configs; None where there is none, or it is being deleted.
+    """Return the topics of these names, without their configs; None if a topic does not exist or is being deleted.
 
-    The tree as of now: `keep` talks to the service, and what is read after it is not older. Names whose nodes make no
-    sense are left out.
+    A heartbeat comes first, so that the reads are not older than the call. Topics with invalid nodes are omitted.
     """
     coordination.heartbeat()
     found: dict[str, Topic | None] = {}
@@ -483,8 +482,8 @@ def states_change(
 
 
 def remove_topic(coordination: Coordination, topic: Topic) -> None:
-    """Remove all nodes of a topic that is marked as going, not those of a later one of its name. Doing it again is
-    harmless."""
+    """Remove all nodes of a topic that is marked as being deleted, not those of a later topic of its name. The call
+    is idempotent."""
     paths = [layout.topic_path(topic.name), layout.topic_config_path(topic.name), *states_paths(topic)]
     while True:
         own, *others = coordination.get_many(paths)

@@ -160,7 +160,7 @@ class RecordReader:
         try:
             return self._take(size).decode()
         except UnicodeDecodeError as problem:
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a text that is no UTF-8: {problem.reason}") from None
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a text that is not UTF-8: {problem.reason}") from None
 
     def data(self) -> bytes:
         return self._take(self.i32())

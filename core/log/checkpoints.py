@@ -220,5 +220,5 @@ def _parse(content: bytes) -> list[str]:
 
 def _number(text: str) -> int:
     if _NUMBER.fullmatch(text) is None or not text.isascii():
-        raise ValueError(f"{text[:20]!r} is no offset")
+        raise ValueError(f"{text[:20]!r} is not an offset")
     return int(text)

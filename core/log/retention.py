@@ -133,7 +133,7 @@ def count_given_up(
         return 0
     if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= len(segments):
         report(
-            f"the deletion policy {config.deletion_policy!r} answered {count!r} for {counted(len(segments), 'segment')}"
+            f"the deletion policy {config.deletion_policy!r} returned {count!r} for {counted(len(segments), 'segment')}"
         )
         return 0
     return count

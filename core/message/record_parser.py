@@ -186,7 +186,7 @@ def parse_records(data: bytes, start: int, end: int, count: int, *, with_headers
     Raises `ApiError` CORRUPT_MESSAGE unless the records fill the range exactly, each with its stated length.
     """
     if count * RECORD_SIZE_MIN > end - start:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{count} records cannot be in {end - start} bytes")
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{count} records do not fit into {end - start} bytes")
     values: list[bytes | None] = []
     deltas: list[int] = []
     position = start if COMPILED else _read_plain_records(data, start, count, values, deltas)

@@ -502,7 +502,7 @@ class ReplicaManager:
         )
         self.partitions: Mapping[tuple[str, int], Partition] = self._local.by_key
         """The open partitions, by topic and number."""
-        self.purgatory = Purgatory(scheduler, lambda error: self._local.failed("an answer that waited", error))
+        self.purgatory = Purgatory(scheduler, lambda error: self._local.failed("completing a delayed operation", error))
         self.stats = BrokerTopicStats(metrics)
         self._flushes = DurableFlushes(logs, self.purgatory)
         self._isr_manager = IsrManager(

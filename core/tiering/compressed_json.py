@@ -26,5 +26,5 @@ def decode_json(content: bytes, version: int, *, size_max: int) -> Any:
     except (zlib.error, RecursionError) as error:
         raise ValueError(str(error)) from None
     if not isinstance(found, dict) or found.get("format") != version:
-        raise ValueError(f"it is no object of format {version}")
+        raise ValueError(f"it is not an object of format {version}")
     return found

@@ -231,7 +231,7 @@ class RemoteLogManager:
             self._done(leading)
             return
         except _Fenced:
-            self._report(info(f"{leading.led.key}: a later leader cares for its remote storage"))
+            self._report(info(f"{leading.led.key}: a later leader manages its remote storage now"))
             leading.ended = True
             self._done(leading)
             return

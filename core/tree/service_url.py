@@ -43,7 +43,7 @@ def parse_service_url(url: str, *, scheme: str, default_port: int) -> ServiceUrl
     """Parse the URL. Raises `ConfigError` that names the invalid part."""
     example = f"{scheme}://host:{default_port},host2:{default_port}/path"
     if (shown := redact_url(url)) != url:
-        text = f"{shown!r} has a user or password, which would stand in logs"
+        text = f"{shown!r} has a user or password, which would appear in logs"
         raise ConfigError(f"{text}; set etcd.user and etcd.password, or zookeeper.sasl.jaas.config")
     found, separator, rest = url.partition("://")
     if not separator or found != scheme:

@@ -138,7 +138,7 @@ def anomaly_windows(path: Path) -> dict[str, list[tuple[datetime, datetime]]]:
 def _opened(archive: tarfile.TarFile, name: str) -> IO[bytes]:
     file = archive.extractfile(name)
     if file is None:
-        raise ConfigError(f"{name} in {archive.name!r} is no file")
+        raise ConfigError(f"{name} in {archive.name!r} is not a file")
     return file
 
 

@@ -119,8 +119,8 @@ def _check_event_times(name: str, sections: Sequence[Mapping[str, Any]]) -> None
     with_field = [section["topic"] for section, each in zip(sections, found, strict=True) if each.event_values]
     if with_field:
         raise ConfigError(
-            f"event time {name!r}: the values of this field in {', '.join(with_field)} are no times: give a field with "
-            "ISO 8601 (2026-01-31T12:00:00Z), or with seconds, ms, us or ns since 1970"
+            f"event time {name!r}: the values of this field in {', '.join(with_field)} are not times: give a field "
+            "with ISO 8601 (2026-01-31T12:00:00Z), or with seconds, ms, us or ns since 1970"
         )
     topics = ", ".join(section["topic"] for section in sections)
     fields = [each.path for figures in found for each in figures.fields]

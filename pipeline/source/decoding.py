@@ -248,7 +248,7 @@ class _Reading:
 
     def wrong(self) -> ConfigError:
         return ConfigError(
-            f"{self.text!r} is no schema as SQL has it, such as: id BIGINT, name STRING, tags ARRAY<STRING>"
+            f"{self.text!r} is not a schema in the notation of SQL, such as: id BIGINT, name STRING, tags ARRAY<STRING>"
         )
 
     def next(self) -> str:
@@ -333,7 +333,7 @@ def _json_column(each: ColumnFormat) -> pa.DataType:
         if isinstance(found, str) or found.keys() & {"fields", "elementType", "keyType"}:
             return arrow_type_of(_parse_datatype_json_value(found))
     except (ValueError, KeyError, TypeError, PySparkException) as error:
-        raise ConfigError(f"{each.column}.schema is no schema: {error!r}") from error
+        raise ConfigError(f"{each.column}.schema is not a schema: {error!r}") from error
     return json_type(text)
 
 
@@ -346,7 +346,9 @@ def _protobuf(each: ColumnFormat) -> ColumnDecoder:
     from ...schemas.columns.protobuf import ProtobufColumns
 
     if each.schema_id is None:
-        raise ConfigError(f"{each.column}.schema cannot be had with protobuf: give {each.column}.schema.id or .subject")
+        raise ConfigError(
+            f"{each.column}.schema is not supported with protobuf: give {each.column}.schema.id or .subject"
+        )
     client = _client(each.registry)
     return ProtobufColumns(client, client.by_id(each.schema_id, serialized=True))
 

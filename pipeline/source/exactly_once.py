@@ -193,7 +193,7 @@ def _abort_strays(target: WriteTarget, wrote: Collection[int]) -> None:
             with target.open(task) as producer:
                 producer.init_transactions()
     except BarnabasError as error:
-        _log.warning("what a batch before has left open is not aborted, which its timeout will do: %s", error)
+        _log.warning("the transaction of an earlier batch is not aborted yet; its timeout will abort it: %s", error)
 
 
 # --- the note

@@ -255,7 +255,7 @@ def _where(given: Mapping[str, str]) -> Where:
 def _check_classic(given: Mapping[str, str], where: Where, selection: Selection) -> None:
     for name, reason in _NOT_CLASSIC.items():
         if name in given:
-            raise ConfigError(f"{name} cannot be had with a classic cluster: {reason}")
+            raise ConfigError(f"{name} is not supported with a classic cluster: {reason}")
     if selection.pattern is not None and (where.bootstrap or where.broker_list):
         raise ConfigError("subscribePattern needs the registries of a classic cluster: give zk.connect or etcd.connect")
 

@@ -39,7 +39,7 @@ def plain_spark_errors() -> Iterator[None]:
         with _said_once():
             yield
     except (Py4JNetworkError, ConnectionError) as error:
-        text = f"{JAVA_ENDED}, killed or for want of memory; nothing is changed, do it once more with a new session"
+        text = f"{JAVA_ENDED}, killed or out of memory; nothing is changed, try again with a new session"
         raise SparkFailed(text) from error
     except (PySparkException, Py4JError) as error:
         raise SparkFailed(summary(str(error))) from error

@@ -113,7 +113,7 @@ def connector_checkpoint(checkpoint: str | os.PathLike[str], copy: str | os.Path
     """
     source, target = Path(checkpoint), Path(copy)
     if not (source / _OFFSETS).is_dir():
-        raise ConfigError(f"{source} is no checkpoint of a stream: it has no folder {_OFFSETS!r}")
+        raise ConfigError(f"{source} is not the checkpoint of a stream: it has no folder {_OFFSETS!r}")
     if target.exists():
         raise ConfigError(f"{target} already exists; give a folder that does not")
     draft = target.with_name(f".{target.name}.draft")
@@ -128,7 +128,7 @@ def connector_checkpoint(checkpoint: str | os.PathLike[str], copy: str | os.Path
 
 
 def _rewrite(file: Path) -> bool:
-    """Return a batch's offsets: a version, metadata, then a line per source of the stream, "-" for none."""
+    """Rewrite a batch's offsets (a version, metadata, a line per source, "-" for none); return True if they changed."""
     version, metadata, *sources = file.read_text(encoding="utf-8").split("\n")
     if version != _VERSION:
         raise ConfigError(f"{file.name} of the checkpoint's offsets has version {version!r}, not {_VERSION}")

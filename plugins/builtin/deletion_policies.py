@@ -81,7 +81,7 @@ def _is_older(message: "Message", age_ms: int, now_ms: int) -> bool:
 def _prefix_and_age(text: str) -> tuple[bytes, int]:
     prefix, equals, age = text.strip().rpartition("=")
     if not equals:
-        raise ConfigError(f"deletion.policy=key-prefix-age: {text.strip()!r} is no PREFIX=AGE")
+        raise ConfigError(f"deletion.policy=key-prefix-age: {text.strip()!r} is not PREFIX=AGE")
     return prefix.encode(), duration_ms(age)
 
 
@@ -90,7 +90,7 @@ def duration_ms(text: str) -> int:
     number = text.strip().rstrip("".join(_UNITS_MS))
     unit = text.strip()[len(number) :]
     if not (number.isascii() and number.isdigit() and len(number) <= _DIGITS_MAX and unit in _UNITS_MS):
-        raise ConfigError(f"{text!r} is no duration; use a number and one of {', '.join(_UNITS_MS)}")
+        raise ConfigError(f"{text!r} is not a duration; use a number and one of {', '.join(_UNITS_MS)}")
     return int(number) * _UNITS_MS[unit]
 
 

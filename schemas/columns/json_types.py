@@ -23,7 +23,7 @@ def json_type(text: str) -> pa.DataType:
     try:
         schema = json.loads(text)
     except ValueError as error:
-        raise ConfigError(f"this is no JSON Schema: {error}") from error
+        raise ConfigError(f"this is not a JSON Schema: {error}") from error
     return _type(schema, schema, 0)
 
 

@@ -165,7 +165,7 @@ def schema_text(schema: Any) -> str:
         try:
             return json.dumps(schema)
         except TypeError as error:
-            text = f"schema: {type(schema).__name__} is no schema; give a class, a text, a Path or parsed JSON"
+            text = f"schema: {type(schema).__name__} is not a schema; give a class, a text, a Path or parsed JSON"
             raise ConfigError(text) from error
     try:
         return schema.read_text(encoding="utf-8")

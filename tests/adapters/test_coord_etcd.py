@@ -90,7 +90,7 @@ def test_ephemeral_create_on_lost_lease_reports_session_expired(harness: EtcdHar
     harness.expire_session(session)
     with pytest.raises(CoordinationError, match="expired"):
         session.create("/registered", ephemeral=True)
-    states.wait(lambda told: told == [SessionState.EXPIRED])  # long before the lease would be refreshed
+    states.wait(lambda observed: observed == [SessionState.EXPIRED])  # long before the lease would be refreshed
     session.create("/registered", ephemeral=True)
 
 
@@ -160,11 +160,11 @@ def test_etcd_cluster_survives_one_killed_member_and_waits_without_quorum(tmp_pa
         states: Recorder[SessionState] = Recorder()
         sessions[1].add_session_listener(states)
         order[1].kill()  # one of three is left: no quorum
-        states.wait(lambda told: bool(told) and told[-1] is SessionState.SUSPENDED)
+        states.wait(lambda observed: bool(observed) and observed[-1] is SessionState.SUSPENDED)
         with pytest.raises(CoordinationError):
             sessions[1].set("/a", b"alone")
         order[1].start()
-        states.wait(lambda told: told[-1] is not SessionState.SUSPENDED)
+        states.wait(lambda observed: observed[-1] is not SessionState.SUSPENDED)
         wait_until(lambda: is_set(sessions[1], "/a", b"quorum"))
         for watch in watches:
             watch.wait(b"quorum", [])

@@ -103,17 +103,17 @@ def test_callbacks_go_through_deliver() -> None:
     due: list[Callable[[], None]] = []
     tree = MemoryTree(deliver=due.append)
     session = tree.session()
-    told: list[str] = []
-    session.watch("/a", lambda: told.append("a"))
+    observed: list[str] = []
+    session.watch("/a", lambda: observed.append("a"))
     session.create("/a")
     session.set("/a", b"1")
-    assert told == []
+    assert observed == []
     assert len(due) == 1
     due.pop()()
-    assert told == ["a"]
+    assert observed == ["a"]
     session.set("/a", b"2")
     due.pop()()
-    assert told == ["a", "a"]
+    assert observed == ["a", "a"]
 
 
 def test_a_callback_that_raises_is_reported() -> None:
@@ -164,11 +164,11 @@ def test_session_without_heartbeats_expires_and_restarts_at_next_heartbeat() -> 
     timed = _Timed()
     session, other = timed.tree.session(), timed.tree.session()
     session.add_session_listener(timed.states.append)
-    told: list[Collection[str] | None] = []
-    session.watch_below("/registered", told.append)
+    observed: list[Collection[str] | None] = []
+    session.watch_below("/registered", observed.append)
     session.create("/registered/one", ephemeral=True)
     timed.tell()
-    del told[:]
+    del observed[:]
     timed.clock.advance(600)
     other.heartbeat()
     assert timed.tree.expire_overdue() == 400
@@ -177,12 +177,12 @@ def test_session_without_heartbeats_expires_and_restarts_at_next_heartbeat() -> 
     assert other.children("/registered") == []
     other.create("/registered/two")
     timed.tell()
-    assert (told, timed.states) == ([], [])  # nobody talks to it while it is paused
+    assert (observed, timed.states) == ([], [])  # nobody talks to it while it is paused
     for _ in range(2):
         with pytest.raises(SessionExpired):
             session.heartbeat()  # also the second time: its listener does not know yet
     timed.tell()
-    assert (told, timed.states) == ([None], [SessionState.EXPIRED])
+    assert (observed, timed.states) == ([None], [SessionState.EXPIRED])
     assert session.heartbeat() == 1000
     assert session.children("/registered") == ["two"]
 

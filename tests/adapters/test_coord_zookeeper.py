@@ -111,10 +111,10 @@ def test_an_answer_that_makes_no_sense_costs_the_connection_and_not_the_session(
     harness.cable(session).inject(struct.pack(">i", len(answer)) + answer)
     asking.join()
     assert len(refused.calls) == 1
-    states.wait(lambda told: told == [SessionState.SUSPENDED])
+    states.wait(lambda observed: observed == [SessionState.SUSPENDED])
     harness.cable(session).cut()  # ends the swallowing
     harness.cable(session).restore()
-    states.wait(lambda told: told == [SessionState.SUSPENDED, SessionState.CONNECTED])
+    states.wait(lambda observed: observed == [SessionState.SUSPENDED, SessionState.CONNECTED])
     assert exists(session, "/registered")
     session.create("/a", b"1")
     watch.wait(b"1", [])
@@ -137,7 +137,7 @@ def test_a_fault_in_the_thread_of_the_connection_ends_the_session_but_not_the_ad
     monkeypatch.setattr(ConnectionHandler, "_send_request", faulty)
     with pytest.raises(CoordinationError):
         session.get("/registered")
-    states.wait(lambda told: SessionState.EXPIRED in told)
+    states.wait(lambda observed: SessionState.EXPIRED in observed)
     assert not exists(session, "/registered")
     session.create("/a", b"1")
     watch.wait(b"1", [])
@@ -208,11 +208,11 @@ def test_zookeeper_ensemble_survives_one_killed_member_and_waits_without_quorum(
         sessions[1].add_session_listener(states)
         left = [server for server in servers if server is not leader]
         left[0].kill()  # one of three is left: no quorum
-        states.wait(lambda told: bool(told) and told[-1] is SessionState.SUSPENDED)
+        states.wait(lambda observed: bool(observed) and observed[-1] is SessionState.SUSPENDED)
         with pytest.raises(CoordinationError):
             sessions[1].set("/a", b"alone")
         left[0].start()
-        states.wait(lambda told: told[-1] is not SessionState.SUSPENDED)
+        states.wait(lambda observed: observed[-1] is not SessionState.SUSPENDED)
         wait_until(lambda: is_set(sessions[1], "/a", b"quorum"))
         for watch in watches:
             watch.wait(b"quorum", [])

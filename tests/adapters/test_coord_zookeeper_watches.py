@@ -19,11 +19,11 @@ class _Client:
     """Keeps who is to be told of a path until it fires, as kazoo does."""
 
     def __init__(self) -> None:
-        self.told: dict[str, set[Callable[..., None]]] = {}
+        self.observed: dict[str, set[Callable[..., None]]] = {}
         self.touched: Callable[[str, bool], None] = lambda _path, _came_or_went: None
 
     def exists_async(self, path: str, *, watch: Callable[..., None]) -> _Result:
-        self.told.setdefault(path, set()).add(watch)
+        self.observed.setdefault(path, set()).add(watch)
         return _Result()
 
     get_children_async = exists_async
@@ -39,5 +39,5 @@ def test_a_path_that_is_watched_again_and_again_is_remembered_once() -> None:
         watches.remove("/a")
     watches.add("/b")
     watches.arm("/b")
-    assert {path: len(told) for path, told in client.told.items()} == {"/root/a": 1, "/root/b": 1}
+    assert {path: len(observed) for path, observed in client.observed.items()} == {"/root/a": 1, "/root/b": 1}
     assert not reports

@@ -83,8 +83,8 @@ def test_a_session_with_one_that_is_alone_may_be_as_short_as_a_second(member: Ma
 def test_killed_etcd_is_restarted_and_sessions_continue(
     member: ManagedEtcd, reports: Recorder[str], guard: bool
 ) -> None:
-    told: Recorder[str] = Recorder()
-    with _session(member, told) as session:
+    observed: Recorder[str] = Recorder()
+    with _session(member, observed) as session:
         states: Recorder[SessionState] = Recorder()
         session.add_session_listener(states)
         session.create("/registered", ephemeral=True)
@@ -93,11 +93,11 @@ def test_killed_etcd_is_restarted_and_sessions_continue(
         assert first is not None
         assert victim is not None
         victim.kill()
-        states.wait(lambda told: told == [SessionState.SUSPENDED, SessionState.CONNECTED])
+        states.wait(lambda observed: observed == [SessionState.SUSPENDED, SessionState.CONNECTED])
         wait_for(lambda: _is_kept(session))
         assert exists(session, "/registered")
         assert has_ended(first)
-    assert [line.partition(",")[0] for line in told.calls[1:]] == [f"connected to etcd at {member.client}"]
+    assert [line.partition(",")[0] for line in observed.calls[1:]] == [f"connected to etcd at {member.client}"]
     text = reports.calls[0]
     assert text.startswith("etcd member-1 ended (killed by signal 9) and is started again")
     assert str(member.folder / "etcd.log") in text
@@ -240,7 +240,7 @@ def test_the_members_of_three_brokers_are_one_cluster_and_one_may_die(cluster: _
     victim = etcd_of(cluster.folder(1))
     assert victim is not None
     victim.kill()
-    states.wait(lambda told: told == [SessionState.SUSPENDED, SessionState.CONNECTED])
+    states.wait(lambda observed: observed == [SessionState.SUSPENDED, SessionState.CONNECTED])
     wait_for(lambda: all(_is_kept(session) for session in cluster.open.values()))
     assert cluster.open[0].children("/registered") == ["0", "1", "2"]
 
@@ -364,7 +364,7 @@ def test_a_member_whose_data_go_while_it_runs_is_not_started_without(cluster: _C
     assert victim is not None
     shutil.rmtree(cluster.folder(1) / "data")
     victim.kill()
-    reports.wait(lambda told: "are gone while it ran: restart the broker" in "".join(told))
+    reports.wait(lambda observed: "are gone while it ran: restart the broker" in "".join(observed))
     assert etcd_of(cluster.folder(1)) is None
     cluster.stop(1)
     assert cluster.start(1) == []
@@ -485,7 +485,7 @@ def test_a_program_that_ends_at_once_is_tried_again_and_can_be_stopped(tmp_path:
         "brief", [sys.executable, "-c", "print('why'); raise SystemExit(3)"], tmp_path / "log", reports
     )
     kept.start()
-    reports.wait(lambda told: len(told) >= 2)
+    reports.wait(lambda observed: len(observed) >= 2)
     kept.stop()
     assert "brief ended (exit code 3)" in reports.calls[0]
     assert kept.last_words()[-1] == "why"

@@ -15,7 +15,7 @@ def poller(request: pytest.FixtureRequest) -> Iterator[Poller]:
     made.close()
 
 
-def told(poller: Poller) -> list[int]:
+def observed(poller: Poller) -> list[int]:
     seen: list[int] = []
     for ready, events in poller.poll(0):
         ready(events)
@@ -29,16 +29,16 @@ def test_poll_returns_watched_events_only(poller: Poller) -> None:
         seen: list[int] = []
         poller.watch(left.fileno(), READ, seen.append)
         assert len(poller) == 1
-        assert told(poller) == []
+        assert observed(poller) == []
         right.send(b"x")
-        assert told(poller) == [READ]
+        assert observed(poller) == [READ]
         poller.watch(left.fileno(), READ | WRITE, seen.append)
-        assert told(poller) == [READ | WRITE]
+        assert observed(poller) == [READ | WRITE]
         poller.watch(left.fileno(), WRITE, seen.append)
-        assert told(poller) == [WRITE]
+        assert observed(poller) == [WRITE]
         poller.watch(left.fileno(), 0, seen.append)
         poller.watch(left.fileno(), 0, seen.append)
-        assert told(poller) == []
+        assert observed(poller) == []
         assert len(poller) == 0
         assert seen == [READ, READ | WRITE, WRITE]
 
@@ -48,7 +48,7 @@ def test_poll_reports_read_event_when_peer_closes(poller: Poller) -> None:
     with left:
         poller.watch(left.fileno(), READ, lambda events: None)
         right.close()
-        assert told(poller) == [READ]
+        assert observed(poller) == [READ]
 
 
 def test_poll_binds_callback_at_time_of_event(poller: Poller) -> None:

@@ -309,7 +309,7 @@ def test_an_answer_that_was_not_due_ends_the_link() -> None:
     end.answer(fetch_answer(0))
     (failure,) = end.submit(OFFSETS)
     assert isinstance(failure, TransportError)
-    assert "not due" in str(failure)
+    assert "without a request" in str(failure)
 
 
 @pytest.mark.parametrize(

@@ -294,8 +294,8 @@ def test_results_come_in_the_order_of_the_request() -> None:
     setup = Setup()
     asked = [("b", 1), ("a", 0), ("b", 0), ("a", 2)]
     replies = setup.submit(Produce(partitions=[ProducePartition(t, p, memoryview(b"")) for t, p in asked]))
-    told = [ProduceResultPartition(t, p, base_offset=10 * p) for t, p in sorted(asked)]
-    setup.answer(0, 11, ProduceResult(partitions=told, throttle_ms=5))
+    observed = [ProduceResultPartition(t, p, base_offset=10 * p) for t, p in sorted(asked)]
+    setup.answer(0, 11, ProduceResult(partitions=observed, throttle_ms=5))
     (result,) = replies
     assert [(part.topic, part.partition) for part in result.partitions] == asked
     assert [part.base_offset for part in result.partitions] == [10, 0, 0, 20]
@@ -386,11 +386,11 @@ def test_a_join_may_wait_for_the_other_members_and_what_follows_waits_for_it() -
     join = JoinGroup(
         group_id="g", session_timeout_ms=1, rebalance_timeout_ms=3 * TIMEOUT_MS, protocol_type="consumer", protocols=()
     )
-    joined, told = setup.submit(join), setup.submit(Metadata(topics=None))
+    joined, observed = setup.submit(join), setup.submit(Metadata(topics=None))
     setup.scheduler.advance(4 * TIMEOUT_MS)
-    assert (joined, told, setup.link.is_open) == ([], [], True)
+    assert (joined, observed, setup.link.is_open) == ([], [], True)
     setup.scheduler.advance(TIMEOUT_MS / 2)
-    assert [type(reply) for reply in joined + told] == [TransportError] * 2
+    assert [type(reply) for reply in joined + observed] == [TransportError] * 2
 
 
 def test_answers_in_time_leave_no_timer_behind() -> None:

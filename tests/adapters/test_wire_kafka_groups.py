@@ -121,9 +121,9 @@ def test_a_join_that_fails_names_no_protocol_in_any_version() -> None:
 
 
 def test_the_error_of_the_one_member_that_leaves_is_that_of_the_request_before_version_3() -> None:
-    told = LeaveGroupResult(members=[LeftMember(member_id="c1-4711", error=ErrorCode.UNKNOWN_MEMBER_ID)])
-    assert _read_back(13, 2, told) == LeaveGroupResult(error=ErrorCode.UNKNOWN_MEMBER_ID)
-    assert _read_back(13, 3, told) == told
+    observed = LeaveGroupResult(members=[LeftMember(member_id="c1-4711", error=ErrorCode.UNKNOWN_MEMBER_ID)])
+    assert _read_back(13, 2, observed) == LeaveGroupResult(error=ErrorCode.UNKNOWN_MEMBER_ID)
+    assert _read_back(13, 3, observed) == observed
     whole = LeaveGroupResult(error=ErrorCode.NOT_COORDINATOR)
     assert normal(_read_back(13, 2, whole)) == normal(_read_back(13, 3, whole)) == normal(whole)
 
@@ -135,8 +135,8 @@ def test_the_error_of_the_one_member_that_leaves_is_that_of_the_request_before_v
 def test_the_error_of_a_group_is_that_of_its_partitions_in_version_1(
     version: int, error: ErrorCode, partitions: Sequence[FetchedOffset]
 ) -> None:
-    told = FetchedGroup(group_id="audit", partitions=[FetchedOffset("clicks", 3)], error=ErrorCode.NOT_COORDINATOR)
-    (group,) = _read_back(9, version, OffsetFetchResult(groups=[told])).groups
+    observed = FetchedGroup(group_id="audit", partitions=[FetchedOffset("clicks", 3)], error=ErrorCode.NOT_COORDINATOR)
+    (group,) = _read_back(9, version, OffsetFetchResult(groups=[observed])).groups
     assert (group.error, group.partitions) == (error, partitions)
 
 
@@ -220,8 +220,8 @@ def test_a_client_gets_positions_in_the_order_of_its_request() -> None:
         groups=[OffsetFetchGroup(group_id="b", partitions=wanted), OffsetFetchGroup(group_id="a", partitions=[])]
     )
     one, two, three = FetchedOffset("clicks", 3, 1), FetchedOffset("clicks", 4, 2), FetchedOffset("views", 0, 3)
-    told = [FetchedGroup(group_id="a"), FetchedGroup(group_id="b", partitions=[one, two, three])]
-    second, first = _completed(request, told)
+    observed = [FetchedGroup(group_id="a"), FetchedGroup(group_id="b", partitions=[one, two, three])]
+    second, first = _completed(request, observed)
     assert (first.group_id, second.group_id) == ("a", "b")
     assert second.partitions == [two, three, one]
 
@@ -234,10 +234,10 @@ def test_offset_fetch_response_carries_requested_group_id() -> None:
 
 def test_an_answer_that_leaves_out_a_group_or_a_partition_is_malformed() -> None:
     two = OffsetFetch(groups=[OffsetFetchGroup(group_id="a"), OffsetFetchGroup(group_id="b")])
-    with pytest.raises(Malformed, match="leaves out group 'b'"):
+    with pytest.raises(Malformed, match="lacks group 'b'"):
         _completed(two, [FetchedGroup(group_id="a")])
     one = OffsetFetch(groups=[OffsetFetchGroup(group_id="a", partitions=[CLICKS])])
-    with pytest.raises(Malformed, match="leaves out"):
+    with pytest.raises(Malformed, match="lacks"):
         _completed(one, [FetchedGroup(group_id="a")])
     failed = FetchedGroup(group_id="a", error=ErrorCode.NOT_COORDINATOR)
     assert _completed(one, [failed]) == [failed]

@@ -136,8 +136,8 @@ def test_tagged_fields_that_we_do_not_know_are_passed_over() -> None:
     )
     content = io.BytesIO()
     entity_writer(newest.FetchResponse)(content, rich)
-    told = api.result.read(api.reader(16, memoryview(content.getvalue()), 0, 1000), 16)
-    assert normal(told) == normal(sample.result)
+    observed = api.result.read(api.reader(16, memoryview(content.getvalue()), 0, 1000), 16)
+    assert normal(observed) == normal(sample.result)
 
 
 def test_unknown_current_leader_decodes_as_none() -> None:
@@ -196,13 +196,13 @@ def test_the_oldest_markers_of_transactions() -> None:
 def test_the_newest_answer_about_deleted_groups() -> None:
     """The form of Kafka 4.4, which kio does not know."""
     api = BY_KEY[42]
-    told = DeleteGroupsResult(
+    observed = DeleteGroupsResult(
         groups=[GroupOutcome(group_id="a"), GroupOutcome(group_id="b", error=ErrorCode(68), error_message="no")],
         throttle_ms=16,
     )
-    written = _encoded(api, 3, api.result, told)
+    written = _encoded(api, 3, api.result, observed)
     assert written.hex(" ") == "00 00 00 10 03 02 61 00 00 00 00 02 62 00 44 03 6e 6f 00 00"
-    assert api.result.read(api.reader(3, memoryview(written), 0, 1000), 3) == told
+    assert api.result.read(api.reader(3, memoryview(written), 0, 1000), 3) == observed
 
 
 @pytest.mark.parametrize(("version", "error", "text"), [(5, 0, None), (6, 69, "Group gone not found.")])
@@ -249,10 +249,10 @@ def test_an_unknown_error_code_is_an_unknown_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "told"), [(4, ErrorCode.LEADER_NOT_AVAILABLE), (5, ErrorCode.OFFSET_NOT_AVAILABLE)]
+    ("version", "observed"), [(4, ErrorCode.LEADER_NOT_AVAILABLE), (5, ErrorCode.OFFSET_NOT_AVAILABLE)]
 )
-def test_list_offsets_encodes_unavailable_offset_error_by_version(version: int, told: ErrorCode) -> None:
+def test_list_offsets_encodes_unavailable_offset_error_by_version(version: int, observed: ErrorCode) -> None:
     api = BY_KEY[2]
     content = _encoded(api, version, api.result, SAMPLES[2].result)
     read = api.result.read(api.reader(version, memoryview(content), 0, 1000), version)
-    assert read.partitions[1].error is told
+    assert read.partitions[1].error is observed

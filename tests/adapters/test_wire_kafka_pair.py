@@ -53,10 +53,10 @@ def test_there_and_back(api: Api, version: int) -> None:
     transport.run()
     expected = normal(_through(api, version, api.request, sample.request))
     assert [normal(request) for request in broker.requests] == [expected] * 3
-    told = _through(api, version, api.result, sample.result)
+    observed = _through(api, version, api.result, sample.result)
     if api.completed is not None:
-        told = api.completed(sample.request, told)
-    assert normal(replies) == normal([told] * 3)
+        observed = api.completed(sample.request, observed)
+    assert normal(replies) == normal([observed] * 3)
     assert {caller.client_id for caller in broker.callers} == {"pair"}
     link.close()
     transport.run()

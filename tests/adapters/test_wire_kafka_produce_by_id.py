@@ -58,11 +58,11 @@ def operations(
 def served(asked: Produce, *, most: int) -> tuple[list[Any], list[Any]]:
     """The requests that the broker gets, and the answers."""
 
-    def told(request: Produce) -> ProduceResult:
+    def observed(request: Produce) -> ProduceResult:
         found = [ProduceResultPartition(p.topic, p.partition, base_offset=p.partition) for p in request.partitions]
         return ProduceResult(partitions=found)
 
-    broker = ScriptedBroker(told)
+    broker = ScriptedBroker(observed)
     reports: list[str] = []
     server = Capped(broker, listener="PAIR", report=reports.append, topic_name=lambda each: NAMES.get(each, ""))
     server.most = most
@@ -76,29 +76,29 @@ def served(asked: Produce, *, most: int) -> tuple[list[Any], list[Any]]:
 
 
 def test_request_goes_by_id_and_result_by_name_in_the_order_of_the_request() -> None:
-    asked, told = produce(part("a", 3, ID_A), part("b", 0, ID_B), part("a", 4, ID_A))
+    asked, observed = produce(part("a", 3, ID_A), part("b", 0, ID_B), part("a", 4, ID_A))
     assert asked == [("a", 3, ID_A), ("a", 4, ID_A), ("b", 0, ID_B)]
-    assert told == [("a", 3, ErrorCode.NONE, 3), ("b", 0, ErrorCode.NONE, 0), ("a", 4, ErrorCode.NONE, 4)]
+    assert observed == [("a", 3, ErrorCode.NONE, 3), ("b", 0, ErrorCode.NONE, 0), ("a", 4, ErrorCode.NONE, 4)]
 
 
 def test_topic_that_the_broker_does_not_have_is_refused_under_its_name() -> None:
-    asked, told = produce(part("b", 0, GONE), part("a", 3, ID_A))
+    asked, observed = produce(part("b", 0, GONE), part("a", 3, ID_A))
     assert asked == [("a", 3, ID_A)]
-    assert told == [("b", 0, ErrorCode.UNKNOWN_TOPIC_ID, -1), ("a", 3, ErrorCode.NONE, 3)]
+    assert observed == [("b", 0, ErrorCode.UNKNOWN_TOPIC_ID, -1), ("a", 3, ErrorCode.NONE, 3)]
 
 
 def test_two_topics_of_one_name_get_their_own_outcomes() -> None:
     """The deleted topic and its successor, in one request."""
-    asked, told = produce(part("a", 0, GONE), part("a", 1, ID_A))
+    asked, observed = produce(part("a", 0, GONE), part("a", 1, ID_A))
     assert asked == [("a", 1, ID_A)]
-    assert told == [("a", 0, ErrorCode.UNKNOWN_TOPIC_ID, -1), ("a", 1, ErrorCode.NONE, 1)]
+    assert observed == [("a", 0, ErrorCode.UNKNOWN_TOPIC_ID, -1), ("a", 1, ErrorCode.NONE, 1)]
 
 
 @pytest.mark.parametrize("most", [3, 8, 9, 11, 12])
 def test_older_broker_gets_names(most: int) -> None:
-    asked, told = produce(part("a", 3, ID_A), most=most)
+    asked, observed = produce(part("a", 3, ID_A), most=most)
     assert asked == [("a", 3, NO_ID)]
-    assert told == [("a", 3, ErrorCode.NONE, 3)]
+    assert observed == [("a", 3, ErrorCode.NONE, 3)]
 
 
 def test_request_with_a_topic_whose_id_is_not_known_goes_by_name() -> None:

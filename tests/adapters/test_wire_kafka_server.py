@@ -272,7 +272,7 @@ def test_an_answer_that_the_protocol_cannot_carry_closes_the_connection() -> Non
         (header(METADATA, 1, 1) + pack(">i", -2), "-2"),
         (header(METADATA, 9, 1) + b"\x00\xff\xff\xff\xff\x0f", "4294967294"),
         (header(METADATA, 9, 1) + b"\x00\xff\xff\xff\xff\x7f", "32 bits"),
-        (header(METADATA, 9, 1) + b"\x00\xff\xff\xff\xff\xff\xff", "does not end"),
+        (header(METADATA, 9, 1) + b"\x00\xff\xff\xff\xff\xff\xff", "is too long"),
         (header(METADATA, 1, 1) + pack(">ih", 1, 2) + b"\xc3\x28", "utf-8"),
         (header(METADATA, 1, 1) + pack(">ih", 1, -1), ""),
         (header(METADATA, 10, 1) + b"\x00\x02" + bytes(16) + b"\x00\x00\x01\x00\x00\x00", "without a name"),

@@ -29,12 +29,12 @@ def commit(
 ) -> tuple[OffsetCommit | None, Any]:
     """What the broker gets, and the result."""
 
-    def told(request: OffsetCommit) -> OffsetCommitResult:
+    def observed(request: OffsetCommit) -> OffsetCommitResult:
         return OffsetCommitResult(
             partitions=[PartitionOutcome(p.topic, p.partition, error) for p in request.partitions]
         )
 
-    broker = ScriptedBroker(told)
+    broker = ScriptedBroker(observed)
     reports: list[str] = []
     server = Capped(broker, listener="PAIR", report=reports.append, topic_name=lambda each: NAMES.get(each, ""))
     server.most = most

@@ -30,14 +30,14 @@ FENCED, OLD = ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH
 )
 def test_fenced_producer_error_code_depends_on_request_version(key: int, since: int, result: object) -> None:
     api = BY_KEY[key]
-    told = {}
+    observed = {}
     for version in range(api.versions[0], api.versions[1] + 1):
         writer = api.writer(version)
         api.result.write(writer, version, result)
         frame = b"".join(bytes(piece) for piece in writer.pieces())  # type: ignore[arg-type]
         read = api.result.read(api.reader(version, memoryview(frame), 0, 100), version)
-        told[version] = read.partitions[0].error if key == 24 else read.error
-    assert told == {version: FENCED if version >= since else OLD for version in told}
+        observed[version] = read.partitions[0].error if key == 24 else read.error
+    assert observed == {version: FENCED if version >= since else OLD for version in observed}
 
 
 def test_brokers_ask_about_one_transaction_at_a_time() -> None:

@@ -61,6 +61,8 @@ def test_no_file_gains_private_words_and_every_allowance_is_needed(language: Mod
         ('return f"{name} goes on"\n', ["text"]),
         ('option(help="Keep messages so long.")\n', ["text"]),
         ('raise ValueError("nobody leads t-0")\n', ["text"]),
+        ('raise ValueError(f"{name} is no offset")\n', ["text"]),
+        ('raise ValueError(f"there is no topic {name}, or it is no longer here")\n', []),
         ('x = "no_more"\n', []),
         ('def f() -> None:\n    """Return what the broker told."""\n', ["prose"]),
         ("x = 1  # nobody reads it any more\n", ["prose", "prose"]),

@@ -80,9 +80,9 @@ class SendingWorker(Worker):
             self.turn()
         self.finish()
         for number in list(self._begun):
-            self.told(number, UNKNOWN, -1, "it never got an answer")
+            self.observed(number, UNKNOWN, -1, "it never got an answer")
 
-    def told(self, number: int, outcome: str, offset: int, why: str) -> None:
+    def observed(self, number: int, outcome: str, offset: int, why: str) -> None:
         partition, begun = self._begun.pop(number)
         self.history.sends.append(Send(self.name, number, partition, begun, self.now(), outcome, offset, why))
 
@@ -111,14 +111,14 @@ class LibrdkafkaProducer(SendingWorker):
         def delivered(error: Any, message: Any) -> None:
             if error is None:
                 offset = message.offset()  # none: the broker had the batch already, and told where no more
-                self.told(number, ACKNOWLEDGED, -1 if offset is None else offset, "")
+                self.observed(number, ACKNOWLEDGED, -1 if offset is None else offset, "")
             else:
-                self.told(number, UNKNOWN, -1, error.str())
+                self.observed(number, UNKNOWN, -1, error.str())
 
         try:
             self._producer.produce(TOPIC, value, partition=partition, on_delivery=delivered)
         except (BufferError, confluent_kafka.KafkaException) as error:
-            self.told(number, REFUSED, -1, repr(error))
+            self.observed(number, REFUSED, -1, repr(error))
 
     def turn(self) -> None:
         try:
@@ -146,14 +146,14 @@ class OurProducer(SendingWorker):
     def send(self, number: int, partition: int, value: bytes) -> None:
         def delivered(error: BarnabasError | None, delivery: Any) -> None:
             if error is None:
-                self.told(number, ACKNOWLEDGED, delivery.offset, "")
+                self.observed(number, ACKNOWLEDGED, delivery.offset, "")
             else:
-                self.told(number, UNKNOWN, -1, str(error))
+                self.observed(number, UNKNOWN, -1, str(error))
 
         try:
             handle = self._producer.send(TOPIC, value, partition=partition)
         except BarnabasError as error:
-            self.told(number, REFUSED, -1, repr(error))
+            self.observed(number, REFUSED, -1, repr(error))
         else:
             handle.add_callback(delivered)
 

@@ -134,14 +134,14 @@ def move_leaders(cluster: ChaosCluster, chance: random.Random) -> Done:
         (TOPIC, number): chance.sample(range(1, len(cluster.brokers) + 1), cluster.replicas)
         for number in range(PARTITIONS)
     }
-    told = "all partitions"
+    observed = "all partitions"
     try:
         with Admin(cluster.bootstrap, default_api_timeout_ms=5000, request_timeout_ms=2000) as admin:
             admin.reassign_partitions(orders)
             admin.elect_leaders(orders)
     except BarnabasError as error:
-        told = str(error)  # another fault lasts
-    return Done(told, 0.5, lambda: None)
+        observed = str(error)  # another fault lasts
+    return Done(observed, 0.5, lambda: None)
 
 
 def cancel_moves(cluster: ChaosCluster, chance: random.Random) -> Done:

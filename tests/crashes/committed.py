@@ -48,13 +48,13 @@ def check_transactions(place: TopicPartition, log: UnifiedLog, found: Sequence[W
     """The log's index of aborted transactions, and where it is undecided, are what its batches say."""
     start, end = log.log_start_offset, log.log_end_offset
     said, wanted = log.transactions.aborted(start, end), decided(found)
-    told = {(each.producer_id, each.first_offset, each.last_offset) for each in said}
+    observed = {(each.producer_id, each.first_offset, each.last_offset) for each in said}
     # Compaction may have taken the first batch of one; it is told to have begun there all the same.
-    begun_below = {(producer, last) for producer, first, last in told if first <= start or log.config.compacted}
-    missing = {each for each in wanted.aborted - told if (each[0], each[2]) not in begun_below}
+    begun_below = {(producer, last) for producer, first, last in observed if first <= start or log.config.compacted}
+    missing = {each for each in wanted.aborted - observed if (each[0], each[2]) not in begun_below}
     if missing:
         raise Broken(f"transactions: {place} does not know of the aborted ones {sorted(missing)}")
-    more = {each for each in told - wanted.aborted if each[1] > start}
+    more = {each for each in observed - wanted.aborted if each[1] > start}
     if more and not log.config.compacted:
         raise Broken(f"transactions: {place} tells of aborted ones that are not there: {sorted(more)}")
     unstable = log.transactions.first_unstable_offset(end)

@@ -195,8 +195,8 @@ def _check_state(place: TopicPartition, log: UnifiedLog, found: Sequence[Written
     for producer_id, header in newest.items():
         known = log.producers.producers.get(producer_id)
         if known is None or (known.epoch, known.last_sequence) != (header.producer_epoch, header.last_sequence):
-            told = None if known is None else (known.epoch, known.last_sequence)
-            raise Broken(f"producers: {place} knows {told} of {producer_id}, which wrote {header.last_sequence}")
+            observed = None if known is None else (known.epoch, known.last_sequence)
+            raise Broken(f"producers: {place} knows {observed} of {producer_id}, which wrote {header.last_sequence}")
     end = log.log_end_offset
     for producer_id, known in log.producers.producers.items():
         if known.batches and known.batches[-1].last_offset >= end:

@@ -87,7 +87,7 @@ def try_table_crashes(seed: int, folder: Path, points: int) -> int:
 def _examine(place: Path, crash: Crash) -> None:
     noted = crash.noted
     possible = {0: dict[str, bytes]()} | {each.number: dict(each.files) for each in noted if isinstance(each, Loading)}
-    told = max((each.number for each in noted if isinstance(each, Loaded)), default=0)
+    observed = max((each.number for each in noted if isinstance(each, Loaded)), default=0)
     seen = []
     for _ in range(2):
         log = CommitLog(place)
@@ -96,7 +96,7 @@ def _examine(place: Path, crash: Crash) -> None:
         assert not log.unfinished()
         last = log.last()
         number = last.number if last is not None else 0
-        assert number >= told, f"lost: load {told} was done, the table is at {number}"
+        assert number >= observed, f"lost: load {observed} was done, the table is at {number}"
         assert _content(place) == possible[number], f"torn: not what load {number} has left"
         seen.append(number)
     assert seen[0] == seen[1]

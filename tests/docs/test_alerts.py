@@ -161,5 +161,5 @@ def test_alert_names_the_group_its_topic_and_its_lag(
 
 
 def test_commands_and_pages_that_alerts_name_exist(checkout: Path, rules: dict[str, dict[str, Any]]) -> None:
-    told = " ".join(rule["annotations"]["what_to_do"] for rule in rules.values())
-    assert all((checkout / page).is_file() for page in re.findall(r"docs/\S+\.md", told))
+    observed = " ".join(rule["annotations"]["what_to_do"] for rule in rules.values())
+    assert all((checkout / page).is_file() for page in re.findall(r"docs/\S+\.md", observed))

@@ -129,8 +129,8 @@ def test_confluent_describes_cluster_and_topics(confluent: Any, topic: str) -> N
 def test_confluent_gets_authorized_operations_on_request(confluent: Any, topic: str, ours: Admin) -> None:
     cluster = confluent.describe_cluster(include_authorized_operations=True).result(PATIENCE_S)
     assert {each.name for each in cluster.authorized_operations} == CLUSTER_OPERATIONS
-    (told,) = outcomes(confluent.describe_topics(TopicCollection([topic]), include_authorized_operations=True))
-    assert {each.name for each in told.authorized_operations} == TOPIC_OPERATIONS
+    (observed,) = outcomes(confluent.describe_topics(TopicCollection([topic]), include_authorized_operations=True))
+    assert {each.name for each in observed.authorized_operations} == TOPIC_OPERATIONS
     member = IdleMember(ours, "ck-operations", [(topic, 0)])
     (group,) = outcomes(confluent.describe_consumer_groups(["ck-operations"], include_authorized_operations=True))
     assert {each.name for each in group.authorized_operations} == GROUP_OPERATIONS
@@ -144,8 +144,8 @@ def test_confluent_administers_groups(confluent: Any, topic: str, ours: Admin) -
     (altered,) = outcomes(confluent.alter_consumer_group_offsets([ConsumerGroupTopicPartitions("ck", [place])]))
     assert [each.error for each in altered.topic_partitions] == [None]
     for wanted in (None, [CkTopicPartition(topic, 0)]):
-        (told,) = outcomes(confluent.list_consumer_group_offsets([ConsumerGroupTopicPartitions("ck", wanted)]))
-        assert [each.offset for each in told.topic_partitions] == [5]
+        (observed,) = outcomes(confluent.list_consumer_group_offsets([ConsumerGroupTopicPartitions("ck", wanted)]))
+        assert [each.offset for each in observed.topic_partitions] == [5]
     member = IdleMember(ours, "ck", [(topic, 0)])
     for states, expected in ((set(), True), ({ConsumerGroupState.STABLE}, True), ({ConsumerGroupState.EMPTY}, False)):
         listed = confluent.list_consumer_groups(states=states).result(PATIENCE_S)
@@ -173,8 +173,8 @@ def kafka_python(broker: Broker) -> Iterator[Any]:
 def test_kafka_python_asks_for_leaders_and_replicas(kafka_python: Any, topic: str, ours: Admin) -> None:
     here = ours.describe_cluster().controller_id
     for kind in (0, 1):
-        told = kafka_python.elect_leaders(kind, {topic: [0, 1, 9]}, raise_errors=False)
-        assert [each.error_code for each in told.replica_election_results[0].partition_result] == [84, 84, 3]
+        observed = kafka_python.elect_leaders(kind, {topic: [0, 1, 9]}, raise_errors=False)
+        assert [each.error_code for each in observed.replica_election_results[0].partition_result] == [84, 84, 3]
     place = TopicPartition(topic, 0)
     assert kafka_python.list_partition_reassignments() == kafka_python.list_partition_reassignments({topic: [0]}) == {}
     assert kafka_python.alter_partition_reassignments({place: [here]}) == {place: None}

@@ -251,11 +251,11 @@ def test_quarantined_rows_count_as_arrived_in_the_table(bootstrap: str, tmp_path
 
 def test_where_a_first_load_fails_nothing_is_said_of_a_count(bootstrap: str, tmp_path: Path) -> None:
     made(bootstrap, "here")
-    told: list[str] = []
+    observed: list[str] = []
     audit = TableAudit(bootstrap, tmp_path / "table", ["here"])
-    with pytest.raises(ZeroDivisionError), audited_load(audit, told.append):
+    with pytest.raises(ZeroDivisionError), audited_load(audit, observed.append):
         raise ZeroDivisionError
-    assert told == []
+    assert observed == []
 
 
 def test_a_topic_that_is_gone_or_another_does_not_keep_a_table_from_being_counted(

@@ -47,19 +47,19 @@ def table_tier(bootstrap: str) -> TierFigures:
 def test_rows_dropped_and_doubled_in_the_table_are_named(bootstrap: str, spark: "SparkSession", tmp_path: Path) -> None:
     from deltalake import DeltaTable, write_deltalake
 
-    told: list[str] = []
+    observed: list[str] = []
     audit = TableAudit(bootstrap, tmp_path / "t", ["views", "not-there"], tier="table", window_ms=DAY_MS)
     with Producer(bootstrap, callback_handler="audit", callback_handler_props=PROPS) as producer:
         producer.send_many("views", [b"x"] * 100, partition=0)
         producer.flush()
         producer.send("views", b"keyed", b"key", headers=[("own", b"1")], partition=1).result(PATIENCE_S)
-    with audited_load(audit, told.append):
+    with audited_load(audit, observed.append):
         load(bootstrap, ["views"], tmp_path / "t", spark=spark)
         table = DeltaTable(tmp_path / "t")
         table.delete("partition = 0 AND offset >= 7 AND offset < 10")
         rows = table.to_pyarrow_table(filters=[("partition", "=", 0), ("offset", "=", 50)])
         write_deltalake(tmp_path / "t", rows, mode="append")
-    assert told == []
+    assert observed == []
     found = table_tier(bootstrap)
     assert (found.after, found.count, found.arrived, found.pending) == ("producer", 99, 98, 0)
     assert [str(which) for which in found.lost] == ["web-1/t 7-9"]
@@ -73,17 +73,17 @@ def test_loads_are_counted_once_whatever_was_counted_before(
     def audit() -> TableAudit:
         return TableAudit(bootstrap, tmp_path / "t", ["views"], tier="table", window_ms=DAY_MS)
 
-    told: list[str] = []
-    with audited_load(audit(), told.append):
+    observed: list[str] = []
+    with audited_load(audit(), observed.append):
         pass
-    assert told == [], "there is no table to count"
+    assert observed == [], "there is no table to count"
     with Producer(bootstrap, callback_handler="audit", callback_handler_props=PROPS) as producer:
         producer.send_many("views", [b"x"] * 10)
         producer.flush()
         load(bootstrap, ["views"], tmp_path / "t", spark=spark, format="parquet")
         assert audit().count() == 10
         producer.send_many("views", [b"x"] * 5)
-    with audited_load(audit(), told.append):
+    with audited_load(audit(), observed.append):
         load(bootstrap, ["views"], tmp_path / "t", spark=spark)
     assert audit().count() == 0
     found = table_tier(bootstrap)

@@ -47,29 +47,29 @@ def test_metadata_returns_authorized_operations_on_request(
         include_topic_authorized_operations=asked,
         include_cluster_authorized_operations=asked,
     )
-    told = ask(connection, METADATA, version, request)
-    for topic in told.topics:
+    observed = ask(connection, METADATA, version, request)
+    for topic in observed.topics:
         wanted = asked and topic.name == "t"
         assert topic.authorized_operations == (TOPIC_OPERATIONS if wanted else NO_AUTHORIZED_OPERATIONS)
-    assert [topic.error for topic in told.topics] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert [topic.error for topic in observed.topics] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     wanted = asked and version <= 10
-    assert told.authorized_operations == (CLUSTER_OPERATIONS if wanted else NO_AUTHORIZED_OPERATIONS)
+    assert observed.authorized_operations == (CLUSTER_OPERATIONS if wanted else NO_AUTHORIZED_OPERATIONS)
 
 
 @pytest.mark.parametrize("version", range(2))
 def test_describe_cluster_returns_authorized_operations_on_request(connection: RawConnection, version: int) -> None:
-    told = ask(connection, DESCRIBE_CLUSTER, version, DescribeCluster(include_authorized_operations=True))
-    assert told.authorized_operations == CLUSTER_OPERATIONS
+    observed = ask(connection, DESCRIBE_CLUSTER, version, DescribeCluster(include_authorized_operations=True))
+    assert observed.authorized_operations == CLUSTER_OPERATIONS
     unasked = ask(connection, DESCRIBE_CLUSTER, version, DescribeCluster())
     assert unasked.authorized_operations == NO_AUTHORIZED_OPERATIONS
 
 
 @pytest.mark.parametrize("version", range(3, 6))
 def test_describe_groups_returns_authorized_operations_on_request(connection: RawConnection, version: int) -> None:
-    for asked, told in ((True, GROUP_OPERATIONS), (False, NO_AUTHORIZED_OPERATIONS)):
+    for asked, observed in ((True, GROUP_OPERATIONS), (False, NO_AUTHORIZED_OPERATIONS)):
         request = DescribeGroups(group_ids=["g"], include_authorized_operations=asked)
         (group,) = ask(connection, DESCRIBE_GROUPS, version, request).groups
-        assert (group.error, group.state, group.authorized_operations) == (ErrorCode.NONE, "Empty", told)
+        assert (group.error, group.state, group.authorized_operations) == (ErrorCode.NONE, "Empty", observed)
 
 
 def test_the_bits_are_kafkas() -> None:

@@ -62,7 +62,7 @@ def test_a_disk_that_is_freed_takes_messages_again(small_disk: Path) -> None:
     """Without a restart, also from an idempotent producer that met the full disk."""
     filler = small_disk / "somebody else's"
     filler.write_bytes(bytes(DISK_BYTES // 2))
-    told: list[tuple[int, KafkaError | None]] = []
+    observed: list[tuple[int, KafkaError | None]] = []
     with Broker(small_disk / "data") as broker, RawConnection(broker.bootstrap) as connection:
         producer = Producer(
             {"bootstrap.servers": broker.bootstrap, "enable.idempotence": True, "linger.ms": 0, "retry.backoff.ms": 50}
@@ -70,7 +70,7 @@ def test_a_disk_that_is_freed_takes_messages_again(small_disk: Path) -> None:
 
         def send(number: int) -> None:
             value = b"%d " % number + b"x" * 50_000
-            producer.produce("t", value, on_delivery=lambda error, _: told.append((number, error)))
+            producer.produce("t", value, on_delivery=lambda error, _: observed.append((number, error)))
             producer.poll(0)
 
         send(0)
@@ -84,7 +84,7 @@ def test_a_disk_that_is_freed_takes_messages_again(small_disk: Path) -> None:
         assert producer.flush(0.5) > 0, "they wait for the disk"
         filler.unlink()
         wait_for(lambda: not producer.flush(0.1))
-        assert told == [(number, None) for number in range(5)]
+        assert observed == [(number, None) for number in range(5)]
         assert _count(connection) == written + 4
         assert produce_error(connection.exchange(produce_v3("t", bytes(batch(b"more")))), "t") == 0
     with Broker(small_disk / "data") as broker, RawConnection(broker.bootstrap) as connection:

@@ -125,8 +125,8 @@ def test_each_listener_advertises_its_own_address(tmp_path: Path) -> None:
     with Broker(storage="memory", listeners=listeners) as broker:
         for url in broker.listeners:
             bootstrap = url.removeprefix("kafka://")
-            told = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=PATIENCE_S).brokers[1]
-            assert f"{told.host}:{told.port}" == bootstrap
+            observed = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=PATIENCE_S).brokers[1]
+            assert f"{observed.host}:{observed.port}" == bootstrap
 
 
 def test_advertised_listener_is_returned_in_metadata() -> None:
@@ -134,8 +134,8 @@ def test_advertised_listener_is_returned_in_metadata() -> None:
         storage="memory", listeners=["kafka://0.0.0.0:0"], advertised_listeners="kafka://localhost:0"
     ) as broker:
         port = broker.bootstrap.rpartition(":")[2]
-        told = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"}).list_topics(timeout=PATIENCE_S).brokers[1]
-        assert f"{told.host}:{told.port}" == f"localhost:{port}"
+        observed = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"}).list_topics(timeout=PATIENCE_S).brokers[1]
+        assert f"{observed.host}:{observed.port}" == f"localhost:{port}"
 
 
 # --- clients in the same process

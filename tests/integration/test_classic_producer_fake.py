@@ -120,15 +120,15 @@ def test_all_classic_settings_under_their_names() -> None:
 
 
 def test_sync_sends_go_out_before_they_return(broker: FakeClassicBroker) -> None:
-    told: list[Delivery | None] = []
+    observed: list[Delivery | None] = []
     with listed(broker) as producer:
-        producer.send("t", b"1", on_delivery=lambda error, delivery: told.append(delivery))
+        producer.send("t", b"1", on_delivery=lambda error, delivery: observed.append(delivery))
         assert producer.send_many("t", [b"2", b"3"]).count == 2
         producer.send("t", Message(b"4", b"key", timestamp_ms=5), partition=7)
         assert (producer.delivered, producer.failed) == (4, 0)
     wait_for(lambda: broker.values() == [b"1", b"2", b"3", b"4"])
     assert [each.partition for each in broker.sets()] == [-1, -1, 7]
-    assert told == [Delivery("t", -1, -1, -1)]
+    assert observed == [Delivery("t", -1, -1, -1)]
     assert broker.accepted == 1
 
 
@@ -355,13 +355,13 @@ def test_send_failure_reaches_handle_callback_and_log(
     broker: FakeClassicBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker.stop()
-    told: list[BarnabasError | None] = []
+    observed: list[BarnabasError | None] = []
     with queued(broker, connect_timeout_ms=20, queue_time=0, num_retries=2) as producer:
-        handle = producer.send("t", b"1", on_delivery=lambda error, delivery: told.append(error))
+        handle = producer.send("t", b"1", on_delivery=lambda error, delivery: observed.append(error))
         with pytest.raises(TransportError):
             handle.result(PATIENCE_S)
         assert producer.failed == 1
-    assert isinstance(told[0], TransportError)
+    assert isinstance(observed[0], TransportError)
     assert "1 message to topic t was not sent" in caplog.text
 
 

@@ -166,8 +166,8 @@ def test_reassign_verify_lists_partitions_that_differ_from_plan(cluster: Cluster
         '{"partitions": [{"topic": "other", "partition": 0, "replicas": [77]},'
         ' {"topic": "nowhere", "partition": 0, "replicas": [1]}]}'
     )
-    told = json.loads(barnabas_here("cluster", "reassign", "verify", "--json", file, *b, expect=1).stdout)
-    assert [entry["state"] for entry in told] == ["no such partition", "other replicas"]
+    observed = json.loads(barnabas_here("cluster", "reassign", "verify", "--json", file, *b, expect=1).stdout)
+    assert [entry["state"] for entry in observed] == ["no such partition", "other replicas"]
     file.write_text('{"partitions": [{"topic": "other", "partition": 0, "replicas": [77]}]}')
     assert b"INVALID_REPLICA_ASSIGNMENT" in barnabas_here("cluster", "reassign", "execute", file, *b, expect=1).stderr
 

@@ -146,8 +146,8 @@ def test_records_are_dropped_up_to_a_time_or_an_offset(broker: TestBroker, capsy
     assert starts() == [1, 1], "0 and 1 min are older than 2 min"
     run("topics", "delete-records", topic, "--before-offset", "2", "-p", "1", "--execute")
     assert starts() == [1, 2]
-    told = json.loads(run("topics", "delete-records", topic, "--all", "--execute", "--json").out)
-    assert [row["log_start_offset"] for row in told] == [3, 3]
+    observed = json.loads(run("topics", "delete-records", topic, "--all", "--execute", "--json").out)
+    assert [row["log_start_offset"] for row in observed] == [3, 3]
     assert "exactly one" in run("topics", "delete-records", topic, expect=2).err
     assert "--partition" in run("topics", "delete-records", topic, "--before-offset", "2", expect=2).err
     assert "OFFSET_OUT_OF_RANGE" in run(
@@ -253,8 +253,8 @@ def test_ctrl_c_ends_consume_without_error_output(broker: TestBroker, words: tup
     assert running.stdout is not None
     assert running.stdout.readline() == b"one\n"
     running.send_signal(signal.SIGINT)
-    _, told = running.communicate(timeout=PATIENCE_S)
-    assert (running.returncode, told) == (code, b"")
+    _, observed = running.communicate(timeout=PATIENCE_S)
+    assert (running.returncode, observed) == (code, b"")
 
 
 def test_reader_that_closes_the_pipe_ends_the_command_quietly(broker: TestBroker) -> None:
@@ -265,9 +265,9 @@ def test_reader_that_closes_the_pipe_ends_the_command_quietly(broker: TestBroker
     running.stdout.read(10)
     running.stdout.close()
     assert running.stderr is not None
-    told = running.stderr.read()
+    observed = running.stderr.read()
     running.stderr.close()
-    assert (running.wait(PATIENCE_S), told) == (0, b"")
+    assert (running.wait(PATIENCE_S), observed) == (0, b"")
 
 
 def test_records_of_a_topic_that_is_not_there(broker: TestBroker, capsys: pytest.CaptureFixture[str]) -> None:
@@ -303,6 +303,6 @@ def test_wrong_arguments_give_readable_errors(broker: TestBroker, home: Path, tm
             "read: No such",
         ),
     ):
-        told = barnabas_here(*words, expect=expect).stderr.decode()
-        assert says in told
-        assert "Errno" not in told
+        observed = barnabas_here(*words, expect=expect).stderr.decode()
+        assert says in observed
+        assert "Errno" not in observed

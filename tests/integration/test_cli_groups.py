@@ -76,10 +76,10 @@ def test_groups_are_listed(barnabas: Command, admin: Admin) -> None:
 def test_a_group_is_described(barnabas: Command, admin: Admin) -> None:
     admin.alter_group_offsets("described", {T0: 4})
     member = IdleMember(admin, "described", [T0, T1], instance="one")
-    told = json.loads(barnabas("groups", "describe", "described", "--json").out)
-    assert (told["group"], told["state"], told["lag"]) == ("described", "Stable", 6)
+    observed = json.loads(barnabas("groups", "describe", "described", "--json").out)
+    assert (observed["group"], observed["state"], observed["lag"]) == ("described", "Stable", 6)
     columns = ("topic", "partition", "committed", "log_end_offset", "lag", "member")
-    assert [tuple(row[column] for column in columns) for row in told["partitions"]] == [
+    assert [tuple(row[column] for column in columns) for row in observed["partitions"]] == [
         ("t", 0, 4, 10, 6, member.member_id),
         ("t", 1, None, 1, None, member.member_id),
     ]
@@ -131,8 +131,8 @@ def test_reset_offsets_moves_group_to_chosen_position(
     barnabas: Command, admin: Admin, where: list[str], after: int
 ) -> None:
     admin.alter_group_offsets("moved", {T0: 5})
-    told = json.loads(barnabas("groups", "reset-offsets", "moved", "--topic", "t:0", *where, "--json").out)
-    assert [(row["partition"], row["before"], row["after"]) for row in told["partitions"]] == [(0, 5, after)]
+    observed = json.loads(barnabas("groups", "reset-offsets", "moved", "--topic", "t:0", *where, "--json").out)
+    assert [(row["partition"], row["before"], row["after"]) for row in observed["partitions"]] == [(0, 5, after)]
 
 
 def test_offsets_and_groups_are_deleted(barnabas: Command, admin: Admin) -> None:
@@ -217,12 +217,12 @@ def test_settings_of_a_topic(barnabas: Command, admin: Admin) -> None:
     of = ("--topic", "set")
     changed = barnabas("configs", "set", "segment.bytes=1048576", *of).out
     assert changed == "changed topic set: segment.bytes 1073741824 (default) -> 1048576\n"
-    told = {each["key"]: each for each in json.loads(barnabas("configs", "describe", *of, "--json").out)}
-    assert {key: (each["value"], each["source"]) for key, each in told.items()} == {
+    observed = {each["key"]: each for each in json.loads(barnabas("configs", "describe", *of, "--json").out)}
+    assert {key: (each["value"], each["source"]) for key, each in observed.items()} == {
         "retention.ms": ("1000", "topic"),
         "segment.bytes": ("1048576", "topic"),
     }
-    assert told["segment.bytes"]["instead"][-1] == {
+    assert observed["segment.bytes"]["instead"][-1] == {
         "key": "log.segment.bytes",
         "value": "1073741824",
         "source": "default",
@@ -248,8 +248,8 @@ def test_settings_of_brokers(barnabas: Command, admin: Admin) -> None:
     assert barnabas("configs", "describe", "--broker-default").out.splitlines()[1].split() == [
         *("log.retention.ms", "100000", "dynamic-default-broker")
     ]
-    told = json.loads(barnabas("configs", "describe", "--broker", here, "--json").out)
-    dynamic = {each["key"]: each["source"] for each in told if each["source"].startswith("dynamic")}
+    observed = json.loads(barnabas("configs", "describe", "--broker", here, "--json").out)
+    dynamic = {each["key"]: each["source"] for each in observed if each["source"].startswith("dynamic")}
     assert dynamic == {"log.retention.ms": "dynamic-default-broker", "log.segment.bytes": "dynamic-broker"}
     barnabas("configs", "delete", "log.retention.ms", "--broker-default")
     barnabas("configs", "delete", "log.segment.bytes", "--broker", here)

@@ -116,9 +116,9 @@ def test_json_of_consume_is_produced_unchanged(broker: TestBroker, run: Run) -> 
     ],
 )
 def test_a_line_that_is_no_message_is_named(run: Run, topic: str, line: bytes, why: str) -> None:
-    told = run("produce", topic, "--json", stdin=b'{"value": "good"}\n' + line + b"\n", expect=1).stderr.decode()
-    assert "line 2" in told
-    assert why in told
+    observed = run("produce", topic, "--json", stdin=b'{"value": "good"}\n' + line + b"\n", expect=1).stderr.decode()
+    assert "line 2" in observed
+    assert why in observed
 
 
 def test_produce_reports_each_kind_of_error_once_with_count(broker: TestBroker, run: Run) -> None:
@@ -194,9 +194,9 @@ def test_a_host_that_is_not_there_is_named_at_once(monkeypatch: pytest.MonkeyPat
         *("groups list", "groups describe g", "transactions list", "acls list", "users list", "quotas list"),
         *("cluster overview", "cluster status", "brokers list", "brokers connections"),
     ):
-        told = barnabas_here(*command.split(), "--bootstrap", "127.0.0.1:1", expect=1).stderr.decode()
+        observed = barnabas_here(*command.split(), "--bootstrap", "127.0.0.1:1", expect=1).stderr.decode()
         what_to_do = "start one (barnabas serve), or correct the address"
-        assert told == f"barnabas: no broker there: 127.0.0.1:1: Connection refused; {what_to_do}\n"
+        assert observed == f"barnabas: no broker there: 127.0.0.1:1: Connection refused; {what_to_do}\n"
 
 
 @pytest.mark.process

@@ -377,9 +377,9 @@ def test_log_truncation_without_reset_policy_raises_log_truncated(cluster: Plain
         cluster.once(Fetch, truncated)
         with pytest.raises(
             LogTruncated, match="read up to offset 8, and its log has lost what it had from 6 on"
-        ) as told:
+        ) as observed:
             until(consumer, 1)
-        consumer.seek(T0, told.value.end_offset)
+        consumer.seek(T0, observed.value.end_offset)
         assert offsets(until(consumer, 3)) == [6, 7, 8]
 
 

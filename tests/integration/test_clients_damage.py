@@ -72,10 +72,10 @@ def test_records_that_cannot_be_decoded_are_damage_too(cluster: PlainCluster) ->
     with consumer_of(cluster) as consumer:
         consumer.assign(T0, position="earliest")
         found: list[int] = []
-        with pytest.raises(CorruptRecord, match="t-0 is damaged at offset 3") as told:
+        with pytest.raises(CorruptRecord, match="t-0 is damaged at offset 3") as observed:
             found.extend(message.offset for message in consumer.messages(stop_at_end=True))
         assert found == [0, 1, 2]
-        assert told.value.offset == 3
+        assert observed.value.offset == 3
     with consumer_of(cluster, skip_damaged=True) as consumer:
         consumer.assign(T0, position="earliest")
         assert offsets(consumer.messages(stop_at_end=True)) == [0, 1, 2, 6, 7, 8]

@@ -229,6 +229,6 @@ def test_wrong_address_is_answered_before_the_call_ends(
                 if call is not _leave_block:
                     assert bootstrap in str(error)
             ended = time.time()
-    told = [each for each in caplog.records if bootstrap in each.getMessage() and words in each.getMessage()]
-    assert told, caplog.text
-    assert told[0].created < ended - 0.5, "it came while the call still waited"
+    observed = [each for each in caplog.records if bootstrap in each.getMessage() and words in each.getMessage()]
+    assert observed, caplog.text
+    assert observed[0].created < ended - 0.5, "it came while the call still waited"

@@ -46,8 +46,8 @@ def run(program: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_leaving_the_block_raises_for_messages_that_nothing_asked_for(nobody: str) -> None:
-    told = f"3 messages were not delivered.*cannot connect to {nobody}"
-    with pytest.raises(DeliveryFailed, match=told) as caught, Producer(nobody, **QUICK) as producer:
+    observed = f"3 messages were not delivered.*cannot connect to {nobody}"
+    with pytest.raises(DeliveryFailed, match=observed) as caught, Producer(nobody, **QUICK) as producer:
         for _ in range(3):
             producer.send("t", b"x")
     assert caught.value.failed == 3

@@ -74,13 +74,13 @@ def test_keys_go_where_librdkafka_sends_them(bootstrap: str, theirs: str, ours: 
     keys = [bytes([n]) * (n % 17 + 1) for n in range(100)]
     partitions: dict[bytes | None, int | None] = {}
 
-    def told(error: object, message: confluent_kafka.Message) -> None:
+    def observed(error: object, message: confluent_kafka.Message) -> None:
         assert error is None
         partitions[message.key()] = message.partition()
 
     writer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "partitioner": theirs})
     for key in keys:
-        writer.produce("hashed", b"", key=key, on_delivery=told)
+        writer.produce("hashed", b"", key=key, on_delivery=observed)
     assert writer.flush(PATIENCE_S) == 0
     name = {"murmur2": "murmur2", "consistent": "crc32"}[theirs]
     with Producer(bootstrap, partitioner=name) as producer:

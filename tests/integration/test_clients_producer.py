@@ -87,16 +87,16 @@ def test_a_whole_message_a_null_value_and_an_explicit_partition() -> None:
 
 
 def test_delivery_callbacks_get_delivery_or_error(cluster: PlainCluster, producer: Producer) -> None:
-    told: list[tuple[BarnabasError | None, Delivery | None]] = []
-    producer.send("t", b"1", on_delivery=lambda error, delivery: told.append((error, delivery))).result(PATIENCE_S)
+    observed: list[tuple[BarnabasError | None, Delivery | None]] = []
+    producer.send("t", b"1", on_delivery=lambda error, delivery: observed.append((error, delivery))).result(PATIENCE_S)
     refusal = ProduceResult(partitions=[ProduceResultPartition("t", 0, ErrorCode.INVALID_RECORD)])
     cluster.once(Produce, refusal)
-    handle = producer.send("t", b"2", on_delivery=lambda error, delivery: told.append((error, delivery)))
+    handle = producer.send("t", b"2", on_delivery=lambda error, delivery: observed.append((error, delivery)))
     with pytest.raises(ApiError, match="INVALID_RECORD"):
         handle.result(PATIENCE_S)
-    wait_for(lambda: len(told) == 2)
-    assert told[0][1] is not None and told[0][1].offset == 0
-    assert isinstance(told[1][0], ApiError)
+    wait_for(lambda: len(observed) == 2)
+    assert observed[0][1] is not None and observed[0][1].offset == 0
+    assert isinstance(observed[1][0], ApiError)
     assert (producer.delivered, producer.failed) == (1, 1)
 
 

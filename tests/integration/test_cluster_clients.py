@@ -83,12 +83,12 @@ def test_a_rolling_restart_is_no_failure_for_librdkafka(cluster: TestCluster) ->
     producer = confluent_kafka.Producer({**QUICK, **settings, "error_cb": errors.append})
     sent: list[str] = []
 
-    def told(error: Any, message: confluent_kafka.Message) -> None:
+    def observed(error: Any, message: confluent_kafka.Message) -> None:
         (failed if error else delivered).append(error or (message.value() or b"").decode())
 
     def step() -> None:
         sent.append(f"{len(sent):06}")
-        producer.produce(topic, sent[-1], partition=len(sent) % 3, on_delivery=told)
+        producer.produce(topic, sent[-1], partition=len(sent) % 3, on_delivery=observed)
         producer.poll(0.001)
 
     with _Background(step):

@@ -133,13 +133,13 @@ def test_kafkas_tool_ends_a_hanging_transaction(broker: Broker, connection: ApiC
         send(connection, b"before", producer=1)
         end(connection, True, producer=1)
         send(connection, b"hangs")
-        told = tools.run(TOOL, "describe-producers", "--topic", "t", "--partition", "0")
-        (line,) = [line.split() for line in told.splitlines() if line.startswith("4001")]
-        assert line[-1] == "2", told
+        observed = tools.run(TOOL, "describe-producers", "--topic", "t", "--partition", "0")
+        (line,) = [line.split() for line in observed.splitlines() if line.startswith("4001")]
+        assert line[-1] == "2", observed
         tools.run(TOOL, "abort", "--topic", "t", "--partition", "0", "--start-offset", "2")
-        told = tools.run(TOOL, "describe-producers", "--topic", "t", "--partition", "0")
-        (line,) = [line.split() for line in told.splitlines() if line.startswith("4001")]
-        assert line[-1] == "None", told
+        observed = tools.run(TOOL, "describe-producers", "--topic", "t", "--partition", "0")
+        (line,) = [line.split() for line in observed.splitlines() if line.startswith("4001")]
+        assert line[-1] == "None", observed
     send(connection, b"after", producer=1, sequence=1)
     end(connection, True, producer=1)
     assert broker_values(broker.bootstrap, 2) == [b"before", b"after"]

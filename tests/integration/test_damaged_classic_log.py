@@ -79,6 +79,6 @@ def test_pipeline_stops_at_damaged_message_or_skips_it_on_request(
         pieces = list(patient.read(PLACE, 0, end))
         patient.close()
         assert [value for piece in pieces for value in piece.values] == [*VALUES[:HIT], *VALUES[HIT + 1 :]]
-        told = [(each.damage.start, each.damage.end) for each in pieces if each.damage is not None]
-        assert told[0][0] == HIT * SIZE
-        assert told[-1][1] == (HIT + 1) * SIZE
+        observed = [(each.damage.start, each.damage.end) for each in pieces if each.damage is not None]
+        assert observed[0][0] == HIT * SIZE
+        assert observed[-1][1] == (HIT + 1) * SIZE

@@ -78,9 +78,9 @@ def _right(offsets: Any) -> dict[int, bytes | None]:
 
 def _check_left_out(found: dict[int, bytes | None], ranges: list[tuple[int, int]]) -> None:
     """What is missing is told, and not much more than the batch."""
-    told = {n for start, end in ranges for n in range(start, end)}
-    assert set(DAMAGED) <= told
-    assert found == _right(n for n in range(COUNT) if n not in told)
+    observed = {n for start, end in ranges for n in range(start, end)}
+    assert set(DAMAGED) <= observed
+    assert found == _right(n for n in range(COUNT) if n not in observed)
 
 
 def test_consumer_stops_at_damaged_batch_or_skips_it_on_request(damaged: Broker) -> None:
@@ -145,7 +145,7 @@ def test_a_load_and_the_spark_source(
         assert b"--skip-damaged" in failed.stderr
         assert not list(table.glob("topic=*"))
         done = json.loads(barnabas_here(*words, "--skip-damaged", "--json").stdout)
-        told = [(d["start"], d["end"]) for d in done["damaged"]]
+        observed = [(d["start"], d["end"]) for d in done["damaged"]]
         frame = spark.read.format("barnabas").options(
             **{"kafka.bootstrap.servers": broker.bootstrap, "subscribe": "t", "minPartitions": "3"}
         )
@@ -155,16 +155,16 @@ def test_a_load_and_the_spark_source(
         found = {row["offset"]: bytes(row["value"]) for row in rows}
         assert found.items() <= _right(range(COUNT)).items()
         assert not found.keys() & set(DAMAGED)
-        assert done["rows"] == COUNT - sum(end - start for start, end in told)
-        _check_report(table, told)
+        assert done["rows"] == COUNT - sum(end - start for start, end in observed)
+        _check_report(table, observed)
         again = load(broker.bootstrap, ["t"], table, spark=spark)
         assert (again.rows, list(again.damaged)) == (0, [])
 
 
-def _check_report(table: Path, told: list[tuple[int, int]]) -> None:
+def _check_report(table: Path, observed: list[tuple[int, int]]) -> None:
     out = barnabas_here("report", table, "--out", table.parent / "page.html")
     page = (table.parent / "page.html").read_text()
-    for start, end in told:
+    for start, end in observed:
         assert f"t-0: offsets {start} to {end}" in page
         assert f"t-0: offsets {start} to {end}".encode() in out.stderr
 

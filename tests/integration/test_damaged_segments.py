@@ -85,11 +85,11 @@ def test_flipped_header_bit_loses_only_its_batch_and_is_reported(data: Path, byt
         # Found at the start. That no other replica can repair it is reported later, perhaps after the stop.
         assert said in (["WARNING"], ["WARNING", "ERROR"]), running.log()
     assert index.read_bytes() == before
-    told = barnabas("log", "verify", data, expect=1).stdout.decode()
-    assert gap in told
-    assert "1 problem\n" in told
+    observed = barnabas("log", "verify", data, expect=1).stdout.decode()
+    assert gap in observed
+    assert "1 problem\n" in observed
     with_restored = COUNT if byte < 17 else COUNT - BATCH
-    assert f"{with_restored} messages" in told, "what stands outside the CRC can be restored"
+    assert f"{with_restored} messages" in observed, "what stands outside the CRC can be restored"
 
 
 @pytest.mark.parametrize("tail", first_is_quick([b"\0\0\1\0garbage", bytes(7)]))
@@ -174,5 +174,5 @@ def test_missing_segments_are_reported_with_offsets_and_others_are_served(tmp_pa
         with Producer(running.bootstrap) as producer:
             assert producer.send("t", b"new", partition=0).result().offset == end, "no offset is given twice"
         log = running.log()
-    for told in ("t-0: offsets 40 to 59 are lost", "t-0: offsets 80 to 99 are lost", "gone-0 is missing"):
-        assert sum(told in line and " ERROR " in line for line in log.splitlines()) == 1, log
+    for observed in ("t-0: offsets 40 to 59 are lost", "t-0: offsets 80 to 99 are lost", "gone-0 is missing"):
+        assert sum(observed in line and " ERROR " in line for line in log.splitlines()) == 1, log

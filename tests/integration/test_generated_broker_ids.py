@@ -38,7 +38,7 @@ def test_each_broker_of_a_cluster_gets_its_own() -> None:
             listeners="classic://broker:9092",
         )
         assert broker.node.state.node_id == expected
-        assert f"this broker has got the number {expected}, which its data folders keep" in broker.lines
+        assert f"this broker has the generated id {expected}, which its data folders store" in broker.lines
         broker.restart()
         assert broker.node.state.node_id == expected
         broker.stop()

@@ -99,19 +99,19 @@ def test_ways_to_say_what_is_committed(broker: Broker) -> None:
 
 
 def test_a_commit_that_is_not_waited_for(broker: Broker) -> None:
-    told: list[Any] = []
+    observed: list[Any] = []
     with consumer_of(broker, enable_auto_commit=False) as consumer:
         consumer.subscribe("t")
         list(consumer.messages(stop_at_end=True))
-        consumer.commit_async({T0: 3}, lambda *what: told.append((*what, threading.current_thread())))
+        consumer.commit_async({T0: 3}, lambda *what: observed.append((*what, threading.current_thread())))
         wait_for(lambda: committed(broker) == {T0: 3})
-        assert not told
+        assert not observed
         assert consumer.poll() is None
-        wait_for(lambda: consumer.poll() is None and told)
-        assert told == [({T0: CommittedOffset(3)}, None, threading.current_thread())]
-        consumer.commit_async(callback=lambda *what: told.append(what))
+        wait_for(lambda: consumer.poll() is None and observed)
+        assert observed == [({T0: CommittedOffset(3)}, None, threading.current_thread())]
+        consumer.commit_async(callback=lambda *what: observed.append(what))
         consumer.commit({T0: 4})
-        wait_for(lambda: len(told) == 2)
+        wait_for(lambda: len(observed) == 2)
         assert committed(broker) == {T0: 4, T1: 5}
 
 
@@ -389,11 +389,11 @@ def test_a_broker_that_has_gone_holds_up_closing_for_a_limited_time(broker: Brok
     consumer.subscribe("t")
     list(consumer.messages(stop_at_end=True))
     broker.close()
-    told: list[Any] = []
-    consumer.commit_async({T0: 1}, lambda _, error: told.append(error))
+    observed: list[Any] = []
+    consumer.commit_async({T0: 1}, lambda _, error: observed.append(error))
     consumer.close(0.1)
-    assert len(told) == 1
-    assert isinstance(told[0], BarnabasError)
+    assert len(observed) == 1
+    assert isinstance(observed[0], BarnabasError)
     with pytest.raises(ClosedError):
         consumer.commit({T0: 1})
 

@@ -181,15 +181,17 @@ def test_member_that_does_not_poll_is_out_until_it_polls(broker: Broker) -> None
 
 def test_expelled_member_stays_out_with_fetched_messages(broker: Broker, fill: Callable[[int], list[bytes]]) -> None:
     fill(40)
-    told: list[str] = []
+    observed: list[str] = []
     settings = {**QUICK, "group_id": "g", "max_poll_interval_ms": 100, "enable_auto_commit": False}
     with Admin(broker) as admin, Consumer(broker, **settings) as consumer:
-        consumer.subscribe("t", on_assigned=lambda _: told.append("assigned"), on_lost=lambda _: told.append("lost"))
+        consumer.subscribe(
+            "t", on_assigned=lambda _: observed.append("assigned"), on_lost=lambda _: observed.append("lost")
+        )
         assert consumer.poll(PATIENCE_S) is not None
         wait_for(lambda: admin.describe_groups(["g"])[0].state == "Empty")
         assert {admin.describe_groups(["g"])[0].state for _ in range(50)} == {"Empty"}
         assert consumer.poll(PATIENCE_S) is not None
-        assert told == ["assigned", "lost", "assigned"]
+        assert observed == ["assigned", "lost", "assigned"]
 
 
 def test_a_topic_that_is_deleted_does_not_hold_up_its_readers(

@@ -200,8 +200,8 @@ def test_live_group_moves_to_the_consumer_protocol_and_back(bootstrap: str, admi
 
 def test_commands_for_share_groups_refuse_other_groups(admin: Admin, run: Command) -> None:
     admin.alter_group_offsets("classic", {T0: 5})
-    assert "no share group" in run("groups", "share", "alter-offsets", "classic", "t:0=7", expect=2).err
-    assert "no share group" in run("groups", "share", "describe-offsets", "classic", expect=2).err
+    assert "not a share group" in run("groups", "share", "alter-offsets", "classic", "t:0=7", expect=2).err
+    assert "not a share group" in run("groups", "share", "describe-offsets", "classic", expect=2).err
     assert "TOPIC:PARTITION=OFFSET" in run("groups", "share", "alter-offsets", "classic", "t=7", expect=2).err
 
 

@@ -36,13 +36,13 @@ def test_the_log_is_whole(tmp_path: Path) -> None:
     file = tmp_path / f"{0:020d}.log"
     file.write_bytes(logs.disk.folders[str(TP)][file.name].data)
     command = ["java", *QUICK, "-cp", classpath, TOOL, "--print-data-log", "--files", str(file)]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True).stdout
-    assert "isvalid: true" in told
-    assert "isvalid: false" not in told
-    assert "deleteHorizonMs: OptionalLong[" in told
+    observed = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True).stdout
+    assert "isvalid: true" in observed
+    assert "isvalid: false" not in observed
+    assert "deleteHorizonMs: OptionalLong[" in observed
     found = [
         (int(offset), int(time))
-        for offset, time in re.findall(r"^\| offset: (\d+) (?:isValid: \S+ )?CreateTime: (\d+)", told, re.MULTILINE)
+        for offset, time in re.findall(r"^\| offset: (\d+) (?:isValid: \S+ )?CreateTime: (\d+)", observed, re.MULTILINE)
     ]
     kept = [message for message in messages_of(logs.log, codecs) if message.key != b"rolled"]
-    assert found == [(message.offset, message.timestamp_ms) for message in kept], told
+    assert found == [(message.offset, message.timestamp_ms) for message in kept], observed

@@ -46,15 +46,15 @@ def test_a_partition_moves_no_quicker_than_it_may(cluster: TestCluster, tools: C
         plan.write_text(json.dumps({"version": 1, "partitions": moves}))
 
         began = time.monotonic()
-        told = tools.run(TOOL, "--reassignment-json-file", str(plan), "--execute", "--throttle", str(RATE))
-        assert "Successfully started partition reassignment for moved-0" in told
+        observed = tools.run(TOOL, "--reassignment-json-file", str(plan), "--execute", "--throttle", str(RATE))
+        assert "Successfully started partition reassignment for moved-0" in observed
         names = admin.topic_overrides("moved")
         assert names["leader.replication.throttled.replicas"] == f"0:{home}"
         assert names["follower.replication.throttled.replicas"] == ",".join(f"0:{broker}" for broker in target)
         wait_for(lambda: cluster.replicas("moved") == target and cluster.in_sync("moved") == target)
         burst = RATE  # a second's worth
         assert time.monotonic() - began > (COUNT * SIZE - burst) / RATE
-        told = tools.run(TOOL, "--reassignment-json-file", str(plan), "--verify")
-        assert "Reassignment of partition moved-0 is completed" in told
+        observed = tools.run(TOOL, "--reassignment-json-file", str(plan), "--verify")
+        assert "Reassignment of partition moved-0 is completed" in observed
         assert admin.topic_overrides("moved") == {}
     assert len(cluster.produced("moved")) == COUNT

@@ -34,9 +34,9 @@ def test_the_log_of_transactions(tmp_path: Path) -> None:
         assert sender.init() is E.NONE
     files = str(next(tmp_path.rglob("__transaction_state-0/*.log")))
     command = ["java", *QUICK, "-cp", classpath, TOOL, "--transaction-log-decoder", "--files", files]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True).stdout
+    observed = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True).stdout
     records = [
-        line.partition("key: ")[2].partition(" payload: ")[::2] for line in told.splitlines() if "payload" in line
+        line.partition("key: ")[2].partition(" payload: ")[::2] for line in observed.splitlines() if "payload" in line
     ]
     assert {key for key, _ in records} == {'{"type":"0","data":{"transactionalId":"orders"}}'}
     values = [json.loads(value)["data"] for _, value in records]

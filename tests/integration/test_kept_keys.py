@@ -44,30 +44,33 @@ def test_unused_topic_configs_are_stored_and_described(broker: Broker, confluent
     with Admin(broker) as admin:
         admin.create_topic("kept", configs=OWN)
         assert admin.topic_overrides("kept") == OWN
-    told = described(confluent, "topic", "kept")
-    assert {name: told[name].value for name in OWN} == OWN
-    ratio = told["min.cleanable.dirty.ratio"]
+    observed = described(confluent, "topic", "kept")
+    assert {name: observed[name].value for name in OWN} == OWN
+    ratio = observed["min.cleanable.dirty.ratio"]
     assert not ratio.is_default
     assert {each.name: each.value for each in ratio.synonyms.values()} == {
         "min.cleanable.dirty.ratio": "0.01",
         "log.cleaner.min.cleanable.ratio": "0.5",
     }
-    assert (told["max.compaction.lag.ms"].value, told["max.compaction.lag.ms"].is_default) == (str(2**63 - 1), True)
-    assert told["follower.replication.throttled.replicas"].value == ""
-    assert told["message.timestamp.after.max.ms"].value == "3600000"
+    assert (observed["max.compaction.lag.ms"].value, observed["max.compaction.lag.ms"].is_default) == (
+        str(2**63 - 1),
+        True,
+    )
+    assert observed["follower.replication.throttled.replicas"].value == ""
+    assert observed["message.timestamp.after.max.ms"].value == "3600000"
 
 
 def test_unused_broker_configs_are_stored_described_and_altered(broker: Broker, confluent: Any) -> None:
-    told = described(confluent, "broker", "1")
-    assert (told["num.network.threads"].value, told["log.cleaner.threads"].value) == ("9", "2")
-    assert (told["num.io.threads"].value, told["num.io.threads"].is_default) == ("8", True)
-    assert told["log.cleaner.io.max.bytes.per.second"].value == "1.7976931348623157E308"
+    observed = described(confluent, "broker", "1")
+    assert (observed["num.network.threads"].value, observed["log.cleaner.threads"].value) == ("9", "2")
+    assert (observed["num.io.threads"].value, observed["num.io.threads"].is_default) == ("8", True)
+    assert observed["log.cleaner.io.max.bytes.per.second"].value == "1.7976931348623157E308"
     with Admin(broker) as admin:
         admin.alter_configs(
             ResourceKind.BROKER, "1", {"num.io.threads": "16", "leader.replication.throttled.rate": "1000"}
         )
-    told = described(confluent, "broker", "1")
-    assert (told["num.io.threads"].value, told["leader.replication.throttled.rate"].value) == ("16", "1000")
+    observed = described(confluent, "broker", "1")
+    assert (observed["num.io.threads"].value, observed["leader.replication.throttled.rate"].value) == ("16", "1000")
 
 
 def test_an_empty_cleanup_policy_deletes_nothing(broker: Broker) -> None:

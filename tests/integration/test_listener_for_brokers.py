@@ -40,10 +40,10 @@ def test_inter_broker_listener_replicates_and_clients_see_their_own_addresses(cl
         producer.send("copied", b"x")
         producer.confirm(120)
     wait_for(lambda: cluster.in_sync("copied") == [1, 2])
-    for told in (clients, brokers):
-        with ApiConnection(told[0]) as connection:
+    for observed in (clients, brokers):
+        with ApiConnection(observed[0]) as connection:
             nodes = connection.ask(Metadata(topics=[])).brokers
-        assert sorted(f"{node.host}:{node.port}" for node in nodes) == sorted(told)
+        assert sorted(f"{node.host}:{node.port}" for node in nodes) == sorted(observed)
 
 
 def test_replica_id_on_a_client_listener_is_refused(cluster: TestCluster) -> None:

@@ -31,8 +31,8 @@ def test_topics_outlive_a_killed_broker_and_its_etcd_does_not(tmp_path: Path) ->
         broker.kill()
         wait_for(lambda: has_ended(first))
     with broker_process(data, *settings, listen=listen) as broker:
-        told = barnabas_here("topics", "list", "--bootstrap", broker.bootstrap).stdout
-        assert b"kept" in told
+        observed = barnabas_here("topics", "list", "--bootstrap", broker.bootstrap).stdout
+        assert b"kept" in observed
         server = etcd_of(data / "etcd")
         assert server is not None
         assert broker.stop() == 0

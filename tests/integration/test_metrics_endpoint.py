@@ -113,8 +113,8 @@ def exchange(url: str, request: str) -> tuple[str, bytes, list[str]]:
 
 def test_the_log_says_where_it_is(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", "barnabas.app.broker"), Broker(storage="memory", metrics_listen="127.0.0.1:0"):
-        (told,) = [text for text in caplog.messages if text.startswith("metrics at ")]
-        assert "kafka_server" in get(told.removeprefix("metrics at ").partition(",")[0])[1]
+        (observed,) = [text for text in caplog.messages if text.startswith("metrics at ")]
+        assert "kafka_server" in get(observed.removeprefix("metrics at ").partition(",")[0])[1]
 
 
 def test_health_and_readiness_endpoints_report_problems() -> None:

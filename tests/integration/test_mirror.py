@@ -243,9 +243,9 @@ def test_mirror_commits_no_offset_that_the_target_lacks() -> None:
             producer.send("views", b"1").result()
         config = {"bootstrap.servers": source.bootstrap, "group.id": "mirror"}
         to = {"bootstrap.servers": "127.0.0.1:1", "delivery.timeout.ms": 100, "max.block.ms": 100}
-        told: list[str] = []
-        with mirroring([config], to, report=told.append):
-            wait_for(lambda: any("sent again" in text for text in told))
+        observed: list[str] = []
+        with mirroring([config], to, report=observed.append):
+            wait_for(lambda: any("sent again" in text for text in observed))
         with Consumer(source, group_id="mirror") as asking:
             assert asking.committed([("views", 0)]) == {("views", 0): None}
 

@@ -211,13 +211,13 @@ def test_a_topic_of_the_source_that_was_made_again_while_no_mirror_ran() -> None
 
 
 def test_topics_may_all_go_and_others_come(quick: None, caplog: pytest.LogCaptureFixture) -> None:
-    def told() -> str:
+    def observed() -> str:
         return "".join(text for text in caplog.messages if text.startswith("mirror: deleted at "))
 
     with broker() as source, broker() as target, two_topics(source, target) as (_, send, said):
         with Admin(source) as admin:
             admin.delete_topics(["goes", "stays"])
-            wait_for(lambda: "goes" in told() and "stays" in told())
+            wait_for(lambda: "goes" in observed() and "stays" in observed())
             admin.create_topic("stays", partitions=2)
             send(stays=numbered(b"new", 4))
         assert values_of(target.bootstrap, "stays") == sorted(numbered(b"s", 10) + numbered(b"new", 4))

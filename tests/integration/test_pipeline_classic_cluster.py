@@ -154,9 +154,9 @@ def test_segments_times_and_retention(tmp_path: Path) -> None:
         }
         with pytest.raises(ApiError, match="asked for offsets 0 to"):
             plan_ranges(cluster, read_options(asked), print)
-        told: list[str] = []
-        plan = plan_ranges(cluster, read_options(asked | {"failOnDataLoss": "false"}), told.append)
-        assert (plan, len(told)) == ([OffsetRange("t", 0, first, end, 0)], 1)
+        observed: list[str] = []
+        plan = plan_ranges(cluster, read_options(asked | {"failOnDataLoss": "false"}), observed.append)
+        assert (plan, len(observed)) == ([OffsetRange("t", 0, first, end, 0)], 1)
         assert rows(cluster, first, end)[0] == (first, b"%050d" % (first // 60))
 
 

@@ -51,19 +51,19 @@ def _lags(broker: Broker, group: str) -> Lags:
 
 
 def test_load_commits_offsets_of_its_group(spark: "SparkSession", broker: Broker, tmp_path: Path) -> None:
-    _create(broker, "told", 30, 7)
-    first = load(broker.bootstrap, ["told"], tmp_path, spark=spark, group="warehouse")
+    _create(broker, "observed", 30, 7)
+    first = load(broker.bootstrap, ["observed"], tmp_path, spark=spark, group="warehouse")
     assert (first.rows, first.group_error) == (37, None)
-    _send(broker, "told", 1, 5)
-    assert _lags(broker, "warehouse") == {("told", 0): (30, 0), ("told", 1): (7, 5)}
-    asked = [confluent_kafka.TopicPartition("told", partition) for partition in (0, 1)]
+    _send(broker, "observed", 1, 5)
+    assert _lags(broker, "warehouse") == {("observed", 0): (30, 0), ("observed", 1): (7, 5)}
+    asked = [confluent_kafka.TopicPartition("observed", partition) for partition in (0, 1)]
     consumer = confluent_kafka.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "warehouse"})
     assert [found.offset for found in consumer.committed(asked, timeout=PATIENCE_S)] == [30, 7]
     consumer.close()
-    load(broker.bootstrap, ["told"], tmp_path, spark=spark)
-    again = load(broker.bootstrap, ["told"], tmp_path, spark=spark, group="warehouse")
+    load(broker.bootstrap, ["observed"], tmp_path, spark=spark)
+    again = load(broker.bootstrap, ["observed"], tmp_path, spark=spark, group="warehouse")
     assert (again.rows, again.group_error) == (0, None)
-    assert _lags(broker, "warehouse")["told", 1] == (12, 0)
+    assert _lags(broker, "warehouse")["observed", 1] == (12, 0)
 
 
 def test_failed_load_commits_no_group_offsets(
@@ -90,11 +90,11 @@ def test_a_group_with_members_fails_no_load(
     member.subscribe(["members"])
     assert member.poll(PATIENCE_S) is not None
     load_command(["members"], tmp_path, broker.bootstrap, group="members")
-    told = capsys.readouterr()
-    assert told.out.startswith("10 new rows")
+    observed = capsys.readouterr()
+    assert observed.out.startswith("10 new rows")
     assert (
         "loaded, but the offsets of group members were not committed: NON_EMPTY_GROUP: group members has members"
-        in told.err
+        in observed.err
     )
     member.close()
     load_command(["members"], tmp_path, broker.bootstrap, group="members", as_json=True)

@@ -129,13 +129,13 @@ def test_one_round_after_the_other(
 
     with pytest.raises(KeyboardInterrupt):
         load_rounds(run, 0.01, ["rounds"], as_json=True, sessions=lambda: nullcontext(spark))
-    decoder, text, told = json.JSONDecoder(), capsys.readouterr().out.strip(), []
+    decoder, text, observed = json.JSONDecoder(), capsys.readouterr().out.strip(), []
     while text:
         found, end = decoder.raw_decode(text)
-        told.append(found)
+        observed.append(found)
         text = text[end:].strip()
-    assert [each["rows"] for each in told] == [5, 1]
-    assert 0 <= told[1]["newest_age_s"]["rounds"] < 60
+    assert [each["rows"] for each in observed] == [5, 1]
+    assert 0 <= observed[1]["newest_age_s"]["rounds"] < 60
     assert DeltaTable(tmp_path).to_pyarrow_table().num_rows == 8
 
 

@@ -68,8 +68,8 @@ def test_columns_grow_and_nothing_is_lost(
     topic, folder = f"visits-{format_}", tmp_path / "table"
 
     def go_on(**more: Any) -> LoadResult:
-        told = {"value_format": "avro", "registry": stub.url, "format": format_, "spark": spark, **more}
-        return load(broker.bootstrap, [topic], folder, **told)
+        observed = {"value_format": "avro", "registry": stub.url, "format": format_, "spark": spark, **more}
+        return load(broker.bootstrap, [topic], folder, **observed)
 
     _send(broker, stub, topic, _visit(POINT), {"id": 1, "points": [{"x": 1}]})
     _soil(broker, topic, b"plain text")
@@ -113,24 +113,24 @@ def test_another_type_stops_its_topic_only(
     _send(
         broker, stub, "text", {"type": "record", "name": "A", "fields": [{"name": "id", "type": "string"}]}, {"id": "1"}
     )
-    told: dict[str, Any] = {"value_format": "avro", "registry": stub.url, "spark": spark}
-    load(broker.bootstrap, ["good"], tmp_path, **told)
+    observed: dict[str, Any] = {"value_format": "avro", "registry": stub.url, "spark": spark}
+    load(broker.bootstrap, ["good"], tmp_path, **observed)
     _soil(broker, "unknown", b"x")
     _send(broker, stub, "good", {"type": "record", "name": "A", "fields": [{"name": "id", "type": "long"}]}, {"id": 2})
     with pytest.raises(TopicsFailed) as failed:
-        load(broker.bootstrap, ["good", "text", "unknown"], tmp_path, **told)
+        load(broker.bootstrap, ["good", "text", "unknown"], tmp_path, **observed)
     assert failed.value.result.rows == 1
     assert isinstance(failed.value.failed["text"], TopicNotTyped)
     assert "value.id is bigint in the table and string in the schema now" in str(failed.value.failed["text"])
     assert "Subject not found" in str(failed.value.failed["unknown"])
     for wrong, kind, text in (
         ({}, TableError, "has typed values: load with --value-format as before"),
-        ({**told, "value_format": "json"}, TopicNotTyped, "is of type AVRO, expected JSON"),
-        ({**told, "registry": "http://127.0.0.1:1"}, RegistryUnreachable, "127.0.0.1:1"),
+        ({**observed, "value_format": "json"}, TopicNotTyped, "is of type AVRO, expected JSON"),
+        ({**observed, "registry": "http://127.0.0.1:1"}, RegistryUnreachable, "127.0.0.1:1"),
     ):
         with pytest.raises(kind, match=text):  # although nothing is new
             load(broker.bootstrap, ["good"], tmp_path, **{"spark": spark, **wrong})
     _soil(broker, "good", b"one more")
     with pytest.raises(RegistryUnreachable):
-        load(broker.bootstrap, ["good"], tmp_path, **{**told, "registry": "http://127.0.0.1:1"})
-    assert load(broker.bootstrap, ["good"], tmp_path, **told).quarantined == 1
+        load(broker.bootstrap, ["good"], tmp_path, **{**observed, "registry": "http://127.0.0.1:1"})
+    assert load(broker.bootstrap, ["good"], tmp_path, **observed).quarantined == 1

@@ -110,8 +110,8 @@ def test_a_stream_of_json_without_a_registry(spark: "SparkSession", broker: Brok
     options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": "plain", "value.format": "json"}
     inferred = register(spark).read.format("barnabas").options(**options).load()
     assert inferred.schema["value"].dataType.simpleString() == "struct<id:bigint,more:struct<x:array<bigint>>>"
-    told = {**options, "value.schema": "id INT, more STRING", "startingOffsets": "earliest"}
-    stream = spark.readStream.format("barnabas").options(**told).load()
+    observed = {**options, "value.schema": "id INT, more STRING", "startingOffsets": "earliest"}
+    stream = spark.readStream.format("barnabas").options(**observed).load()
     seen: list[tuple[int, str]] = []
 
     def keep(batch: "DataFrame", number: int) -> None:

@@ -273,9 +273,9 @@ def test_results_that_change_are_appended(spark: "SparkSession", broker: Broker,
     def run(mode: str, topic: str) -> list[str]:
         query = start(mode, topic)
         assert query.awaitTermination(600)
-        told = query.lastProgress
-        assert told is not None
-        behind = offsets_behind_latest(told.sources[0])
+        observed = query.lastProgress
+        assert observed is not None
+        behind = offsets_behind_latest(observed.sources[0])
         assert behind["maxOffsetsBehindLatest"] == "0"
         return sorted(bytes(row.value).decode() for row in _read(spark, broker, subscribe=topic).collect())
 

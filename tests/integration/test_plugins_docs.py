@@ -85,7 +85,7 @@ def test_installed_plugin_adds_command_and_broken_plugin_is_reported(page: str, 
     helped = run("--help")
     assert helped.returncode == 0
     assert "How many messages a topic has." in helped.stdout
-    told = "barnabas: the command broken (not_there:register) cannot be loaded: No module named 'not_there'"
-    assert helped.stderr.splitlines() == [told]
+    observed = "barnabas: the command broken (not_there:register) cannot be loaded: No module named 'not_there'"
+    assert helped.stderr.splitlines() == [observed]
     done = run("broken")
-    assert (done.returncode, done.stderr.splitlines()) == (1, [told])
+    assert (done.returncode, done.stderr.splitlines()) == (1, [observed])

@@ -210,18 +210,18 @@ def test_administrators_see_open_transactions(bootstrap: str, topic: str) -> Non
 
 
 def test_the_command_shows_it(bootstrap: str, topic: str) -> None:
-    def told(*words: str) -> Any:
+    def observed(*words: str) -> Any:
         return json.loads(barnabas_here("transactions", *words, "--json", "--bootstrap", bootstrap).stdout)
 
     with transactional(bootstrap, topic) as producer, producer.transaction():
         producer.send(topic, b"x", partition=0).result(WAIT_S)
-        assert [each["transactional_id"] for each in told("list", "--state", "Ongoing")] == [topic]
-        shown = told("describe", topic)
+        assert [each["transactional_id"] for each in observed("list", "--state", "Ongoing")] == [topic]
+        shown = observed("describe", topic)
         assert (shown["state"], shown["partitions"]) == ("Ongoing", [f"{topic}:0"])
         assert 0 <= shown["duration_ms"] < WAIT_S * 1000
-        (active,) = told("producers", f"{topic}:0")
+        (active,) = observed("producers", f"{topic}:0")
         assert active["producer_id"] == shown["producer_id"]
-        assert told("find-hanging", "--topic", topic) == []
+        assert observed("find-hanging", "--topic", topic) == []
         plain = barnabas_here("transactions", "describe", topic, "--bootstrap", bootstrap).stdout.decode()
         assert f"{topic}:0" in plain
     until_read(bootstrap, topic, [b"x"])  # the marker follows the answer

@@ -147,7 +147,7 @@ def test_queries_are_bounded_by_offsets_timestamps_and_partitions(events: str) -
 
 
 @pytest.mark.parametrize(
-    ("sql", "told"),
+    ("sql", "observed"),
     [
         ("select offset from events", 'the column is "offset", in double quotes'),
         ("select nix from events", 'column "nix" not found: events has key, value, topic, .*, tags, json$'),
@@ -160,8 +160,8 @@ def test_queries_are_bounded_by_offsets_timestamps_and_partitions(events: str) -
         ("select 1 from lake.nope", "there is no 'lake.nope'"),
     ],
 )
-def test_errors_of_one_line(events: str, sql: str, told: str) -> None:
-    with pytest.raises(ConfigError, match=told) as caught:
+def test_errors_of_one_line(events: str, sql: str, observed: str) -> None:
+    with pytest.raises(ConfigError, match=observed) as caught:
         query(sql, events)
     assert "\n" not in str(caught.value)
 
@@ -268,7 +268,7 @@ def test_the_prompt_of_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = iter(["select 1", "", "; -- more", "boom; select 2;", "", "quit"])
     asked: list[str] = []
     ran: list[str] = []
-    told: list[str] = []
+    observed: list[str] = []
 
     def answer(prompt: str) -> str:
         asked.append(prompt)
@@ -281,9 +281,9 @@ def test_the_prompt_of_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("builtins.input", answer)
     monkeypatch.setattr(spark_sql, "run_statement", run_statement)
-    spark_sql.converse(None, "table", told.append)  # type: ignore[arg-type]  # nothing is asked of it
+    spark_sql.converse(None, "table", observed.append)  # type: ignore[arg-type]  # nothing is asked of it
     assert ran == ["select 1", "boom"]
-    assert told == ["no such thing"]
+    assert observed == ["no such thing"]
     assert asked == ["sql> ", "...> ", "...> ", "sql> ", "sql> ", "sql> "]
     assert spark_sql.statements("a ';' `;` ; /* ; */ b \n--;\n; ;") == ["a ';' `;`", "b"]
 

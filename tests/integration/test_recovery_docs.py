@@ -41,5 +41,5 @@ def test_recovery_page_lists_every_kind_of_problem() -> None:
     sources += (room.parents[2] / "app" / "compose" / "log_files.py").read_text(encoding="utf-8")
     kinds = set(re.findall(r'(?:kind=|_add\(|_root_finding\(|_lost_end\()"([a-z-]+)"', sources)) - {"leftover", "aside"}
     kinds -= {"unknown-file", "partition-missing"}
-    told = set(re.findall(r"`([a-z-]+)`", PAGE)) | {"index-orphan"}
-    assert kinds - told == set()
+    observed = set(re.findall(r"`([a-z-]+)`", PAGE)) | {"index-orphan"}
+    assert kinds - observed == set()

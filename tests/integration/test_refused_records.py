@@ -90,14 +90,14 @@ def test_no_name_that_a_client_claims_opens_an_internal_topic(broker: Broker) ->
 def test_librdkafka_gets_invalid_timestamp_without_retries(broker: Broker) -> None:
     delivered: list[tuple[KafkaError | None, bytes | None]] = []
 
-    def told(error: KafkaError | None, message: TheirMessage) -> None:
+    def observed(error: KafkaError | None, message: TheirMessage) -> None:
         delivered.append((error, message.value()))
 
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 200})
     now_ms = int(time.time() * 1000)
     for value, timestamp in ((b"now", now_ms), (b"long ago", 1000), (b"now, too", now_ms)):
-        producer.produce("timely", value, partition=0, timestamp=timestamp, on_delivery=told)
-    producer.produce("timely", b"elsewhere", partition=1, on_delivery=told)
+        producer.produce("timely", value, partition=0, timestamp=timestamp, on_delivery=observed)
+    producer.produce("timely", b"elsewhere", partition=1, on_delivery=observed)
     began = time.monotonic()
     assert producer.flush(PATIENCE_S) == 0
     took = time.monotonic() - began

@@ -231,8 +231,10 @@ def assert_lists_components(bom: dict[str, object], digest: str) -> None:
 
 
 def release_time(source: Path) -> int:
-    told = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=source, capture_output=True, text=True, check=True)
-    return int(told.stdout)
+    observed = subprocess.run(
+        ["git", "log", "-1", "--format=%ct"], cwd=source, capture_output=True, text=True, check=True
+    )
+    return int(observed.stdout)
 
 
 def missing_files(checkout: Path, packages: list[str], names: set[str]) -> list[str]:

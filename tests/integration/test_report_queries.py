@@ -207,7 +207,7 @@ def test_page_names_the_event_time_and_topics_without_it_keep_record_time(page: 
             "when",
             r"event time 'when': no value in orders has this field; fields: id, paid.at, @timestamp, us",
         ),
-        ("orders", "us", r"event time 'us': the values of this field in orders are no times: give a field with ISO"),
+        ("orders", "us", r"event time 'us': the values of this field in orders are not times: give a field with ISO"),
         ("access", "ts", r"event time 'ts': no value in access has this field; they are not JSON objects"),
     ],
 )

@@ -39,10 +39,10 @@ def test_a_day_of_a_broker_in_json(tmp_path: Path) -> None:
         assert broker.ready_line.startswith("barnabas ready kafka://")
     assert {line["level"] for line in lines} == {"INFO"}
     assert all(line["time"].endswith("Z") for line in lines)
-    told = {line["message"]: line for line in lines}
+    observed = {line["message"]: line for line in lines}
 
     def one(start: str) -> dict[str, Any]:
-        (found,) = [line for text, line in told.items() if text.startswith(start)]
+        (found,) = [line for text, line in observed.items() if text.startswith(start)]
         return found
 
     assert one("broker 1 starts: ")["logger"] == "barnabas.app.broker"
@@ -86,11 +86,11 @@ def test_slow_requests_and_each_one_on_debug(tmp_path: Path) -> None:
         lines = [line for line in lines_of(broker) if line["logger"] == "barnabas.requests"]
     made = [line for line in lines if line.get("api") == "CreateTopics"]
     assert {line["level"] for line in made} == {"DEBUG", "WARNING"}
-    (told,) = [line for line in made if line["level"] == "DEBUG"]
-    assert (told["client_id"], told["host"], told["api_version"]) == ("an admin", "127.0.0.1", 7)
-    assert told["bytes"] > 20
-    assert 0 < told["took_ms"] < 60_000
-    assert told["message"].startswith("CreateTopics v7 from an admin at 127.0.0.1 on kafka://")
+    (observed,) = [line for line in made if line["level"] == "DEBUG"]
+    assert (observed["client_id"], observed["host"], observed["api_version"]) == ("an admin", "127.0.0.1", 7)
+    assert observed["bytes"] > 20
+    assert 0 < observed["took_ms"] < 60_000
+    assert observed["message"].startswith("CreateTopics v7 from an admin at 127.0.0.1 on kafka://")
 
 
 def test_connections_that_wait_for_a_place_are_reported_and_served_later(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_no_client_learns_where_the_data_lies(tmp_path: Path) -> None:
             admin.create_topic("blocked")
         assert error.value.code is ErrorCode.KAFKA_STORAGE_ERROR
         assert str(tmp_path) not in str(error.value)
-        assert "the broker's log says why" in str(error.value)
+        assert "see the broker's log" in str(error.value)
         assert str(data / "blocked-0") in broker.log()
 
 

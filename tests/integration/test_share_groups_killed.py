@@ -43,10 +43,10 @@ def admin(cluster: ClusterProcess) -> Iterator[Admin]:
 def wait_in_sync(admin: Admin, *topics: str) -> None:
     def in_sync() -> bool:
         try:
-            told = [part for topic in admin.describe_topics(topics) for part in topic.partitions]
+            observed = [part for topic in admin.describe_topics(topics) for part in topic.partitions]
         except BarnabasError:
             return False
-        return all(part.leader >= 0 and len(part.isr) == 3 for part in told)
+        return all(part.leader >= 0 and len(part.isr) == 3 for part in observed)
 
     wait_for(in_sync, pause_s=0.05)
 

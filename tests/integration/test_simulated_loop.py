@@ -52,10 +52,10 @@ def test_an_hour_in_seconds(checkout: Path) -> None:
 def test_the_page_about_it_shows_what_works(checkout: Path) -> None:
     text = (checkout / "docs" / "simulation.md").read_text(encoding="utf-8")
     [code] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    told: dict[str, Any] = {}
-    exec(compile(code, "docs/simulation.md", "exec"), told)
-    assert told["world"].now > 600
-    assert told["world"].programs["work"].lives >= 1
+    observed: dict[str, Any] = {}
+    exec(compile(code, "docs/simulation.md", "exec"), observed)
+    assert observed["world"].now > 600
+    assert observed["world"].programs["work"].lives >= 1
 
 
 @pytest.mark.slow

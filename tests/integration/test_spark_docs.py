@@ -27,9 +27,9 @@ def test_the_page_does_as_it_says(
                 admin.create_topic(topic, partitions=2)
         with Producer(broker) as producer:
             producer.send_many("events", [b"one", b"two", b"three"])
-        told: list[Any] = []
+        observed: list[Any] = []
         queries: list[Any] = []
-        names: dict[str, Any] = {"print": told.append, "spark": spark}  # as in a pyspark shell
+        names: dict[str, Any] = {"print": observed.append, "spark": spark}  # as in a pyspark shell
         for block in blocks:
             code = block.replace("127.0.0.1:9092", broker.bootstrap)
             code = code.replace('"checkpoint', f'"{tmp_path}/checkpoint')  # Java is somewhere else
@@ -43,7 +43,7 @@ def test_the_page_does_as_it_says(
             consumer.assign(["shouted", "copies"], position="earliest")
             found = sorted(str(message.value) for message in consumer.messages(stop_at_end=True))
     assert found == sorted(map(str, [b"ONE", b"TWO", b"THREE", b"one", b"two", b"three"]))
-    assert told == [{"watched": 0}]
+    assert observed == [{"watched": 0}]
     assert '{"events": {' in (tmp_path / "checkpoint-for-kafka" / "offsets" / "0").read_text(encoding="utf-8")
 
 

@@ -109,12 +109,12 @@ def test_top_of_each_window(log: "DataFrame", requests: list[Request], streamed:
     def top(rows: "DataFrame") -> "DataFrame":
         return _counts(rows).transform(top_k, "window", k=3)
 
-    def told(rows: list[Any]) -> list[tuple[datetime, int, str, int]]:
+    def observed(rows: list[Any]) -> list[tuple[datetime, int, str, int]]:
         return [(row.window.start, row["rank"], row.path, row["count"]) for row in rows]
 
-    assert set(told(top(log).collect())) == expected
+    assert set(observed(top(log).collect())) == expected
     over = max(request.time for request in requests) - HOUR  # the watermark
-    appended = told(streamed(top))
+    appended = observed(streamed(top))
     assert len(appended) == len(set(appended))
     assert set(appended) == {row for row in expected if row[0] + HOUR <= over}
     best = Counter(request.path for request in requests).most_common(1)[0]
@@ -145,12 +145,12 @@ def test_sessions_match_between_batch_and_stream(
     def visits(rows: "DataFrame") -> "DataFrame":
         return sessions(rows, "address", gapDuration="30 minutes", timeColumn="time", delayThreshold=LATE)
 
-    def told(rows: list[Any]) -> set[tuple[str, datetime, datetime, int]]:
+    def observed(rows: list[Any]) -> set[tuple[str, datetime, datetime, int]]:
         return {(row.address, row.started, row.ended, row["count"]) for row in rows}
 
-    assert told(visits(log).collect()) == expected
+    assert observed(visits(log).collect()) == expected
     over = max(request.time for request in requests) - HOUR
-    assert told(streamed(visits)) == {each for each in expected if each[2] + timedelta(minutes=30) <= over}
+    assert observed(streamed(visits)) == {each for each in expected if each[2] + timedelta(minutes=30) <= over}
 
 
 def test_each_thing_once(log: "DataFrame", requests: list[Request], streamed: Callable[..., list[Any]]) -> None:

@@ -99,12 +99,12 @@ def test_a_leader_dies(cluster: TestCluster) -> None:
     assert first is not None
     delivered: list[bytes] = []
 
-    def told(error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
+    def observed(error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
         assert error is None, error
         delivered.append(message.value() or b"")
 
     for number in range(100):
-        producer.produce(topic, f"{number}", on_delivery=told)
+        producer.produce(topic, f"{number}", on_delivery=observed)
         if number == 50:
             wait_for(lambda: producer.poll(0) is not None and len(delivered) > 0)
             cluster.kill(first)

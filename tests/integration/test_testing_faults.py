@@ -95,11 +95,11 @@ def test_an_error_that_is_no_use_to_retry(barnabas_broker: TestBroker, topic: st
     with barnabas_broker.producer() as producer, pytest.raises(ApiError) as refused:
         producer.send(topic, b"a").result(PATIENCE_S)
     assert refused.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    told: list[Any] = []
+    observed: list[Any] = []
     foreign = confluent_kafka.Producer({"bootstrap.servers": barnabas_broker.bootstrap, "log_level": 0})
-    foreign.produce(topic, b"a", on_delivery=lambda error, _: told.append(error))
+    foreign.produce(topic, b"a", on_delivery=lambda error, _: observed.append(error))
     foreign.flush(PATIENCE_S)
-    assert [error.code() for error in told] == [confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED]
+    assert [error.code() for error in observed] == [confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED]
     assert barnabas_broker.produced(topic) == []
 
 

@@ -150,7 +150,7 @@ def test_records_that_the_store_does_not_have_are_not_continued(target: Broker, 
 @pytest.mark.parametrize(
     ("url", "why"),
     [
-        ("file:///no/such/folder", "there is no folder /no/such/folder: name that of the brokers"),
+        ("file:///no/such/folder", "there is not a folder /no/such/folder: name that of the brokers"),
         ("/no/such/folder", "a folder is file:///no/such/folder"),
     ],
 )

@@ -206,8 +206,8 @@ def test_a_topic_that_is_deleted_within_a_transaction(broker: Broker, topic: str
 def test_the_topic_is_like_kafkas(broker: Broker, topic: str) -> None:
     producer(broker, topic)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    told = admin.list_topics(timeout=PATIENCE_S).topics["__transaction_state"]
-    assert len(told.partitions) == 2
+    observed = admin.list_topics(timeout=PATIENCE_S).topics["__transaction_state"]
+    assert len(observed.partitions) == 2
     with Admin(broker) as ours:
         configs = ours.describe_topic_configs("__transaction_state")
     wanted = {

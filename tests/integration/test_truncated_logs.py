@@ -67,10 +67,10 @@ def test_with_a_reset_it_reads_on_where_the_logs_part(cluster: TestCluster, capl
 def test_truncation_without_reset_policy_raises_and_seek_resumes(cluster: TestCluster) -> None:
     with cluster.consumer(auto_offset_reset="none") as consumer:
         topic = loses_its_last_five(cluster, consumer)
-        told: list[Any] = []
+        observed: list[Any] = []
         with pytest.raises(LogTruncated) as raised:
-            wait_for(lambda: told.extend(consumer.poll_many(timeout=0.05)))
-        assert (raised.value.offset, raised.value.end_offset, told) == (10, 5, [])
+            wait_for(lambda: observed.extend(consumer.poll_many(timeout=0.05)))
+        assert (raised.value.offset, raised.value.end_offset, observed) == (10, 5, [])
         consumer.seek((topic, 0), raised.value.end_offset)
         assert read(consumer, 3) == values(100, 103)
 

@@ -27,13 +27,13 @@ def produce(broker: Broker, topic: str, timestamp: int, *, codec: str = "none") 
     """Ten messages; the errors."""
     errors: list[KafkaError] = []
 
-    def told(error: KafkaError | None, _: TheirMessage) -> None:
+    def observed(error: KafkaError | None, _: TheirMessage) -> None:
         if error is not None:
             errors.append(error)
 
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 20, "compression.type": codec})
     for number in range(10):
-        producer.produce(topic, b"%d" % number, partition=0, timestamp=timestamp, on_delivery=told)
+        producer.produce(topic, b"%d" % number, partition=0, timestamp=timestamp, on_delivery=observed)
     assert producer.flush(PATIENCE_S) == 0
     return errors
 

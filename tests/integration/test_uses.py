@@ -192,9 +192,9 @@ def test_clicks_from_search_engines(found: "DataFrame", asked: list[Request]) ->
             fields = parse_qs(parts.query + "&" + parts.fragment, errors="replace")
             given = [fields[name][0] for name in ("q", "p", "text", "query") if name in fields]
             query = " ".join(given[0].split()).lower() if given else None
-            told = query is not None and not re.search(r"^https?:|semicomplete\.com", query)
+            observed = query is not None and not re.search(r"^https?:|semicomplete\.com", query)
             place = int(fields["cd"][0]) if fields.get("cd", [""])[0].isdigit() else None
-            expected.append((request.path, query if told else None, place))
+            expected.append((request.path, query if observed else None, place))
     rows = search.search_clicks(found).collect()
     assert len(rows) > 500
     assert Counter((row.path, row.place) for row in rows) == Counter((path, place) for path, _, place in expected)
@@ -266,8 +266,8 @@ def test_alert_verdict_counts_labelled_windows() -> None:
         return day + timedelta(hours=hours)
 
     windows = {"a": [(at(1), at(2)), (at(5), at(6))], "b": []}
-    told = [("a", at(0), at(1.5)), ("a", at(1.6), at(3)), ("a", at(3), at(4)), ("b", at(1), at(2))]
-    verdict = monitoring.judge(told, windows, 0.1)
+    observed = [("a", at(0), at(1.5)), ("a", at(1.6), at(3)), ("a", at(3), at(4)), ("b", at(1), at(2))]
+    verdict = monitoring.judge(observed, windows, 0.1)
     assert (verdict.alerts, verdict.right, verdict.windows, verdict.found) == (4, 2, 2, 1)
     assert (verdict.precision, verdict.recall) == (0.5, 0.5)
     assert monitoring.judge([], {}, 0.0).precision == 0

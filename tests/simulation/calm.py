@@ -22,9 +22,9 @@ def difference(world: World, topics: Collection[str]) -> str:
             leaders = [each for each in here if each.is_leader]
             if len(leaders) != 1 or len(here) != len(found):
                 return f"{name}-{number} has {len(leaders)} leaders and {len(here)} of {len(found)} replicas"
-            told = next(filter(None, (_differs(leaders[0], each) for each in here)), "")
-            if told:
-                return f"{name}-{number}: {told}"
+            observed = next(filter(None, (_differs(leaders[0], each) for each in here)), "")
+            if observed:
+                return f"{name}-{number}: {observed}"
     return ""
 
 

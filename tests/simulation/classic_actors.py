@@ -297,8 +297,8 @@ class Member(Machine):
     def check_owner(self, place: Place, thread: str) -> None:
         """The owner node of the partition is ours, unless nobody could have told us that it is not any more."""
         owner = self.world.node(layout.owner_path(self.group, TOPIC, place))
-        told = owner == thread.encode() or self.sessions[-1].is_in_the_dark
-        assert told, f"{thread} reads {place}, which is owned by {owner!r}"
+        observed = owner == thread.encode() or self.sessions[-1].is_in_the_dark
+        assert observed, f"{thread} reads {place}, which is owned by {owner!r}"
 
     def leave(self) -> None:
         """Leave the group in order."""

@@ -188,11 +188,11 @@ class Auditor:
             while True:
                 promised = dict(positions.committed)
                 try:
-                    told = admin.group_offsets(GROUP)
+                    observed = admin.group_offsets(GROUP)
                 except BarnabasError:
                     program.sleep(0.2)
                     continue
-                offsets = {place.partition: committed.offset for place, committed in told.items()}
+                offsets = {place.partition: committed.offset for place, committed in observed.items()}
                 for number in promised.keys() | offsets.keys():
                     positions.observe("the auditor", number, offsets.get(number, 0), promised.get(number, 0))
                 positions.audits += 1

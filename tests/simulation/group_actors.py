@@ -119,7 +119,7 @@ class GroupMember(Client):
         self.losses = 0
         """How often it was thrown out of the group."""
         self.instance_id: str | None = own.get("group_instance_id")
-        self._told = -1, -1
+        self._observed = -1, -1
         """The life of the group, and the generation, that it was told last; the next two: when it was settled last."""
         self._life = self._generation = -1
         self._late: dict[TopicPartition, int] = {}
@@ -165,8 +165,8 @@ class GroupMember(Client):
             while self.active and self._revoking is None and (event := self.membership.take_event()) is not None:
                 self._carry_out(event)
             generation = self.membership.generation_id
-            if generation != self._told[1]:
-                self._told = self.book.life(), generation
+            if generation != self._observed[1]:
+                self._observed = self.book.life(), generation
             if self.membership.settled and self._revoking is None:
                 if generation != self._generation:
                     self._check_generation(generation)
@@ -179,7 +179,7 @@ class GroupMember(Client):
 
     def _check_generation(self, generation: int) -> None:
         """The coordinator knows what it has told, even if it is another one by now."""
-        life, _ = self._told
+        life, _ = self._observed
         is_back = life == self._life and life % 2 == 0 and generation < self._generation and self.book.acknowledged
         assert not is_back, f"back: {self.name} is in generation {generation}, and was in {self._generation} before"
         self._generation, self._life = generation, life
@@ -247,14 +247,16 @@ class Onlooker(Actor):
 
     def act(self) -> None:
         promised = dict(self.book.acknowledged)
-        self.ask(OffsetFetch(groups=[OffsetFetchGroup(group_id=GROUP)]), lambda result: self._told(result, promised))
+        self.ask(
+            OffsetFetch(groups=[OffsetFetchGroup(group_id=GROUP)]), lambda result: self._observed(result, promised)
+        )
 
-    def _told(self, result: OffsetFetchResult, promised: dict[TopicPartition, int]) -> None:
+    def _observed(self, result: OffsetFetchResult, promised: dict[TopicPartition, int]) -> None:
         (group,) = result.groups
         if group.error is ErrorCode.NONE:
-            told = {TopicPartition(each.topic, each.partition): each for each in group.partitions}
-            for partition in promised.keys() | told.keys():
-                each = told.get(partition)
+            observed = {TopicPartition(each.topic, each.partition): each for each in group.partitions}
+            for partition in promised.keys() | observed.keys():
+                each = observed.get(partition)
                 number, text = (each.offset, each.metadata or "") if each is not None else (0, "")
                 self.book.observe(partition, number, promised.get(partition, 0), text)
             self.rounds += 1

@@ -934,8 +934,8 @@ def test_broker_that_is_killed_when_it_has_noticed_a_restore_distrusts_the_state
         world.run(1)
         behind.restart()
         world.run_until(lambda: behind.running and len(world.look.states("t")[0].isr) == 2)
-        told = [line for line in world.reports if "reassignments of after the backup are lost" in line]
-        assert len([line for line in told if behind.name in line]) == 1, "it is settled"
+        observed = [line for line in world.reports if "reassignments of after the backup are lost" in line]
+        assert len([line for line in observed if behind.name in line]) == 1, "it is settled"
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,8 @@ def trace(seed: int) -> str:
     story = ClusterStory(seed, seconds=4)
     story.play()
     books = [sorted(book.seen.items()) for book in story.books]
-    told = repr((story.world.reports, books, story.positions, story.world.clock.monotonic_ms()))
-    return sha256(told.encode()).hexdigest()
+    observed = repr((story.world.reports, books, story.positions, story.world.clock.monotonic_ms()))
+    return sha256(observed.encode()).hexdigest()
 
 
 @pytest.mark.slow

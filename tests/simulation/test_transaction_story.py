@@ -37,8 +37,8 @@ def trace(seed: int) -> str:
     """All that happened."""
     story = TransactionStory(seed, seconds=4)
     story.play()
-    told = repr((story.world.reports, story.seen, story.commitments, story.world.clock.monotonic_ms()))
-    return sha256(told.encode()).hexdigest()
+    observed = repr((story.world.reports, story.seen, story.commitments, story.world.clock.monotonic_ms()))
+    return sha256(observed.encode()).hexdigest()
 
 
 @pytest.mark.slow

@@ -46,7 +46,7 @@ class Commitments:
     commits: int = 0
     aborts: int = 0
 
-    def told(self, who: str, position: int, promised: int) -> None:
+    def observed(self, who: str, position: int, promised: int) -> None:
         """`promised`: the least that had to be told when the question was asked."""
         if position < promised:
             raise Broken(f"position: {who} is told {position}, where {promised} was committed or seen")
@@ -99,7 +99,7 @@ class Worker:
         promised = self._book.promised
         (found,) = asker.committed([PLACE], 10).values()
         position = 0 if found is None else found.offset
-        self._book.told(self._name, position, promised)
+        self._book.observed(self._name, position, promised)
         return position
 
     def _transact(self, producer: Producer, program: Program, position: int, end: int, *, commits: bool) -> None:

@@ -108,7 +108,7 @@ class Story:
     def _stands(self, path: str) -> bool:
         return registries.get(self.eyes, path) is not None
 
-    def _told(self, of_group: str, text: str) -> bool:
+    def _observed(self, of_group: str, text: str) -> bool:
         return any(text in member.log() for member in self.live(of_group))
 
     def owners(self, of_group: str) -> dict[Partition, str]:
@@ -253,7 +253,7 @@ class Story:
         self.broker_cable.stall()
         name = f"broker 3 at 127.0.0.1:{self.broker_cable.port}"
         for each in GROUPS:
-            self._wait(partial(self._told, each, name))
+            self._wait(partial(self._observed, each, name))
         self.progress(self.up - {3})
         self.broker_cable.restore()
         self.progress([3])

@@ -34,9 +34,9 @@ class Command:
         self._capsys.readouterr()
         with _own_environment(), pytest.raises(SystemExit) as ended:
             main([*words, *self._always])
-        told = self._capsys.readouterr()
+        observed = self._capsys.readouterr()
         code = ended.value.code
-        result = Ended(code if isinstance(code, int) else 0, told.out, told.err)
+        result = Ended(code if isinstance(code, int) else 0, observed.out, observed.err)
         assert result.code == expect, result
         return result
 

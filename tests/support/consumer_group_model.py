@@ -37,7 +37,7 @@ class ModelMember:
     topics: tuple[str, ...] = ()
     assigned: set[TopicPartition] = field(factory=set)
     revoking: set[TopicPartition] = field(factory=set)
-    told: set[TopicPartition] | None = None
+    observed: set[TopicPartition] | None = None
     heard_ms: float = 0.0
 
 
@@ -116,8 +116,8 @@ class ModelGroup:
             self._assign(now)
         self._reconcile(name, member, owned)
         is_full = request.rebalance_timeout_ms >= 0 and owned is not None
-        says_it = is_full or member.told != member.assigned
-        member.told = set(member.assigned)
+        says_it = is_full or member.observed != member.assigned
+        member.observed = set(member.assigned)
         return ConsumerGroupHeartbeatResult(
             member_id=name,
             member_epoch=member.epoch,

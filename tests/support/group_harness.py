@@ -197,8 +197,8 @@ class Harness:
         if not self.hold:
             self.finish(self.error)
 
-    def _asked(self, request: TxnOffsetCommit, partition: int, told: Callable[[ErrorCode], None]) -> None:
-        self.asked.append((request.transactional_id, partition, told))
+    def _asked(self, request: TxnOffsetCommit, partition: int, observed: Callable[[ErrorCode], None]) -> None:
+        self.asked.append((request.transactional_id, partition, observed))
 
     def finish(self, error: ErrorCode = ErrorCode.NONE) -> None:
         """End the append that has waited longest."""

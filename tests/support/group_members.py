@@ -46,11 +46,11 @@ class RunningMember:
         self.thread.start()
 
     def _tell(self, what: str) -> Callable[[list[TopicPartition]], None]:
-        def told(partitions: list[TopicPartition]) -> None:
+        def observed(partitions: list[TopicPartition]) -> None:
             self.threads.add(threading.current_thread())
             self.events.append((what, partitions))
 
-        return told
+        return observed
 
     def _run(self) -> None:
         while not self._stopping:

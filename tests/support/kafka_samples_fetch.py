@@ -100,7 +100,7 @@ def _request_wire(*, ids: bool, replica_epoch: int) -> dict[str, Any]:
     }
 
 
-def _told(index: int, error: int, offsets: tuple[int, int, int], records: bytes, **tagged: Any) -> dict[str, Any]:
+def _observed(index: int, error: int, offsets: tuple[int, int, int], records: bytes, **tagged: Any) -> dict[str, Any]:
     return {
         "partition_index": index,
         "error_code": error,
@@ -117,10 +117,10 @@ def _told(index: int, error: int, offsets: tuple[int, int, int], records: bytes,
 
 
 def _result_wire(*, ids: bool) -> dict[str, Any]:
-    elsewhere = _told(2, 6, (-1, -1, -1), b"", current_leader={"leader_id": 21, "leader_epoch": 22})
+    elsewhere = _observed(2, 6, (-1, -1, -1), b"", current_leader={"leader_id": 21, "leader_epoch": 22})
     diverging = {"epoch": 23, "end_offset": 2**35}
-    parted = _told(0, 0, (12, 13, 14), b"y" * 200, preferred_read_replica=24, diverging_epoch=diverging)
-    plain = _told(1, 0, (2**34, 2**34 - 1, 11), b"some records")
+    parted = _observed(0, 0, (12, 13, 14), b"y" * 200, preferred_read_replica=24, diverging_epoch=diverging)
+    plain = _observed(1, 0, (2**34, 2**34 - 1, 11), b"some records")
     return {
         "throttle_time": 15,
         "error_code": 0,

@@ -30,7 +30,7 @@ _OUTCOMES = [
     PartitionOutcome(LONG_NAME, 7, ErrorCode.CONCURRENT_TRANSACTIONS),
 ]
 _TOPICS = [{"name": "clicks", "partitions": [0, 5]}, {"name": LONG_NAME, "partitions": [7]}]
-_TOLD = [
+_OBSERVED = [
     {
         "name": "clicks",
         "results_by_partition": [
@@ -54,7 +54,7 @@ _ADDED = AddPartitionsToTxnResult(partitions=_OUTCOMES, transactional_id="orders
 _ADDED_WIRE = {
     "throttle_time": 3,
     "error_code": 0,
-    "results_by_transaction": [{"transactional_id": "orders", "topic_results": _TOLD}],
+    "results_by_transaction": [{"transactional_id": "orders", "topic_results": _OBSERVED}],
 }
 
 ADD_PARTITIONS_TO_TXN = Sample(
@@ -76,7 +76,7 @@ ADD_PARTITIONS_TO_TXN = Sample(
                 "v3_and_below_topics": _TOPICS,
             },
             AddPartitionsToTxnResult(partitions=_OUTCOMES, throttle_ms=3),
-            {"throttle_time": 3, "results_by_topic_v3_and_below": _TOLD},
+            {"throttle_time": 3, "results_by_topic_v3_and_below": _OBSERVED},
         ),
         older_until=3,
     ),

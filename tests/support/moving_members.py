@@ -107,14 +107,14 @@ class MovingMember:
             consumer.close()
 
     def _kafka_python(self) -> None:
-        told = self._assigned
+        observed = self._assigned
 
         class Listener(KafkaPythonListener):  # type: ignore[misc]  # it has no types
             def on_partitions_revoked(self, revoked: Any) -> None:
                 pass
 
             def on_partitions_assigned(self, assigned: Any) -> None:
-                told()
+                observed()
 
         consumer = KafkaConsumer(
             bootstrap_servers=self._bootstrap.split(","),
@@ -133,14 +133,14 @@ class MovingMember:
             consumer.close()
 
     async def _aiokafka(self) -> None:
-        told = self._assigned
+        observed = self._assigned
 
         class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
             def on_partitions_revoked(self, revoked: Any) -> None:
                 pass
 
             def on_partitions_assigned(self, assigned: Any) -> None:
-                told()
+                observed()
 
         consumer = AIOKafkaConsumer(
             bootstrap_servers=self._bootstrap,

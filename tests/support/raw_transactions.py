@@ -140,9 +140,9 @@ class RawTransactions:
         for address in self.bootstrap.split(","):
             try:
                 with _connected(address) as connection:
-                    told = connection.ask(Metadata(topics=[key.topic]))
-                leader = told.topics[0].partitions[key.partition].leader
-                nodes = {node.node_id: f"{node.host}:{node.port}" for node in told.brokers}
+                    observed = connection.ask(Metadata(topics=[key.topic]))
+                leader = observed.topics[0].partitions[key.partition].leader
+                nodes = {node.node_id: f"{node.host}:{node.port}" for node in observed.brokers}
                 if leader in nodes:
                     with _connected(nodes[leader]) as connection:
                         error: ErrorCode = connection.ask(request).partitions[0].error

@@ -155,38 +155,38 @@ class Member:
     def produce_batch(
         self, records: memoryview, *, acks: int = -1, timeout_ms: float = 10_000
     ) -> list[ProduceResultPartition]:
-        told: list[ProduceResultPartition] = []
+        observed: list[ProduceResultPartition] = []
 
         def done(results: Sequence[ProduceResultPartition] | ApiError) -> None:
             assert not isinstance(results, ApiError)
-            told.extend(results)
+            observed.extend(results)
 
         self.replicas.append([ProducePartition("t", 0, records)], done, acks=acks, timeout_ms=timeout_ms)
-        return told
+        return observed
 
     def consume(
         self, offset: int = 0, *, epoch: int = -1, last_epoch: int = -1, **how: Any
     ) -> list[FetchResultPartition]:
-        told: list[FetchResultPartition] = []
+        observed: list[FetchResultPartition] = []
 
         def done(results: Sequence[FetchResultPartition] | ApiError) -> None:
             assert not isinstance(results, ApiError)
-            told.extend(results)
+            observed.extend(results)
 
         entry = FetchPartition("t", 0, offset, 1 << 20, epoch, -1, last_epoch)
         self.replicas.read([entry], done, max_bytes=1 << 20, **how)
-        return told
+        return observed
 
     def delete(self, offset: int, *, timeout_ms: float = 5000) -> list[DeleteRecordsResultPartition]:
-        told: list[DeleteRecordsResultPartition] = []
+        observed: list[DeleteRecordsResultPartition] = []
 
         def done(results: Sequence[DeleteRecordsResultPartition] | ApiError) -> None:
             assert not isinstance(results, ApiError)
-            told.extend(results)
+            observed.extend(results)
 
         entry = DeleteRecordsPartition(topic="t", partition=0, offset=offset)
         self.replicas.delete_records([entry], done, timeout_ms=timeout_ms)
-        return told
+        return observed
 
 
 class ReplicaCluster:
@@ -271,12 +271,12 @@ class ReplicaCluster:
 
             self.scheduler.call_later(hop_ms, arrive)
 
-        def done(told: FetchSessionResult | ApiError) -> None:
-            if isinstance(told, ApiError):
-                answer(told)
+        def done(observed: FetchSessionResult | ApiError) -> None:
+            if isinstance(observed, ApiError):
+                answer(observed)
                 return
-            partitions = [evolve(each, records=_in_memory(each)) for each in told.results]
-            answer(FetchResult(partitions=partitions, session_id=told.session_id, error=told.error))
+            partitions = [evolve(each, records=_in_memory(each)) for each in observed.results]
+            answer(FetchResult(partitions=partitions, session_id=observed.session_id, error=observed.error))
 
         def deliver() -> None:
             if not target.alive or not self.reaches(source.broker_id, node):

@@ -101,39 +101,39 @@ class ReplicaHarness:
 
     def delete(self, offset: int, *, timeout_ms: float = 1000) -> list[DeleteRecordsResultPartition]:
         """The list gets the outcome, now or later."""
-        told: list[DeleteRecordsResultPartition] = []
+        observed: list[DeleteRecordsResultPartition] = []
 
         def done(results: Sequence[DeleteRecordsResultPartition] | ApiError) -> None:
             assert not isinstance(results, ApiError)
-            told.extend(results)
+            observed.extend(results)
 
         entry = DeleteRecordsPartition(topic="t", partition=0, offset=offset)
         self.replicas.delete_records([entry], done, timeout_ms=timeout_ms)
-        return told
+        return observed
 
     def append(
         self, topic: str = "t", *, acks: int = -1, timeout_ms: float = 1000, origin: AppendOrigin = AppendOrigin.CLIENT
     ) -> list[ProduceResultPartition]:
         """The list gets the outcome, now or later."""
-        told: list[ProduceResultPartition] = []
+        observed: list[ProduceResultPartition] = []
 
         def done(results: Sequence[ProduceResultPartition] | ApiError) -> None:
             assert not isinstance(results, ApiError)
-            told.extend(results)
+            observed.extend(results)
 
         entry = ProducePartition(topic, 0, batch(b"x"))
         self.replicas.append([entry], done, acks=acks, timeout_ms=timeout_ms, origin=origin)
-        return told
+        return observed
 
     def read(
         self, isolation: FetchIsolation = FetchIsolation.HIGH_WATERMARK, *, offset: int = 0, max_wait_ms: float = 0
     ) -> list[FetchResultPartition]:
-        told: list[FetchResultPartition] = []
+        observed: list[FetchResultPartition] = []
 
         def done(results: Sequence[FetchResultPartition] | ApiError) -> None:
             assert not isinstance(results, ApiError)
-            told.extend(results)
+            observed.extend(results)
 
         entry = FetchPartition("t", 0, offset, 1 << 20)
         self.replicas.read([entry], done, max_bytes=1 << 20, max_wait_ms=max_wait_ms, isolation=isolation)
-        return told
+        return observed

@@ -17,8 +17,8 @@ def goes_on_when_it_stands_still(session: Coordination, server: ServerProcess) -
     session.create("/registered", ephemeral=True)
     server.pause()
     try:
-        told = _refusal_of(session)
-        assert any(text in told for text in _NO_ANSWER), told
+        observed = _refusal_of(session)
+        assert any(text in observed for text in _NO_ANSWER), observed
         wait_for(lambda: not _refusal_of(session))
         assert (states.calls[0], states.calls[-1]) == (SessionState.SUSPENDED, SessionState.CONNECTED)
         assert SessionState.EXPIRED not in states.calls

@@ -174,11 +174,11 @@ class TransactionHarness:
             written.append(WrittenTxnMarker(producer_id=marker.producer_id, partitions=outcomes))
         return WriteTxnMarkersResult(markers=written)
 
-    def _fresh_id(self, told: Callable[[int | None], None]) -> None:
+    def _fresh_id(self, observed: Callable[[int | None], None]) -> None:
         fresh = self.next_id
         if fresh is not None:
             self.next_id = fresh + 1
-        told(fresh)
+        observed(fresh)
 
     def _ask(self, handler: Callable[..., None], request: Any) -> Asked:
         asked = Asked()

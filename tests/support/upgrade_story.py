@@ -139,5 +139,5 @@ def text(value: bytes | None) -> str:
 if __name__ == "__main__":
     verb, bootstrap, name, registry = sys.argv[1:]
     story = Story(bootstrap, name, registry)
-    told = {"write": story.write, "read": story.read, "resume": story.resume}[verb]()
-    sys.stdout.write(f"{json.dumps(told)}\n")
+    observed = {"write": story.write, "read": story.read, "resume": story.resume}[verb]()
+    sys.stdout.write(f"{json.dumps(observed)}\n")

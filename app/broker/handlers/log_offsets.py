@@ -59,7 +59,7 @@ def look_up(partition: Partition, timestamp: int, isolation: FetchIsolation) -> 
     if isolation is FetchIsolation.LOG_END or not is_end:
         return found
     if partition.is_leader and partition.high_watermark < partition.epoch_start_offset:
-        text = f"{partition.topic_partition} has a new leader, who does not know yet what all replicas have"
+        text = f"the high watermark of {partition.topic_partition} is below the start of its leader epoch"
         raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, text)
     return found
 
@@ -85,7 +85,7 @@ def _find(partition: Partition, timestamp: int, end: Offset) -> Steps[TimestampO
     elif timestamp >= 0:
         found = yield from log.times.find_first_at(timestamp)
     else:
-        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"no meaning for timestamp {timestamp}")
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"unknown special timestamp {timestamp}")
     return _NOTHING if found is None or found.offset >= end else found
 
 
@@ -126,8 +126,8 @@ class ListOffsetsService:
             return
         waiting = {number for number, _, _ in wanted}
 
-        def came(number: int, result: TimestampOffset | BaseException | None) -> None:
-            if number in waiting:  # else its time is over
+        def on_found(number: int, result: TimestampOffset | BaseException | None) -> None:
+            if number in waiting:  # else it has timed out
                 waiting.remove(number)
                 if result is not None:
                     found[number] = result
@@ -135,16 +135,16 @@ class ListOffsetsService:
                     timer.cancel()
                     use(found)
 
-        def time_is_over() -> None:
+        def on_timeout() -> None:
             for number in sorted(waiting):
-                came(number, ApiError(ErrorCode.REQUEST_TIMED_OUT, "remote storage did not answer in time"))
+                on_found(number, ApiError(ErrorCode.REQUEST_TIMED_OUT, "remote storage did not answer in time"))
 
-        timer = self._state.scheduler.call_later(tiering.lookup_wait_ms, time_is_over)
+        timer = self._state.scheduler.call_later(tiering.lookup_wait_ms, on_timeout)
         for number, partition, timestamp in wanted:
             if timestamp == MAX_TIMESTAMP:
-                tiering.find_max_timestamp(partition, partial(came, number))
+                tiering.find_max_timestamp(partition, partial(on_found, number))
             else:
-                tiering.find_first_at(partition, timestamp, partial(came, number))
+                tiering.find_first_at(partition, timestamp, partial(on_found, number))
 
     def _look_up_all(self, request: ListOffsets, remote: _Remote) -> Steps[ListOffsetsResult]:
         named = Counter((entry.topic, entry.partition) for entry in request.partitions)
@@ -165,7 +165,7 @@ class ListOffsetsService:
             if isinstance(remote, ApiError) and remote.code is ErrorCode.REQUEST_TIMED_OUT:
                 return _failed(entry, remote.code)
             if isinstance(remote, BaseException):
-                self._state.failed(f"looking into remote storage for {entry.topic}-{entry.partition}", remote)
+                self._state.failed(f"reading remote storage for {entry.topic}-{entry.partition}", remote)
                 return _failed(entry, ErrorCode.KAFKA_STORAGE_ERROR)
             if remote is not None and remote.offset >= partition.log.log_start_offset:
                 timestamp, offset, epoch = remote
@@ -177,7 +177,7 @@ class ListOffsetsService:
             self._state.replicas.storage_failed(TopicPartition(entry.topic, entry.partition), error)
             return _failed(entry, ErrorCode.KAFKA_STORAGE_ERROR)
         except Exception as error:  # noqa: BLE001  reported; the other partitions are answered
-            self._state.failed(f"looking into {entry.topic}-{entry.partition}", error)
+            self._state.failed(f"looking up an offset of {entry.topic}-{entry.partition}", error)
             return _failed(entry, ErrorCode.UNKNOWN_SERVER_ERROR)
         return ListOffsetsResultPartition(
             topic=entry.topic, partition=entry.partition, timestamp=timestamp, offset=offset, leader_epoch=epoch

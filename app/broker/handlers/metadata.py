@@ -34,7 +34,7 @@ from ..state.broker_state import BrokerState
 from .topic_creation import TOPICS_AT_A_TIME
 from .topics import TopicService
 
-# The cached metadata of topics for Metadata responses; each is made once, and kept until it changes.
+# The cached metadata of topics for Metadata responses.
 
 _WHOLE_MAX = 16
 """The maximum number of cached responses with all topics: one for each listener, kind of caller and set of options."""
@@ -199,7 +199,7 @@ class AutoCreation:
         self._deferred = 0
         self._reported_ms: float | None = None
 
-    def make(self, names: Sequence[str], callback: Callable[[Errors], None]) -> None:
+    def create(self, names: Sequence[str], callback: Callable[[Errors], None]) -> None:
         """Create topics that do not exist, and pass their errors to the callback.
 
         A topic that takes longer has LEADER_NOT_AVAILABLE.
@@ -252,7 +252,7 @@ class AutoCreation:
         if not self._deferred or (self._reported_ms is not None and now_ms - self._reported_ms < REPORT_MS):
             return
         self._state.report(
-            f"clients have named {counted(self._deferred, 'missing topic')} too many to make at once "
+            f"clients requested {counted(self._deferred, 'missing topic')} beyond the limits of automatic creation "
             f"(auto.create.topics.max.per.request={self._at_once_max}, "
             f"auto.create.topics.max.per.second={self._per_second}); they get LEADER_NOT_AVAILABLE and retry"
         )
@@ -290,7 +290,7 @@ class AutoCreation:
         state.changes.complain(f"creating topic {name}", made)
         return ErrorCode.LEADER_NOT_AVAILABLE
 
-    # --- those who wait
+    # --- waiting requests
 
     def _note(self, errors: Errors) -> None:
         for waiting in list(self._waiting):
@@ -322,7 +322,7 @@ class MetadataService:
             self._answer(request, caller, reply, {})
             return
 
-        self._creation.make(missing, lambda errors: self._answer(request, caller, reply, errors))
+        self._creation.create(missing, lambda errors: self._answer(request, caller, reply, errors))
 
     def describe(
         self, request: DescribeTopicPartitions, caller: Caller, reply: Reply[DescribeTopicPartitionsResult]
@@ -347,7 +347,7 @@ class MetadataService:
                     hidden.append(DescribedTopic(name=name, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
                 continue
             if next_cursor is not None:
-                continue  # only what the caller may not see is named still
+                continue  # later topics count only for TOPIC_AUTHORIZATION_FAILED
             first = cursor.partition if cursor is not None and cursor.topic == name else 0
             if left == 0:
                 next_cursor = TopicPartitionCursor(name, first)

@@ -108,7 +108,7 @@ class MirrorService:
             return error
         except StorageError as error:
             self._state.report(f"{partition.topic_partition}: mirrored records cannot be written: {error}")
-            return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the log cannot be written; the broker's log says why")
+            return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the log cannot be written; see the broker's log")
         return None
 
     def _raise_epoch(self, partition: Partition, request: MirrorRecords, reply: Reply[MirrorRecordsResult]) -> None:

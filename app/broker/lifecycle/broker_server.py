@@ -110,7 +110,7 @@ def with_broker_id(
     if not config.broker_id_generation_enable:
         raise ConfigError("broker.id=-1, and broker.id.generation.enable is false: set broker.id")
     made = next_broker_id(coordination, config.reserved_broker_max_id)
-    report(info(f"this broker has got the number {made}, which its data folders keep", broker=made))
+    report(info(f"this broker has the generated id {made}, which its data folders store", broker=made))
     return evolve(config, broker_id=made)
 
 

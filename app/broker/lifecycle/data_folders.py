@@ -55,8 +55,8 @@ def checked_cluster_id(
     if known is not None and found != known:
         folder = next(log_dir.path for log_dir, identity in identities if identity.cluster_id == known)
         raise ConfigError(
-            f"{folder} belongs to the cluster {known}, says its {META_PROPERTIES}, but the coordination tree "
-            f"({redact_url(config.coordination)}) to {found}: set coordination to the right one, or take another data "
+            f"{folder} belongs to the cluster {known} by its {META_PROPERTIES}, but the coordination tree "
+            f"({redact_url(config.coordination)}) to {found}: set coordination to the right one, or use another data "
             "folder"
         )
     for log_dir in log_dirs:
@@ -84,7 +84,7 @@ def _check_never_registered(log_dirs: Sequence[LogDir], config: BrokerConfig, kn
     folder = log_dirs[0].path
     raise CoordinationError(
         f"the coordination tree ({redact_url(config.coordination)}) is empty, but this broker was registered in it as"
-        f" one of the cluster {known}, says {folder}: the tree was lost, emptied, or is not the one of this broker. "
+        f" one of the cluster {known}, by {folder}: the tree was lost, emptied, or is not the one of this broker. "
         f"Bring it back, or set coordination to the right one, or let 'barnabas topics recover --data {folder} "
         "--execute' begin the cluster again with the topics of the folders; users, ACLs, quotas and settings that were "
         "set are lost then"

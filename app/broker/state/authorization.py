@@ -93,7 +93,7 @@ class AclDecider:
         self._is_stale = False
         for name, reason in bad.items():
             path = entity_path(EntityKind.ACLS, name)
-            self._report(warning(f"{path} is unreadable, so all that it protects is denied: {reason}"))
+            self._report(warning(f"{path} is unreadable, so access to its resources is denied: {reason}"))
 
     def decide(
         self, caller: Caller, operation: Operation, resource_type: ResourceType, name: str

@@ -91,7 +91,7 @@ class BrokerState:
         self.report = report
         self.quotas = _request_quotas(settings, clock)
         self.quotas.register_metrics(metrics)
-        self.steps = StepRunner(scheduler, clock, lambda error: self.failed("an answer that took long", error))
+        self.steps = StepRunner(scheduler, clock, lambda error: self.failed("a response in steps", error))
         self.replicas_changed: set[str] = set()
         """The names of topics whose replicas here have changed since the owner of this set last emptied it."""
         self._awaiting_logs: set[bytes] = set()

@@ -116,9 +116,9 @@ class Changes:
             self._settle_ms = SETTLE_MS
             return
         if isinstance(error, BarnabasError):
-            self.complain("reading again what a failed change has left", error)
+            self.complain("reading the nodes of a failed change again", error)
         else:
-            self._report(f"reading again what a failed change has left failed: {type(error).__name__}: {error}")
+            self._report(f"reading the nodes of a failed change again failed: {type(error).__name__}: {error}")
         self._settle_ms = min(2 * self._settle_ms, SETTLE_MS_MAX)
         self._settle_later(queue)
 

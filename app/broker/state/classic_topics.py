@@ -175,7 +175,7 @@ class ClassicTopics:
         if topic in self._shown:
             return
         if topic in self._registry.image.topics and not self.is_created_classic(topic):
-            text = f"{topic!r} is no classic topic; read and write it through a kafka:// listener"
+            text = f"{topic!r} is not a classic topic; read and write it through a kafka:// listener"
             if topic not in self._refused:
                 self._refused.add(topic)
                 self._report(text)

@@ -609,7 +609,7 @@ def parse_offsets(given: Sequence[str]) -> dict[TopicPartition, int]:
 def _existing_share_group(admin: "Admin", name: str) -> None:
     details = _existing(admin, name)
     if details.type != "share":
-        raise ConfigError(f"group {name!r} is no share group, but of the type {details.type}")
+        raise ConfigError(f"group {name!r} is not a share group; its type is {details.type}")
 
 
 share.command("reset-offsets")(reset_offsets)

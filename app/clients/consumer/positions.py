@@ -151,7 +151,7 @@ def _committed(position: Any) -> CommittedOffset:
         epoch = getattr(position, "leader_epoch", None)
         made = CommittedOffset(position.offset, -1 if epoch is None else epoch, getattr(position, "metadata", "") or "")
     else:
-        raise ConfigError(f"{position!r:.100} is no offset to commit")
+        raise ConfigError(f"{position!r:.100} is not an offset to commit")
     check_offset(made.offset)
     check_offset(made.leader_epoch, "leader epoch")
     if not isinstance(made.metadata, str):

@@ -159,7 +159,7 @@ def _serde(given: Any, method: str, setting: str) -> Any:
     if callable(given):
         return _Function(given)
     raise ConfigError(
-        f"{setting}: {type(given).__name__} is no name, no object with {method}(topic, value), and no function"
+        f"{setting}: {type(given).__name__} is not a name, an object with {method}(topic, value), or a function"
     )
 
 

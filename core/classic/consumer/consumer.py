@@ -505,7 +505,7 @@ class ClassicConsumer:
         Raises `ConfigError` for a partition that is not ours, and for what is no offset.
         """
         if offset < 0 and offset not in (EARLIEST, LATEST):
-            raise ConfigError(f"{offset} is no offset; give 0 or more, EARLIEST or LATEST")
+            raise ConfigError(f"{offset} is not an offset; give 0 or more, EARLIEST or LATEST")
         partition = self._partitions.get((topic, place))
         if partition is None:
             raise ConfigError(f"{topic} {place} is not owned by this consumer now")

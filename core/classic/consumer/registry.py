@@ -154,7 +154,7 @@ class ConsumerRegistry:
             if offset is None:
                 continue
             if type(offset) is not int or offset < 0:
-                raise ConfigError(f"start_offsets gave {offset!r} for {topic} {place}, which is no offset")
+                raise ConfigError(f"start_offsets gave {offset!r} for {topic} {place}, which is not an offset")
             found[topic, place] = offset
         return found
 

@@ -108,7 +108,7 @@ def decode_number(data: bytes, what: str, largest: int = _LONG_MAX) -> int:
     """Return a number from 0 to `largest`. Raises `ValueError`."""
     text = _text(data).strip()
     if not (text.isascii() and text.isdecimal() and len(text) <= 19 and int(text) <= largest):
-        raise ValueError(f"{data[:100]!r} is no {what}")
+        raise ValueError(f"{data[:100]!r} is not a valid {what}")
     return int(text)
 
 
@@ -117,7 +117,7 @@ def decode_name(name: str, what: str) -> int:
     `ValueError`."""
     number = decode_number(name.encode(), what, 2**31 - 1)
     if str(number) != name:
-        raise ValueError(f"{name[:100]!r} is no {what}")
+        raise ValueError(f"{name[:100]!r} is not a valid {what}")
     return number
 
 

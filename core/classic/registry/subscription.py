@@ -83,7 +83,7 @@ def _decode_topics(text: str) -> dict[str, int]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{text[:100]!r} is no subscription: {error}") from error
+        raise ValueError(f"{text[:100]!r} is not a subscription: {error}") from error
     if not isinstance(value, dict) or not all(type(streams) is int for streams in value.values()):
         raise ValueError(f"{text[:100]!r} does not map topics to numbers of streams")
     return value

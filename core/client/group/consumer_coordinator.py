@@ -295,7 +295,9 @@ class ClassicMembershipManager(AbstractMembershipManager):
             if self._finder.last_error is not None:
                 text += f"; the coordinator was not found: {self._finder.last_error}"
             return ApiError(ErrorCode.REBALANCE_IN_PROGRESS, f"the consumer is joining {group}: {text}")
-        return ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"the consumer is no member of {group}: {self._not_member_reason}")
+        return ApiError(
+            ErrorCode.UNKNOWN_MEMBER_ID, f"the consumer is not a member of {group}: {self._not_member_reason}"
+        )
 
     def _keeps(self, partitions: TopicPartitions) -> bool:
         """Return True if the member continues to read these while it joins."""

@@ -91,7 +91,7 @@ class ShareConsumeRequestManager:
         self._lost_sessions = 0
         self._finish: Callable[[], None] | None = None
 
-    # --- the user's side
+    # --- called by the user's thread
 
     def assign(self, partitions: Mapping[TopicIdPartition, TopicPartition]) -> None:
         """Fetch from these partitions, and no others. What was acquired of others stays with the user."""
@@ -161,7 +161,7 @@ class ShareConsumeRequestManager:
         for session in list(self._sessions.values()):
             self._lose(session, error)
 
-    # --- the reactor's side
+    # --- called by the driver
 
     def poll(self, now_ms: float) -> Poll:
         wake = self.collect(now_ms)
@@ -256,11 +256,11 @@ class ShareConsumeRequestManager:
     ) -> Send:
         return Send(session.node, request, partial(self._on_acknowledged, session, closes))
 
-    # --- answers
+    # --- responses
 
     def _on_fetched(self, session: ShareSessionHandler, sent_ms: float, result: Any, now_ms: float) -> None:
         session.in_flight = False
-        if not self._is_taken(session, result, ShareFetchResult, now_ms):
+        if not self._is_successful(session, result, ShareFetchResult, now_ms):
             return
         metrics = self.metrics
         metrics.fetch_latency_ms += now_ms - sent_ms
@@ -322,7 +322,7 @@ class ShareConsumeRequestManager:
 
     def _on_acknowledged(self, session: ShareSessionHandler, closes: bool, result: Any, now_ms: float) -> None:
         session.in_flight = False
-        if not self._is_taken(session, result, ShareAcknowledgeResult, now_ms):
+        if not self._is_successful(session, result, ShareAcknowledgeResult, now_ms):
             return
         session.answered()
         sent, session.sent = session.sent, {}
@@ -342,8 +342,8 @@ class ShareConsumeRequestManager:
             text = f"the leader of {acknowledgements.tp} returned no result for acknowledgements"
             self._complete(acknowledgements, ApiError(ErrorCode.INVALID_RECORD_STATE, text))
 
-    def _is_taken(self, session: ShareSessionHandler, result: Any, kind: type, now_ms: float) -> bool:
-        """Return True for an answer without error; otherwise the session is over."""
+    def _is_successful(self, session: ShareSessionHandler, result: Any, kind: type, now_ms: float) -> bool:
+        """Return True for a response without an error; otherwise end the session."""
         if isinstance(result, kind) and result.error is ErrorCode.NONE:  # type: ignore[attr-defined]  # both have it
             return session.lost is None
         error = result
@@ -386,7 +386,7 @@ class ShareConsumeRequestManager:
             return
         self._complete(sent, _refusal(code, message, sent.tp))
 
-    # --- inside
+    # --- implementation
 
     def _complete(self, acknowledgements: PartitionAcknowledgements, error: BarnabasError | None) -> None:
         offsets = acknowledgements.offsets
@@ -441,9 +441,9 @@ def _on_behalf(
 
 def _refusal(code: ErrorCode, message: str | None, tp: TopicPartition) -> ApiError:
     texts = {
-        ErrorCode.INVALID_RECORD_STATE: "the records are not locked for this consumer: their locks have lapsed (see "
-        "share.record.lock.duration.ms of the group, and acknowledge with renew), and they are delivered again",
-        ErrorCode.NOT_LEADER_OR_FOLLOWER: "another broker leads it now, where the records are delivered again",
+        ErrorCode.INVALID_RECORD_STATE: "the acquisition locks of the records have timed out (see "
+        "share.record.lock.duration.ms of the group, and acknowledge with renew); they are delivered again",
+        ErrorCode.NOT_LEADER_OR_FOLLOWER: "another broker is the leader now and delivers the records again",
         ErrorCode.UNKNOWN_TOPIC_ID: "the topic was deleted",
     }
     text = texts.get(code, message or code.name)

@@ -433,7 +433,7 @@ class GroupCoordinator:
         its own). `verify`: see `TransactionalPositions`; None: nothing is verified. `persister` and `find_ends`: see
         `ShareGroups`; without a persister there are none. `describable` returns those of the topics that the caller may
         describe: regular expressions of subscriptions stand for no others."""
-        steps = steps or StepRunner(scheduler, clock, lambda error: report(f"an answer failed: {error}"))
+        steps = steps or StepRunner(scheduler, clock, lambda error: report(f"a reply failed: {error}"))
         self._shard = GroupShard(
             config=config,
             partition_count=partition_count,

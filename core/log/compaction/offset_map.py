@@ -134,7 +134,7 @@ def unpack_records(data: bytes, at: int, header: BatchHeader, codecs: Codecs) ->
     except ApiError as error:
         raise CannotClean(f"the records of the batch at offset {header.base_offset}: {error.message}") from error
     if max(records.offset_deltas, default=0) > header.last_offset_delta:
-        raise CannotClean(f"a record of the batch at offset {header.base_offset} lies behind its end")
+        raise CannotClean(f"a record of the batch at offset {header.base_offset} lies beyond its end")
     return data, begin, records
 
 

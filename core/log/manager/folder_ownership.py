@@ -76,7 +76,7 @@ class FolderOwnership:
             found = detect_format(f"{home.log_dir.path}/{partition}", files)
             if found not in (CLASSIC, None) and not home.is_checkpointed(partition) and _was_never_used(files):
                 path = f"{home.log_dir.path}/{partition}"
-                self._report(f"{path} was begun for a topic that is gone, and never used: removing it")
+                self._report(f"{path} was created for a deleted topic and never used: removing it")
                 self._begin_removal(home, partition, unique)
                 return False
             if found not in (CLASSIC, None):

@@ -219,7 +219,7 @@ class ProducerStates:
         """
         transactional = header.attributes & TRANSACTIONAL_BIT
         if transactional and origin is _CLIENT:
-            text = "a batch of a transaction needs the transactional id in its request"
+            text = "a batch of a transaction needs a transactional id in its request"
             raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
         known = self._producers.get(header.producer_id)
         if self._rejected:
@@ -360,11 +360,11 @@ class ProducerStates:
         oldest = self.open.first_offset
         return EndedTransaction(first_offset, offset + 1 if oldest is None else oldest)
 
-    # --- coming and going
+    # --- adding and expiring producers
 
     def put(self, producer_id: int, producer: ProducerStateEntry) -> None:
-        """Let a producer be known, in place of what was known of it. One in a transaction is never forgotten; those
-        that are new must come in the order in which their transactions began."""
+        """Store the state of a producer. A producer in a transaction never expires; new ones must be added in the
+        order of their transactions' first offsets."""
         producers = self._producers
         producers[producer_id] = producer
         if producer.txn_first_offset >= 0:
@@ -381,7 +381,7 @@ class ProducerStates:
             found = earlier.producers.get(producer_id)
             if found is not None and found.epoch == known.epoch and found.batches and known.batches:
                 if found.batches[-1].last_offset != known.batches[-1].last_offset:
-                    continue  # it stands in a segment that is gone
+                    continue  # the batch was in a deleted segment
                 known.batches = found.batches
 
     def expire(self, before_ms: int) -> int:

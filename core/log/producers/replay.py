@@ -46,7 +46,7 @@ def read_marker_at(segment: Segment, position: Position, header: BatchHeader) ->
     try:
         return read_marker(segment.file.read(position, min(header.size, MARKER_BYTES_MAX)), header)
     except ApiError as error:
-        segment.report(f"{segment.path}: {error.message}; what it ended counts as open")
+        segment.report(f"{segment.path}: {error.message}; the transaction that it ended counts as open")
         return None
 
 

@@ -81,7 +81,7 @@ class StaleFiles:
         if not sound:
             following = min((other for other in live if other > base), default=LONG_MAX)
             if self._bring_back(base, following) or base in live:
-                why = "is no whole segment, and what it was made from is still there"
+                why = "is not a complete segment, and what it was made from is still there"
                 quarantine_files(self._folder, [name + SWAP_SUFFIX], why, self._report)
                 return
         for old in (other for other in live if base <= other < max(end, base + 1)):

@@ -282,7 +282,9 @@ class PartitionDataProcessor:
             partition.truncate_fully_and_start_at(max(0, leader_start), now_ms)
         elif offset >= before:
             if self.back_off(followed):
-                self._local.report(f"{key}: its leader, broker {partition.leader}, has another log, but says not where")
+                self._local.report(
+                    f"{key}: its leader, broker {partition.leader}, has a diverging log, but sent no diverging epoch"
+                )
             return
         else:
             if offset < partition.high_watermark:

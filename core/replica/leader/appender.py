@@ -574,7 +574,7 @@ class _Opened(NamedTuple):
 
 def unwritable(topic: str, number: int) -> str:
     """Return the error message for a client whose log cannot be written; it does not contain the path of the log."""
-    return f"the log of {topic[:260]}-{number} cannot be written; the broker's log says why"
+    return f"the log of {topic[:260]}-{number} cannot be written; see the broker's log"
 
 
 def _failed(

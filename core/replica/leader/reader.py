@@ -105,7 +105,7 @@ class FetchPartitionStatus:
         """Return True if waiting adds nothing to the result of a read."""
         return self.partition.rolled_past(self.entry.offset, self.reading.isolation)
 
-    def look_again(self) -> int:
+    def recheck(self) -> int:
         """Return `ready_bytes` after a check. Raises `ApiError` when the reader may no longer read here."""
         self._check(self.partition, self.entry)
         return self.ready_bytes()
@@ -136,7 +136,7 @@ class DelayedFetch(DelayedOperation):
         if entry is None:
             return False
         try:
-            ready = entry.look_again()
+            ready = entry.recheck()
             if entry.reading.needs_news(entry.partition):
                 return True
         except (ApiError, StorageError):
@@ -240,7 +240,7 @@ class ReplicaReader:
         )
         token = object()
 
-        def came(number: int, result: FetchResultPartition) -> None:
+        def on_read(number: int, result: FetchResultPartition) -> None:
             if not waiting.finished:
                 results[number] = result
                 waiting.missing -= 1
@@ -251,7 +251,7 @@ class ReplicaReader:
             partition = self._partitions[entry.topic, entry.partition]
             size = max(0, min(entry.max_bytes, left // len(moved)))
             committed = reading.isolation is _COMMITTED
-            remote.read(partition, entry, size, committed=committed, done=partial(came, number))
+            remote.read(partition, entry, size, committed=committed, done=partial(on_read, number))
         if waiting.missing:
             self._purgatory.watch(waiting, (token, reader) if reader else (token,), remote.max_wait_ms)
         else:
@@ -311,7 +311,7 @@ class ReplicaReader:
                 partition = self._partitions[result.topic, result.partition]
                 reading.answered(partition, result, is_taken=id(result) not in untaken)
 
-    # --- how it is done
+    # --- implementation
 
     def _wait(
         self,

@@ -219,7 +219,7 @@ class Partition:
 
     def _refuse_offline(self) -> None:
         if self.offline:
-            text = f"the log of {self.topic_partition} is out of use; the broker's log says why"
+            text = f"the log of {self.topic_partition} is offline; see the broker's log"
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, text)
 
     # --- as the leader

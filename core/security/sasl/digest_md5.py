@@ -70,7 +70,7 @@ def _parse(challenge: bytes) -> dict[str, str]:
     try:
         text = challenge.decode()
     except UnicodeDecodeError:
-        raise SaslAuthenticationError("the challenge of DIGEST-MD5 is no text") from None
+        raise SaslAuthenticationError("the challenge of DIGEST-MD5 is not text") from None
     fields: dict[str, str] = {}
     position = 0
     while position < len(text):

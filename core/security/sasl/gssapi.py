@@ -141,7 +141,7 @@ class GssapiClient:
                 return context.step(challenge)
             offer = context.unwrap(challenge)
             if len(offer) < 4 or not offer[0] & _AUTH_ONLY:
-                raise SaslAuthenticationError("the service insists on a security layer of SASL, which is not supported")
+                raise SaslAuthenticationError("the service requires a security layer of SASL, which is not supported")
             self._has_chosen = True
             return context.wrap(_OFFER)
         except GssError as error:

@@ -105,10 +105,10 @@ def _plain_errors(place: Place, sql_error: type[Exception]) -> Iterator[None]:
     try:
         yield
     except CommitFailedException as error:
-        text = f"table {place.table}: another program has changed it meanwhile; nothing is committed, do it once more"
+        text = f"table {place.table}: another program has changed it meanwhile; nothing is committed, try again"
         raise TableError(f"{text} ({error})") from error
     except CommitStateUnknownException as error:
-        text = f"table {place.table}: {place.catalog} does not say whether the change took effect; do it once more"
+        text = f"table {place.table}: {place.catalog} does not say whether the change took effect; try again"
         raise TableError(f"{text} ({error})") from error
     except (RESTError, sql_error, requests.RequestException) as error:
         where = place.catalog or "its own catalog"

@@ -254,7 +254,7 @@ class IcebergTable:
             table = self._load(catalog)
             newest = None if table is None else next(_commits(table, self._name), None)
             if (0 if newest is None else newest.number) != staging.number - 1:
-                raise TableError(f"{self.folder} was changed meanwhile; nothing is committed, do it once more")
+                raise TableError(f"{self.folder} was changed meanwhile; nothing is committed, try again")
             if table is None:
                 self._checkpoint("create table")
                 table = create_table(catalog, self.place.table, self.folder)

@@ -43,13 +43,13 @@ def check_login(world: SecuredWorld, key: str, feature: str) -> None:
     library.setLevel(logging.WARNING)
     try:
         refused.produce(topic, records)
-        told = ""
+        observed = ""
     except Exception as error:  # noqa: BLE001  its words are compared below
-        told = "\n".join([repr(error), *lines.texts])
+        observed = "\n".join([repr(error), *lines.texts])
     finally:
         library.removeHandler(lines)
         library.setLevel(level)
-    assert _UNTOLD.get((key, feature), _UNAUTHENTICATED).search(told), told
+    assert _UNTOLD.get((key, feature), _UNAUTHENTICATED).search(observed), observed
 
 
 class _Lines(logging.Handler):

@@ -131,8 +131,8 @@ def test_unreported_messages_of_a_killed_producer_are_unconfirmed_not_wrong() ->
 
 def test_failed_sends_may_or_may_not_have_arrived() -> None:
     acknowledged, failed = dict.fromkeys(list(ONE)[:4], 1), dict.fromkeys(list(ONE)[4:], 1)
-    told = [*counts("producer", acknowledged), *counts("producer", failed, first=50, failed=True), *closed("web-1")]
-    found = judged([*told, *counts("broker", dict.fromkeys(list(ONE)[:7], 1)), reached("broker")])
+    observed = [*counts("producer", acknowledged), *counts("producer", failed, first=50, failed=True), *closed("web-1")]
+    found = judged([*observed, *counts("broker", dict.fromkeys(list(ONE)[:7], 1)), reached("broker")])
     assert found.agrees
     assert tier_of(found, "broker").unconfirmed == 3
     assert found.windows[0].state == "complete"

@@ -53,11 +53,11 @@ class Waiting:
         self.predecessor: Coordination = self.broker.tree.session()
         self.predecessor.create(ID, data or standing, ephemeral=True)
         self.broker.clock.advance_to(self.broker.clock.monotonic_ms() + 100)
-        self.told: list[BarnabasError | None] = []
+        self.observed: list[BarnabasError | None] = []
 
     def start(self) -> None:
         self.broker.node = self.broker._started()
-        self.broker.node.when_ready(self.told.append)
+        self.broker.node.when_ready(self.observed.append)
 
 
 @pytest.fixture
@@ -72,13 +72,13 @@ def test_requests_wait_until_the_predecessor_is_gone(waiting: Waiting) -> None:
     client = Client(broker)
     client.send([frame(18, 0, b"")[4:]])
     broker.scheduler.advance(2000)
-    assert (broker.node.ready, waiting.told, client.answers) == (False, [], [])
+    assert (broker.node.ready, waiting.observed, client.answers) == (False, [], [])
     waiting.predecessor.close()
     broker.scheduler.advance(1000)
-    assert (broker.node.ready, waiting.told) == (True, [None])
+    assert (broker.node.ready, waiting.observed) == (True, [None])
     assert len(client.answers) == 1
-    broker.node.when_ready(waiting.told.append)
-    assert waiting.told == [None, None]
+    broker.node.when_ready(waiting.observed.append)
+    assert waiting.observed == [None, None]
     client.send([frame(18, 0, b"")[4:]])
     broker.scheduler.advance(100)
     assert len(client.answers) == 2
@@ -88,9 +88,9 @@ def test_a_predecessor_that_does_not_go_stops_the_broker(waiting: Waiting) -> No
     broker = waiting.broker
     client = Client(broker)
     broker.scheduler.advance(PATIENCE_MS)
-    assert len(waiting.told) == 1
-    assert isinstance(waiting.told[0], ApiError)
-    assert waiting.told[0].code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert len(waiting.observed) == 1
+    assert isinstance(waiting.observed[0], ApiError)
+    assert waiting.observed[0].code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
     assert client.is_closed
     assert any(ID in line and "stops" in line for line in broker.reports)
     assert broker.tree.session().get(ID).data == waiting.predecessor.get(ID).data
@@ -105,7 +105,7 @@ def test_failed_callback_receives_registration_timeout(waiting: Waiting) -> None
 
 def test_stopped_before_it_was_ready(waiting: Waiting) -> None:
     waiting.broker.stop()
-    assert [type(error) for error in waiting.told] == [ClosedError]
+    assert [type(error) for error in waiting.observed] == [ClosedError]
 
 
 def test_start_with_broker_id_of_another_broker_fails_at_once() -> None:
@@ -115,7 +115,7 @@ def test_start_with_broker_id_of_another_broker_fails_at_once() -> None:
     assert raised.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
     waiting.predecessor.close()
     waiting.start()
-    assert waiting.told == [None]
+    assert waiting.observed == [None]
 
 
 def test_every_stop_call_runs_its_callback(waiting: Waiting) -> None:

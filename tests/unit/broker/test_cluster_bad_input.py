@@ -28,12 +28,12 @@ def world() -> Iterator[World]:
 
 
 def ask(world: World, broker_id: int, request: Request[Any]) -> Any:
-    told: list[Any] = []
+    observed: list[Any] = []
     node = world.brokers[broker_id].node
     assert node is not None
-    node.api.submit(request, Caller(host="10.0.0.9", listener=str(node.listeners[0])), told.append)
-    world.run_until(lambda: bool(told))
-    return told[0]
+    node.api.submit(request, Caller(host="10.0.0.9", listener=str(node.listeners[0])), observed.append)
+    world.run_until(lambda: bool(observed))
+    return observed[0]
 
 
 def states_path(world: World) -> str:

@@ -143,9 +143,9 @@ def test_invalid_resource_is_described_with_its_error(broker: ManualBroker) -> N
 
 
 def test_describe_the_broker(broker: ManualBroker) -> None:
-    told = values(describe(broker, BROKER))
-    assert told["listeners"] == ("kafka://broker:9092", ConfigSource.STATIC_BROKER)
-    assert told["num.partitions"] == ("1", ConfigSource.DEFAULT)
+    observed = values(describe(broker, BROKER))
+    assert observed["listeners"] == ("kafka://broker:9092", ConfigSource.STATIC_BROKER)
+    assert observed["num.partitions"] == ("1", ConfigSource.DEFAULT)
 
 
 def test_describe_cluster_returns_controller_brokers_and_cluster_id(broker: ManualBroker) -> None:

@@ -18,15 +18,17 @@ OUTSIDE = ListenAddress("kafka", "10.0.0.5", 9093)
 
 
 def test_each_listener_has_its_own_advertised_address() -> None:
-    told = Endpoints(1, [INSIDE, OUTSIDE], [ListenAddress("kafka", "in", 1), ListenAddress("kafka", "out", 2)], "me")
-    assert told.own_address(caller(INSIDE)) == ("in", 1)
-    assert told.own_address(caller(OUTSIDE)) == ("out", 2)
-    assert told.registered() == ("kafka://in:1", "kafka://out:2")
+    observed = Endpoints(
+        1, [INSIDE, OUTSIDE], [ListenAddress("kafka", "in", 1), ListenAddress("kafka", "out", 2)], "me"
+    )
+    assert observed.own_address(caller(INSIDE)) == ("in", 1)
+    assert observed.own_address(caller(OUTSIDE)) == ("out", 2)
+    assert observed.registered() == ("kafka://in:1", "kafka://out:2")
 
 
 def test_bound_address_is_returned_without_advertised_listeners() -> None:
-    told = Endpoints(1, [INSIDE, OUTSIDE], [], "me")
-    assert told.own_address(caller(OUTSIDE)) == ("10.0.0.5", 9093)
+    observed = Endpoints(1, [INSIDE, OUTSIDE], [], "me")
+    assert observed.own_address(caller(OUTSIDE)) == ("10.0.0.5", 9093)
 
 
 @pytest.mark.parametrize(
@@ -34,19 +36,19 @@ def test_bound_address_is_returned_without_advertised_listeners() -> None:
 )
 def test_wildcard_listener_is_advertised_by_host_name_except_to_loopback_clients(host: str, expected: str) -> None:
     everywhere = ListenAddress("kafka", "", 9092)
-    told = Endpoints(1, [everywhere], [], "me.example")
-    assert told.own_address(caller(everywhere, host)) == (expected, 9092)
-    assert told.registered() == ("kafka://me.example:9092",)
+    observed = Endpoints(1, [everywhere], [], "me.example")
+    assert observed.own_address(caller(everywhere, host)) == (expected, 9092)
+    assert observed.registered() == ("kafka://me.example:9092",)
 
 
 def test_metadata_lists_other_brokers_by_matching_listener() -> None:
-    told = Endpoints(1, [INSIDE, OUTSIDE], [], "me")
+    observed = Endpoints(1, [INSIDE, OUTSIDE], [], "me")
     live = {
-        1: BrokerRegistration(broker_id=1, endpoints=told.registered()),
+        1: BrokerRegistration(broker_id=1, endpoints=observed.registered()),
         2: BrokerRegistration(broker_id=2, endpoints=("kafka://b:1", "kafka://b:2"), rack="r"),
         3: BrokerRegistration(broker_id=3, endpoints=("quic://c:1",)),
     }
-    assert told.nodes(live, caller(OUTSIDE)) == [
+    assert observed.nodes(live, caller(OUTSIDE)) == [
         BrokerNode(node_id=1, host="10.0.0.5", port=9093),
         BrokerNode(node_id=2, host="b", port=2, rack="r"),
     ]
@@ -61,12 +63,12 @@ def test_unregistered_broker_lists_itself_in_metadata() -> None:
 
 
 def test_caller_on_the_inter_broker_listener_may_be_a_broker() -> None:
-    told = Endpoints(1, [INSIDE, OUTSIDE], [], "me", 0)
-    assert told.is_from_broker(caller(INSIDE))
-    assert not told.is_from_broker(caller(OUTSIDE))
-    assert not told.is_from_broker(Caller(listener="kafka://elsewhere:1"))
-    assert not told.is_from_broker(Caller())
-    assert told.is_from_broker(Caller(origin=Origin.BROKER))
+    observed = Endpoints(1, [INSIDE, OUTSIDE], [], "me", 0)
+    assert observed.is_from_broker(caller(INSIDE))
+    assert not observed.is_from_broker(caller(OUTSIDE))
+    assert not observed.is_from_broker(Caller(listener="kafka://elsewhere:1"))
+    assert not observed.is_from_broker(Caller())
+    assert observed.is_from_broker(Caller(origin=Origin.BROKER))
     assert not Endpoints(1, [INSIDE], [], "me").is_from_broker(caller(INSIDE))
 
 

@@ -107,14 +107,14 @@ def test_waiting_request_that_fails_is_answered() -> None:
     broker = ManualBroker()
     errors: list[BaseException] = []
     purgatory = Purgatory(broker.scheduler, errors.append)
-    told: list[str] = []
+    observed: list[str] = []
 
     def fail() -> None:
         raise RuntimeError("no")
 
-    purgatory.watch(_Broken(fail, lambda: told.append("failed")), ["x"], 100)
-    purgatory.watch(_Broken(lambda: told.append("finished"), fail), ["x"], 100)
+    purgatory.watch(_Broken(fail, lambda: observed.append("failed")), ["x"], 100)
+    purgatory.watch(_Broken(lambda: observed.append("finished"), fail), ["x"], 100)
     purgatory.check("x")
-    assert told == ["failed", "finished"]
+    assert observed == ["failed", "finished"]
     assert len(errors) == 3
     assert len(purgatory) == 0

@@ -46,17 +46,17 @@ def test_topics_are_found_by_their_ids_and_answered_with_them() -> None:
     broker.create("b")
     broker.produce("b", b"x")
     asked = [_id_of(broker, "b"), b"nobody has this!", _id_of(broker, "a")]
-    told = _fetch(broker, *asked)
-    assert [part.topic_id for part in told] == asked
-    assert [part.error for part in told] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.NONE]
-    assert [part.high_watermark for part in told] == [1, -1, 0]
+    observed = _fetch(broker, *asked)
+    assert [part.topic_id for part in observed] == asked
+    assert [part.error for part in observed] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.NONE]
+    assert [part.high_watermark for part in observed] == [1, -1, 0]
 
 
 def test_an_unknown_id_is_answered_at_once() -> None:
     broker = ManualBroker()
     broker.create("a")
-    told = _fetch(broker, _id_of(broker, "a"), b"nobody has this!", max_wait_ms=60_000)
-    assert [part.error for part in told] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID]
+    observed = _fetch(broker, _id_of(broker, "a"), b"nobody has this!", max_wait_ms=60_000)
+    assert [part.error for part in observed] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID]
 
 
 def test_the_id_of_a_topic_that_was_made_again_is_not_that_of_the_first() -> None:
@@ -65,5 +65,5 @@ def test_the_id_of_a_topic_that_was_made_again_is_not_that_of_the_first() -> Non
     first = _id_of(broker, "a")
     broker.ask(DeleteTopics(names=["a"]))
     broker.create("a")
-    told = _fetch(broker, first, _id_of(broker, "a"))
-    assert [part.error for part in told] == [ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.NONE]
+    observed = _fetch(broker, first, _id_of(broker, "a"))
+    assert [part.error for part in observed] == [ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.NONE]

@@ -105,12 +105,12 @@ def test_broker_logs_lifecycle_and_config_changes_at_info() -> None:
         outcomes = broker.ask(IncrementalAlterConfigs(resources=[where], alterations=[change])).resources
         assert not outcomes[0].error
     broker.stop()
-    told = infos_of(broker.lines)
-    assert told[0] == "broker 1 starts: logs in memory, coordination memory"
-    assert told[1].startswith("finalized levels of features: group.version from 0 to 1")
-    assert told[2].startswith("broker 1 of cluster ")
-    assert told[2].endswith("is ready at kafka://broker:9092 after 0 ms: 0 topics, 0 partitions here")
-    assert told[3:] == [
+    observed = infos_of(broker.lines)
+    assert observed[0] == "broker 1 starts: logs in memory, coordination memory"
+    assert observed[1].startswith("finalized levels of features: group.version from 0 to 1")
+    assert observed[2].startswith("broker 1 of cluster ")
+    assert observed[2].endswith("is ready at kafka://broker:9092 after 0 ms: 0 topics, 0 partitions here")
+    assert observed[3:] == [
         "created topic t: 1 partition, replication factor 1",
         "configuration of topic t: retention.ms=777",
         "configuration of all brokers: log.retention.ms=777",

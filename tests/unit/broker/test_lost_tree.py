@@ -173,7 +173,7 @@ def test_the_folder_of_an_interrupted_creation_gives_way_to_the_next_topic_of_th
         log_dir.folder("begun-0").open(name).close()
     log_dir.close()
     broker.node = broker._started()
-    assert any("begun-0 was begun for a topic that is gone, and never used" in line for line in broker.reports)
+    assert any("begun-0 was created for a deleted topic and never used" in line for line in broker.reports)
     broker.create("begun")
     assert broker.produce("begun", b"new").base_offset == 0
 

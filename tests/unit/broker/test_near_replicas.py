@@ -83,17 +83,17 @@ def _fetch(
 
 def test_a_consumer_is_sent_to_a_replica_in_its_rack() -> None:
     broker = _broker()
-    told = _fetch(broker, "b", 3)  # it has read all, and is answered at once
-    assert (told.error, told.preferred_read_replica, bytes(told.records)) == (ErrorCode.NONE, 2, b"")  # type: ignore[arg-type]
-    assert (told.high_watermark, told.log_start_offset) == (2, 0)
+    observed = _fetch(broker, "b", 3)  # it has read all, and is answered at once
+    assert (observed.error, observed.preferred_read_replica, bytes(observed.records)) == (ErrorCode.NONE, 2, b"")  # type: ignore[arg-type]
+    assert (observed.high_watermark, observed.log_start_offset) == (2, 0)
     assert _fetch(broker, "c", 2).preferred_read_replica == 3
 
 
 @pytest.mark.parametrize("rack", [OWN_RACK, "nowhere", ""])
 def test_others_read_at_the_leader(rack: str) -> None:
-    told = _fetch(_broker(), rack)
-    assert told.preferred_read_replica == -1
-    assert told.records
+    observed = _fetch(_broker(), rack)
+    assert observed.preferred_read_replica == -1
+    assert observed.records
 
 
 def test_a_replica_that_has_not_what_is_asked_for_is_no_choice() -> None:
@@ -151,9 +151,9 @@ def _following(broker: ManualBroker) -> None:
 def test_a_follower_answers_consumers_up_to_the_high_watermark_that_it_knows() -> None:
     broker = _broker()
     _following(broker)
-    told = _fetch(broker, "a")
-    assert (told.error, told.high_watermark) == (ErrorCode.NONE, 2)
-    assert told.records
+    observed = _fetch(broker, "a")
+    assert (observed.error, observed.high_watermark) == (ErrorCode.NONE, 2)
+    assert observed.records
     assert _fetch(broker, "a", 3, max_wait_ms=0).error is ErrorCode.NONE
     assert _fetch(broker, "a", allows_follower=False).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -164,14 +164,14 @@ def test_a_follower_that_has_less_than_a_reader_is_behind() -> None:
     _following(broker)
     end = _partition(broker).log.log_end_offset
     asked = FetchPartition("t", 0, end + 1, 1 << 20, last_fetched_epoch=0)
-    (told,) = broker.ask(Fetch(partitions=[asked], rack_id="a", max_wait_ms=60_000)).partitions
-    assert (told.error, told.diverging) == (ErrorCode.OFFSET_NOT_AVAILABLE, None)
+    (observed,) = broker.ask(Fetch(partitions=[asked], rack_id="a", max_wait_ms=60_000)).partitions
+    assert (observed.error, observed.diverging) == (ErrorCode.OFFSET_NOT_AVAILABLE, None)
 
 
 def _offsets(broker: ManualBroker, timestamp: int, replica_id: int = -1) -> ListOffsetsResultPartition:
     asked = ListOffsetsPartition(topic="t", partition=0, timestamp=timestamp)
-    (told,) = broker.ask(ListOffsets(partitions=[asked], replica_id=replica_id), ITSELF).partitions
-    return told
+    (observed,) = broker.ask(ListOffsets(partitions=[asked], replica_id=replica_id), ITSELF).partitions
+    return observed
 
 
 def test_follower_answers_list_offsets_for_debug_consumers_only() -> None:

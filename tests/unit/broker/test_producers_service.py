@@ -194,8 +194,8 @@ def test_producers_are_described(broker: ManualBroker) -> None:
 def test_producers_are_described_by_followers_too(broker: ManualBroker) -> None:
     send(broker, b"a", 0, producer=7, epoch=3)
     broker.node.state.replicas.partitions["t", 0].leader = 2
-    told = describe(broker, "t", 0)
-    assert (told.error, [each.producer_id for each in told.producers]) == (ErrorCode.NONE, [7])
+    observed = describe(broker, "t", 0)
+    assert (observed.error, [each.producer_id for each in observed.producers]) == (ErrorCode.NONE, [7])
 
 
 def test_silent_producers_expire() -> None:

@@ -82,27 +82,27 @@ def test_an_operation_that_fails_leaves_the_others_alone(purgatory: Purgatory, e
 
 
 def test_listeners_are_called_first_and_fail_alone(purgatory: Purgatory, errors: list[BaseException]) -> None:
-    told: list[str] = []
+    observed: list[str] = []
 
     def fail(_: object) -> None:
         raise RuntimeError("no")
 
     def listen(key: object) -> None:
-        told.append(f"listener of {key}")
+        observed.append(f"listener of {key}")
 
-    purgatory.watch(Countdown(1, lambda: told.append("operation")), ["x"], 100)
+    purgatory.watch(Countdown(1, lambda: observed.append("operation")), ["x"], 100)
     purgatory.add_listener("x", fail)
     purgatory.add_listener("x", listen)
     purgatory.check("y")
-    assert told == []
+    assert observed == []
     purgatory.check("x")
-    assert told == ["listener of x", "operation"]
+    assert observed == ["listener of x", "operation"]
     assert [str(error) for error in errors] == ["no"]
     purgatory.remove_listener("x", fail)
     purgatory.remove_listener("x", listen)
     purgatory.remove_listener("x", listen)
     purgatory.check("x")
-    assert told == ["listener of x", "operation"]
+    assert observed == ["listener of x", "operation"]
 
 
 def test_giving_up_finishes_what_waits_under_the_key(purgatory: Purgatory, scheduler: ManualScheduler) -> None:

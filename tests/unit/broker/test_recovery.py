@@ -34,7 +34,7 @@ def lose_tree(broker: ManualBroker) -> None:
     broker.tree = MemoryTree(deliver=broker.scheduler.call_soon)
 
 
-def told(plan: Recovery) -> dict[str, tuple[str, str]]:
+def observed(plan: Recovery) -> dict[str, tuple[str, str]]:
     return {topic.name: (topic.action, topic.note) for topic in plan.topics}
 
 
@@ -47,7 +47,7 @@ def test_recovered_topics_continue_leader_epochs() -> None:
     broker.produce("t", b"in epoch 3", partition=1)
     topic_id = broker.node.state.image.topic("t").topic_id
     lose_tree(broker)
-    assert told(recover(broker)) == {"t": ("create", "")}
+    assert observed(recover(broker)) == {"t": ("create", "")}
     broker.node = broker._started()
     found = broker.ask(Metadata(topics=["t"])).topics[0]
     assert found.topic_id == topic_id
@@ -77,7 +77,7 @@ def test_recovery_reports_missing_ids_and_impossible_partitions() -> None:
     broker.disk.folders["huge-4000000"] = broker.disk.folders.pop("huge-0")
     for files in broker.disk.folders.values():
         files.pop("partition.metadata", None)
-    assert told(recover(broker)) == {
+    assert observed(recover(broker)) == {
         "gap": ("create", "no folder has its topic id; it gets a new one; no folder of 1"),
         "huge": ("refuse", "a partition 4000000 is more than is possible"),
     }

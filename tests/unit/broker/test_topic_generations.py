@@ -64,8 +64,8 @@ def test_a_topic_that_is_created_as_a_classic_one() -> None:
     topic = broker.ask(Metadata(topics=["old"])).topics[0]
     assert (topic.error, [each.leader for each in topic.partitions]) == (ErrorCode.NONE, [1, 1])
     assert generations(broker) == {"old": "classic", "new": "v2", "listed": "classic"}
-    told = configs(broker, "listed")
-    assert (told[FORMAT], told["segment.bytes"], told["flush.messages"]) == ("classic", "500", "500")
+    observed = configs(broker, "listed")
+    assert (observed[FORMAT], observed["segment.bytes"], observed["flush.messages"]) == ("classic", "500", "500")
 
 
 def test_topics_keep_their_generation_whatever_the_broker_makes_by_default() -> None:

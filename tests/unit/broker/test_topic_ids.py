@@ -90,8 +90,8 @@ def test_produce_to_the_id_of_a_deleted_topic_is_refused_and_writes_nothing(end:
 def test_a_leader_that_still_has_the_log_of_the_deleted_topic_takes_nothing_for_the_next_one(end: End) -> None:
     """The image knows the next topic, the replica is that of the topic before."""
     entry = ProducePartition("t", 0, batch(b"v"), b"n" * 16)
-    (told,) = end.broker.ask(Produce(partitions=[entry])).partitions
-    assert told.error is ErrorCode.UNKNOWN_TOPIC_ID
+    (observed,) = end.broker.ask(Produce(partitions=[entry])).partitions
+    assert observed.error is ErrorCode.UNKNOWN_TOPIC_ID
     assert end.broker.values("t") == []
 
 
@@ -148,8 +148,8 @@ def test_a_coordinator_that_has_not_heard_of_the_deletion_answers_for_the_topic_
     assert commit(end.broker, "g", {("t", 0): 5}) == [ErrorCode.NONE]
     group = OffsetFetchGroup(group_id="g", partitions=[TopicPartition("t", 0)])
     meant = evolve(group, topic_ids={"t": b"n" * 16})
-    told = [end.broker.ask(OffsetFetch(groups=[each])).groups[0].partitions[0].offset for each in (group, meant)]
-    assert told == [5, -1]
+    observed = [end.broker.ask(OffsetFetch(groups=[each])).groups[0].partitions[0].offset for each in (group, meant)]
+    assert observed == [5, -1]
     partition = OffsetCommitPartition("t", 0, 9, topic_id=b"n" * 16)
     outcome = end.broker.ask(OffsetCommit(group_id="g", partitions=[partition])).partitions[0]
     assert outcome.error is ErrorCode.UNKNOWN_TOPIC_ID

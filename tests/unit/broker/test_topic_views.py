@@ -21,16 +21,16 @@ def broker() -> Iterator[ManualBroker]:
     running.stop()
 
 
-def told(broker: ManualBroker) -> MetadataResult:
+def observed(broker: ManualBroker) -> MetadataResult:
     return broker.ask(Metadata(topics=None))
 
 
 def topic(broker: ManualBroker, name: str) -> TopicMetadata:
-    return next(each for each in told(broker).topics if each.name == name)
+    return next(each for each in observed(broker).topics if each.name == name)
 
 
 def test_nothing_is_made_twice_until_something_changes(broker: ManualBroker) -> None:
-    assert told(broker) is told(broker)
+    assert observed(broker) is observed(broker)
     t, u = topic(broker, "t"), topic(broker, "u")
     state = broker.node.state
     elect_again(state.registry, "t", 0)
@@ -43,14 +43,14 @@ def test_other_brokers_and_leaders_show(broker: ManualBroker) -> None:
     moved = PartitionState(leader=own + 1, leader_epoch=1, isr=(own + 1,))
     topic_id = registry.image.topic("t").topic_id
     registry.apply(StatesChanged(topic="t", topic_id=topic_id, states={0: moved}, version=0))
-    before = told(broker)
+    before = observed(broker)
     other = BrokerRegistration(broker_id=own + 1, endpoints=("kafka://other:9092",))
     registry.apply(BrokersChanged(brokers={**registry.image.brokers, own + 1: other}))
-    after = told(broker)
+    after = observed(broker)
     assert {node.node_id for node in after.brokers} - {node.node_id for node in before.brokers} == {own + 1}
     assert topic(broker, "t").partitions[0].leader == own + 1
     registry.apply(BrokersChanged(brokers={own: registry.image.brokers[own]}))
-    assert [node.node_id for node in told(broker).brokers] == [own]
+    assert [node.node_id for node in observed(broker).brokers] == [own]
 
 
 def test_views_of_deleted_topics_are_evicted(broker: ManualBroker) -> None:

@@ -82,8 +82,8 @@ def produce(
 
 
 def state(broker: ManualBroker, name: str = "x") -> str:
-    told: str = broker.ask(DescribeTransactions(transactional_ids=[name])).transactions[0].state
-    return told
+    observed: str = broker.ask(DescribeTransactions(transactional_ids=[name])).transactions[0].state
+    return observed
 
 
 def test_find_coordinator_creates_transaction_state_topic(broker: ManualBroker) -> None:
@@ -108,8 +108,8 @@ def test_positions_make_the_topic_that_keeps_them(broker: ManualBroker) -> None:
     who = begun(broker)
     assert OFFSETS not in broker.node.state.image.topics
     assert broker.ask(AddOffsetsToTxn(**who, group_id="g")).error is E.NONE
-    (told,) = broker.ask(DescribeTransactions(transactional_ids=["x"])).transactions
-    assert told.topics == {OFFSETS: [partition_of("g", 2)]}
+    (observed,) = broker.ask(DescribeTransactions(transactional_ids=["x"])).transactions
+    assert observed.topics == {OFFSETS: [partition_of("g", 2)]}
 
 
 def test_a_produce_to_a_partition_that_was_never_added(broker: ManualBroker) -> None:
@@ -140,8 +140,8 @@ def test_a_classic_topic_has_no_transactions(broker: ManualBroker) -> None:
     broker.create("classic", 1, message_format="classic")
     who = begun(broker)
     keys = [TopicPartition("t", 0), TopicPartition("classic", 0)]
-    told = broker.ask(AddPartitionsToTxn(**who, partitions=keys)).partitions
-    assert [each.error for each in told] == [E.OPERATION_NOT_ATTEMPTED, E.UNSUPPORTED_FOR_MESSAGE_FORMAT]
+    observed = broker.ask(AddPartitionsToTxn(**who, partitions=keys)).partitions
+    assert [each.error for each in observed] == [E.OPERATION_NOT_ATTEMPTED, E.UNSUPPORTED_FOR_MESSAGE_FORMAT]
     assert state(broker) == "Empty"
 
 

@@ -281,7 +281,7 @@ def test_invalid_partition_raises_on_calling_thread(world: ClassicWorld, connect
     world.add_broker(0, {"t": 1})
     connector = connect()
     connector.create_message_streams({"t": 1})
-    told: list[type[BaseException]] = []
+    observed: list[type[BaseException]] = []
 
     def ask() -> None:
         for call in (
@@ -292,9 +292,9 @@ def test_invalid_partition_raises_on_calling_thread(world: ClassicWorld, connect
             try:
                 call()
             except Exception as error:  # noqa: BLE001  whatever it is
-                told.append(type(error))
+                observed.append(type(error))
 
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()
     asking.join(PATIENCE_S)
-    assert told == [TypeError, TypeError, AttributeError]
+    assert observed == [TypeError, TypeError, AttributeError]

@@ -40,7 +40,7 @@ class Bench:
             self.scheduler,
             report=self.reports.append,
         )
-        self.told: list[BarnabasError | None] = []
+        self.observed: list[BarnabasError | None] = []
 
     def broker(self, number: int, host: str = "", session: MemorySession | None = None) -> None:
         data = f"host-1:{host or f'b{number}'}:9092".encode()
@@ -52,7 +52,7 @@ class Bench:
             (session or self.brokers).create(path, str(count).encode(), ephemeral=True)
 
     def learn(self, topic: str) -> list[str] | None:
-        self.directory.learn(topic, self.told.append)
+        self.directory.learn(topic, self.observed.append)
         self.settle()
         return self.places(topic)
 
@@ -77,7 +77,7 @@ def test_partitions_are_sorted_by_broker_then_partition(bench: Bench) -> None:
     assert bench.learn("t") == ["2-0", "10-0", "10-1"]
     assert bench.directory.address(10) == ("b10", 9092)
     assert bench.directory.address(3) is None
-    assert bench.told == [None]
+    assert bench.observed == [None]
 
 
 def test_unknown_topic_has_partition_0_on_every_live_broker_until_registered(bench: Bench) -> None:
@@ -146,7 +146,7 @@ def test_when_the_registries_cannot_be_reached_it_says_so_and_tries_again(bench:
     bench.broker(0)
     bench.tree.disconnect(bench.session)
     assert bench.learn("t") is None
-    assert isinstance(bench.told[0], CoordinationError)
+    assert isinstance(bench.observed[0], CoordinationError)
     bench.scheduler.advance(3 * RETRY_MS)
     assert len(bench.reports) == 1
     bench.tree.reconnect(bench.session)
@@ -167,25 +167,25 @@ def test_garbage_in_registry_nodes_is_skipped_and_reported_once(bench: Bench) ->
 
 def test_changes_during_a_reading_are_not_missed(bench: Bench) -> None:
     bench.broker(0)
-    bench.directory.learn("t", bench.told.append)
+    bench.directory.learn("t", bench.observed.append)
     bench.topic("t", b0=1)
-    bench.directory.learn("u", bench.told.append)
+    bench.directory.learn("u", bench.observed.append)
     bench.topic("u", b0=2)
     bench.settle()
     assert (bench.places("t"), bench.places("u")) == (["0-0"], ["0-0", "0-1"])
-    assert bench.told == [None, None]
+    assert bench.observed == [None, None]
 
 
 def test_closed_directory_fails_pending_lookups_and_stops_watching(bench: Bench) -> None:
     bench.broker(0)
     bench.learn("t")
-    bench.directory.learn("u", bench.told.append)
+    bench.directory.learn("u", bench.observed.append)
     bench.directory.close()
     bench.directory.close()
     bench.settle()
-    bench.directory.learn("v", bench.told.append)
+    bench.directory.learn("v", bench.observed.append)
     bench.settle()
-    assert [type(error) for error in bench.told[1:]] == [ClosedError, ClosedError]
+    assert [type(error) for error in bench.observed[1:]] == [ClosedError, ClosedError]
     bench.broker(1)
     bench.settle()
     assert bench.directory.address(1) is None
@@ -231,4 +231,4 @@ def test_a_name_that_no_topic_has_spoils_no_other(bench: Bench) -> None:
     bench.topic("t", b0=1)
     assert bench.learn("") is None
     assert bench.learn("t") == ["0-0"]
-    assert [type(error) for error in bench.told] == [ConfigError, type(None)]
+    assert [type(error) for error in bench.observed] == [ConfigError, type(None)]

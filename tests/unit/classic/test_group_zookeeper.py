@@ -53,7 +53,7 @@ def _tree(client: KazooClient, path: str) -> dict[str, tuple[bytes, bool]]:
 
 
 def test_group_nodes_in_zookeeper_have_the_classic_layout(session: ZookeeperCoordination, foreign: KazooClient) -> None:
-    told: list[str] = []
+    observed: list[str] = []
     foreign.create("/kafka/brokers/ids/0", b"h-1322090000000:h:9092", ephemeral=True, makepath=True)
     foreign.create("/kafka/brokers/topics/t/0", b"11", ephemeral=True, makepath=True)
     # What a member of another make writes, and what nobody should.
@@ -63,9 +63,9 @@ def test_group_nodes_in_zookeeper_have_the_classic_layout(session: ZookeeperCoor
     group.register_consumer(session, "g", "g_me-1", ClassicSubscription.filter(TopicFilter.whitelist("t, u.*"), 1))
     group.register_consumer(session, "g", "g_me-2", ClassicSubscription.topics({"t": 1, "v": 2}))
 
-    view = group.read_group(session, "g", "g_me-1", told.append)
+    view = group.read_group(session, "g", "g_me-1", observed.append)
     assert view.consumers == {"g_me-1": {"t": 1}, "g_me-2": {"t": 1, "v": 2}, "g_other-1": {"t": 1}}
-    assert [text.split()[1].strip(",:") for text in told] == ["/consumers/g/ids/g_mad-1"]
+    assert [text.split()[1].strip(",:") for text in observed] == ["/consumers/g/ids/g_mad-1"]
     share = own_share(view, "g_me-1", RangeRebalancer())["t"]
     assert {thread: [*map(str, places)] for thread, places in share.items()} == {
         "g_me-1-0": ["0-0", "0-1", "0-10", "0-2"]

@@ -50,7 +50,7 @@ def test_numbers_encode_to_decimal_and_decode_with_whitespace() -> None:
     "data", [b"", b"-1", b"+1", b"1.0", b"1_000", b"0x1", b"9223372036854775808", b"\xff", b"1" * 99]
 )
 def test_malformed_number_is_an_error(data: bytes) -> None:
-    with pytest.raises(ValueError, match=r"is no offset|is not UTF-8"):
+    with pytest.raises(ValueError, match=r"is not a valid offset|is not UTF-8"):
         layout.decode_number(data, "offset")
 
 

@@ -20,47 +20,49 @@ def session() -> Iterator[MemorySession]:
 
 
 @pytest.fixture
-def told() -> list[str]:
+def observed() -> list[str]:
     return []
 
 
-def test_an_empty_tree_has_nothing(session: MemorySession, told: list[str]) -> None:
-    assert registries.read_brokers(session, told.append) == {}
+def test_an_empty_tree_has_nothing(session: MemorySession, observed: list[str]) -> None:
+    assert registries.read_brokers(session, observed.append) == {}
     assert registries.read_topic_names(session) == []
-    assert registries.read_topic(session, "t", told.append) == {}
+    assert registries.read_topic(session, "t", observed.append) == {}
     assert registries.children(session, "/a") == []
     assert registries.get(session, "/a") is None
-    assert not told
+    assert not observed
 
 
-def test_brokers_and_topics(session: MemorySession, told: list[str]) -> None:
+def test_brokers_and_topics(session: MemorySession, observed: list[str]) -> None:
     session.create("/brokers/ids/2", b"h-1:h:92")
     session.create("/brokers/topics/t/2", b"4")
     session.create("/brokers/topics/u/2", b"0")
-    assert registries.read_brokers(session, told.append) == {
+    assert registries.read_brokers(session, observed.append) == {
         2: ClassicBroker(broker_id=2, creator_id="h-1", host="h", port=92)
     }
     assert registries.read_topic_names(session) == ["t", "u"]
-    assert registries.read_topics(session, ["t", "u", "v"], told.append) == {"t": {2: 4}, "u": {2: 0}, "v": {}}
-    assert not told
+    assert registries.read_topics(session, ["t", "u", "v"], observed.append) == {"t": {2: 4}, "u": {2: 0}, "v": {}}
+    assert not observed
 
 
-def test_garbage_registry_nodes_are_skipped_and_their_paths_reported(session: MemorySession, told: list[str]) -> None:
+def test_garbage_registry_nodes_are_skipped_and_their_paths_reported(
+    session: MemorySession, observed: list[str]
+) -> None:
     for name, data in (("2", b"h-1:h:92"), ("3", b"?"), ("x", b"h-1:h:92"), ("02", b"h-2:h:1"), ("4", b"\xff")):
         session.create(f"/brokers/ids/{name}", data)
-    assert list(registries.read_brokers(session, told.append)) == [2]
-    assert [path for path in ("02", "3", "4", "x") if f"/brokers/ids/{path}," in " ".join(told)] == [
+    assert list(registries.read_brokers(session, observed.append)) == [2]
+    assert [path for path in ("02", "3", "4", "x") if f"/brokers/ids/{path}," in " ".join(observed)] == [
         "02",
         "3",
         "4",
         "x",
     ]
-    told.clear()
+    observed.clear()
     for name, data in (("2", b"1"), ("3", b"-1"), ("4", b"100001"), ("x", b"1"), ("02", b"9"), ("5", b"")):
         session.create(f"/brokers/topics/t/{name}", data)
-    assert registries.read_topic(session, "t", told.append) == {2: 1}
-    assert len(told) == 5
-    assert all(text.startswith("skipped /brokers/topics/t/") for text in told)
+    assert registries.read_topic(session, "t", observed.append) == {2: 1}
+    assert len(observed) == 5
+    assert all(text.startswith("skipped /brokers/topics/t/") for text in observed)
 
 
 class _Foreign(MemorySession):
@@ -70,25 +72,25 @@ class _Foreign(MemorySession):
         return ["", "a\x00b", *super().children(path)]
 
 
-def test_names_that_no_path_can_hold_are_skipped(told: list[str]) -> None:
+def test_names_that_no_path_can_hold_are_skipped(observed: list[str]) -> None:
     session = _Foreign(MemoryTree(), None)
     session.create("/brokers/ids/2", b"h-1:h:92")
     session.create("/brokers/topics/t/2", b"4")
-    assert list(registries.read_brokers(session, told.append)) == [2]
-    assert registries.read_topic_names(session, told.append) == ["t"]
+    assert list(registries.read_brokers(session, observed.append)) == [2]
+    assert registries.read_topic_names(session, observed.append) == ["t"]
     assert registries.read_topic_names(session) == ["t"]
-    assert registries.read_topic(session, "t", told.append) == {2: 4}
-    assert len(told) == 6
-    assert "/brokers/ids/'a\\x00b'" in told[1]
+    assert registries.read_topic(session, "t", observed.append) == {2: 4}
+    assert len(observed) == 6
+    assert "/brokers/ids/'a\\x00b'" in observed[1]
 
 
-def test_node_deleted_during_a_read_is_missing(session: MemorySession, told: list[str]) -> None:
+def test_node_deleted_during_a_read_is_missing(session: MemorySession, observed: list[str]) -> None:
     session.create("/brokers/ids/1", b"h-1:h:1")
     session.create("/brokers/ids/2", b"h-1:h:2")
     racing = FaultyCoordination(session)
     racing.before("get", 1, lambda: session.delete("/brokers/ids/1"))
-    assert list(registries.read_brokers(racing, told.append)) == [2]
-    assert not told
+    assert list(registries.read_brokers(racing, observed.append)) == [2]
+    assert not observed
 
 
 def test_an_ephemeral_node_of_other_content_is_taken(session: MemorySession) -> None:

@@ -73,17 +73,17 @@ def test_decode_error_of_revoked_partition_is_not_raised() -> None:
 
 
 def test_full_queue_signals_room_from_read_on_not_from_take() -> None:
-    told: list[int] = []
+    observed: list[int] = []
     queue = StreamQueue(1)
-    reader = StreamReader(queue, lambda: told.append(1))
+    reader = StreamReader(queue, lambda: observed.append(1))
     queue.put(chunk_of(partition_of(queue)))
     assert queue.full
     assert reader.take_message() is None
-    assert told == []
+    assert observed == []
     assert reader.read_on()
-    assert told == [1]
+    assert observed == [1]
     assert [reader.poll() is not None for _ in range(4)] == [True, True, True, False]
-    assert told == [1]
+    assert observed == [1]
 
 
 def test_decoder_and_room_callback_run_without_queue_lock() -> None:

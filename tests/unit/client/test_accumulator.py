@@ -195,10 +195,10 @@ def test_batch_size_estimate_covers_encoded_size_and_content_is_unchanged(messag
 
 def test_split_batches_report_outcome_of_each_record_once() -> None:
     bench = Bench()
-    told: list[tuple[str, object]] = []
+    observed: list[tuple[str, object]] = []
     for number in range(5):
         batch = bench.put(b"%d" % number)
-        batch.callbacks.append((number, lambda error, delivery, n=number: told.append((f"{n}", error or delivery))))  # type: ignore[misc]  # a default binds the loop's number
+        batch.callbacks.append((number, lambda error, delivery, n=number: observed.append((f"{n}", error or delivery))))  # type: ignore[misc]  # a default binds the loop's number
     first, second = batch.split()
     assert [values(first), values(second)] == [[b"0", b"1"], [b"2", b"3", b"4"]]
     assert not batch.done_all()
@@ -212,5 +212,5 @@ def test_split_batches_report_outcome_of_each_record_once() -> None:
     homes = [batch.find(n) for n in range(5)]
     assert [home.delivery(n).offset for home, n in homes] == [10, 11, 12, 13, 14]
     for half in (first, quarter, last):
-        half.run_callbacks(lambda error: told.append(("raised", error)))
-    assert [name for name, _ in told] == ["0", "1", "2", "3", "4"]
+        half.run_callbacks(lambda error: observed.append(("raised", error)))
+    assert [name for name, _ in observed] == ["0", "1", "2", "3", "4"]

@@ -161,15 +161,15 @@ def test_corrupt_batches_are_skipped_on_request(with_headers: bool) -> None:
     batches = [bytearray(encode_columns([b"%d" % n] * 5, now_ms=NOW_MS, base_offset=5 * n)) for n in range(3)]
     batches[1][HEADER_SIZE] ^= 0x40  # a record's length
     batches[1] = with_right_crc(batches[1])
-    told: list[tuple[int, ErrorCode]] = []
+    observed: list[tuple[int, ErrorCode]] = []
 
     def on_damage(header: BatchHeader, error: ApiError) -> None:
-        told.append((header.base_offset, error.code))
+        observed.append((header.base_offset, error.code))
 
     pieces = list(decode_arrow(b"".join(batches), CODECS, on_damage=on_damage, with_headers=with_headers))
     assert [offset for piece in pieces for offset in piece.offsets.tolist()] == [0, 1, 2, 3, 4, 10, 11, 12, 13, 14]
     assert pieces[-1].next_offset == 15
-    assert told == [(5, ErrorCode.CORRUPT_MESSAGE)]
+    assert observed == [(5, ErrorCode.CORRUPT_MESSAGE)]
 
 
 def test_names_of_headers_that_are_no_text() -> None:

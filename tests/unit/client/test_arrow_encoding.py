@@ -78,9 +78,9 @@ def test_arrow_columns_are_decoded_as_they_were_encoded(
             max_timestamp=block.max_timestamp,
             timestamps=block.timestamps,
         )
-        told = [batch.delivery(index).timestamp_ms for index in range(batch.count)]
+        observed = [batch.delivery(index).timestamp_ms for index in range(batch.count)]
         read = decode_batch(batch.encode(None), NO_CODECS)
-        assert [message.timestamp_ms for message in read] == told
+        assert [message.timestamp_ms for message in read] == observed
         assert [message.offset for message in read] == list(range(len(read)))
         found += read
         if batch.count > 1:

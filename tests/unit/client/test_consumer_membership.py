@@ -44,12 +44,12 @@ class Group:
         self.ids = {name: id_of(name) for name in world.harness.topics}
         self.beats: list[ConsumerGroupHeartbeat] = []
         self.errors: list[ErrorCode] = []
-        self._told: dict[str, list[TopicPartition]] = {}
+        self._observed: dict[str, list[TopicPartition]] = {}
         world.scripts.append(self._answer)
 
     def give(self, name: str, *partitions: TopicPartition) -> None:
         self.epoch += 1
-        self._told.pop(name, None)
+        self._observed.pop(name, None)
         self.given[name] = list(partitions)
 
     def _answer(self, consumer: Consumer, request: Any) -> Any:
@@ -66,8 +66,8 @@ class Group:
             return ConsumerGroupHeartbeatResult(error=self.errors.pop(0), error_message="it is so")
         given = self.given.get(consumer.name, [])
         is_full = request.rebalance_timeout_ms >= 0 and request.topic_partitions is not None
-        says_it = is_full or self._told.get(consumer.name) != given
-        self._told[consumer.name] = list(given)
+        says_it = is_full or self._observed.get(consumer.name) != given
+        self._observed[consumer.name] = list(given)
         return ConsumerGroupHeartbeatResult(
             member_id=request.member_id,
             member_epoch=self.epoch,
@@ -119,9 +119,13 @@ def test_joining_heartbeat_says_everything_and_later_ones_only_what_changed() ->
     assert re.fullmatch("[A-Za-z0-9_-]{22}", first.member_id)
     assert a.reads == dict.fromkeys(T[:2])
     world.pass_time(2 * INTERVAL_MS)
-    told, *others = group.beats[1:]
-    assert told.topic_partitions == group.by_id(T[:2])
-    assert (told.member_epoch, told.rebalance_timeout_ms, told.subscribed_topic_names) == (group.epoch, -1, None)
+    observed, *others = group.beats[1:]
+    assert observed.topic_partitions == group.by_id(T[:2])
+    assert (observed.member_epoch, observed.rebalance_timeout_ms, observed.subscribed_topic_names) == (
+        group.epoch,
+        -1,
+        None,
+    )
     plain = ConsumerGroupHeartbeat(group_id="g", member_id=first.member_id, member_epoch=group.epoch)
     assert others == [plain] * len(others)
     assert 1 <= len(others) <= 2

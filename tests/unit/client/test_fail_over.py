@@ -210,8 +210,8 @@ class Producing(Bench):
 def test_produce_is_resent_at_once_to_leader_named_in_response() -> None:
     bench = Producing()
     bench.elect(2, 6)
-    told = [ProduceResultPartition(*PLACE, MOVED, current_leader=CurrentLeader(2, 6))]
-    bench.cluster.once(Produce, ProduceResult(partitions=told))
+    observed = [ProduceResultPartition(*PLACE, MOVED, current_leader=CurrentLeader(2, 6))]
+    bench.cluster.once(Produce, ProduceResult(partitions=observed))
     began = bench.now
     bench.put()
     bench.run(lambda: bool(bench.settled))

@@ -109,10 +109,10 @@ def test_flipped_bit_raises_at_its_batch_or_is_skipped_on_request(
         first, _, count = log.places[segment][batch]
         log.flip(segment, batch, byte, bit)
         read: list[tuple[int, bytes | None]] = []
-        with pytest.raises(CorruptRecord) as told:
+        with pytest.raises(CorruptRecord) as observed:
             read.extend(Reader(log, max_bytes=max_bytes).rows())
-        assert (told.value.topic, told.value.partition) == ("t", 0)
-        assert told.value.offset == first, (byte, bit, told.value)
+        assert (observed.value.topic, observed.value.partition) == ("t", 0)
+        assert observed.value.offset == first, (byte, bit, observed.value)
         reader = Reader(log, max_bytes=max_bytes, skip_damaged=True)
         rows, damaged = list(reader.rows()), set(range(first, first + count))
         left_out = {n for damage in reader.damaged for n in range(damage.start, damage.end)}

@@ -35,7 +35,7 @@ def test_functions_of_the_value_and_of_the_bytes() -> None:
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"encoder": 5}, "encoder: int is no name"),
+        ({"encoder": 5}, "encoder: int is not a name"),
         ({"key_encoder": Encoder}, r"key_encoder: Encoder is a class; give an object: Encoder\(\.\.\.\)"),
         ({"partitioner": 5}, "partitioner: int is not a Partitioner"),
         ({"callback_handler": 5}, "callback_handler: 5 is no CallbackHandler"),
@@ -50,7 +50,7 @@ def test_unusable_encoder_is_refused_by_the_producer_constructor(settings: dict[
 @pytest.mark.parametrize("name", ["decoder", "key_decoder"])
 def test_unusable_decoder_is_refused_by_the_consumer_constructor(name: str) -> None:
     given: dict[str, Any] = {name: Encoder()}
-    with pytest.raises(ConfigError, match=f"{name}: Encoder is no name"):
+    with pytest.raises(ConfigError, match=f"{name}: Encoder is not a name"):
         Consumer("127.0.0.1:1", **given)
 
 

@@ -82,7 +82,7 @@ class Bench(Play):
             self.entropy,
             SenderSettings(**options),
             codec_for=lambda topic: self.codec,
-            settled=self._told,
+            settled=self._observed,
             identity=self.identity,
         )
         self.parts = [self.sender, self.view]
@@ -92,7 +92,7 @@ class Bench(Play):
     def _warn(self) -> None:
         self.warnings += 1
 
-    def _told(self, batches: Sequence[ProducerBatch]) -> None:
+    def _observed(self, batches: Sequence[ProducerBatch]) -> None:
         self.settled += batches
 
     def put(self, value: bytes, partition: int = 0) -> ProducerBatch:

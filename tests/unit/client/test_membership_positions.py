@@ -63,11 +63,11 @@ def test_a_commit_names_the_ids_of_its_topics_and_gives_up_where_the_coordinator
     world.settle()
     for _ in range(20):
         world.once(OffsetCommit, refusal(ErrorCode.UNKNOWN_TOPIC_ID))
-    told: list[Any] = []
+    observed: list[Any] = []
     topic_id = id_of("t")
-    a.membership.commit({T[0]: CommittedOffset(5, topic_id=topic_id)}, told.append, deadline_ms=world.now + 60_000)
+    a.membership.commit({T[0]: CommittedOffset(5, topic_id=topic_id)}, observed.append, deadline_ms=world.now + 60_000)
     world.pass_time(20_000)
-    assert code_of(told) is ErrorCode.UNKNOWN_TOPIC_ID
+    assert code_of(observed) is ErrorCode.UNKNOWN_TOPIC_ID
     requests = world.of(OffsetCommit)
     assert {each.topic_id for request in requests for each in request.partitions} == {topic_id}
     assert 2 < len(requests) < 10

@@ -210,7 +210,7 @@ def test_the_json_of_kafkas_tool() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "observed"),
     [
         ("nothing", "it is not JSON"),
         ("[]", "no list"),
@@ -222,8 +222,8 @@ def test_the_json_of_kafkas_tool() -> None:
         (to_json(_places((1,)))[:-2] + ', {"topic": "t", "partition": 0, "replicas": [2]}]}', "t-0 twice"),
     ],
 )
-def test_other_json_is_refused(text: str, told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_other_json_is_refused(text: str, observed: str) -> None:
+    with pytest.raises(ConfigError, match=observed):
         from_json(text, "it")
 
 

@@ -45,14 +45,14 @@ class Bench(Play):
             self.entropy,
             SenderSettings(**settings),
             codec_for=lambda topic: codec,
-            settled=self._told,
+            settled=self._observed,
             stamp=stamp,
         )
         self.parts = [self.sender, self.view]
         self.view.add_topics(["t"])
         self.settle()
 
-    def _told(self, batches: Sequence[ProducerBatch]) -> None:
+    def _observed(self, batches: Sequence[ProducerBatch]) -> None:
         self.settled += batches
 
     def put(self, value: bytes, partition: int = 0) -> ProducerBatch:

@@ -105,9 +105,9 @@ class Bench(Play):
         self.txn.take_outcome()
 
     def positions(self, offset: int = 5, group: GroupMetadata = GROUP) -> list[BarnabasError | None]:
-        told: list[BarnabasError | None] = []
-        self.txn.send_positions(group, {TopicPartition("in", 0): CommittedOffset(offset)}, told.append)
-        return told
+        observed: list[BarnabasError | None] = []
+        self.txn.send_positions(group, {TopicPartition("in", 0): CommittedOffset(offset)}, observed.append)
+        return observed
 
     def asked(self) -> list[str]:
         kinds = (InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit, EndTxn, Produce)
@@ -142,9 +142,9 @@ def test_a_transaction_is_announced_then_sent_then_committed() -> None:
     bench.txn.begin_transaction()
     bench.put(b"a")
     bench.put(b"b", 1)
-    told = bench.positions()
+    observed = bench.positions()
     bench.commit()
-    assert told == [None]
+    assert observed == [None]
     assert sorted(bench.world.committed) == [b"a", b"b"]
     assert bench.world.positions == {("g", TopicPartition("in", 0)): 5}
     asked = bench.asked()
@@ -256,9 +256,9 @@ def test_a_coordinator_that_moves_or_loads_is_waited_for(kind: type[Any], code: 
     bench.start()
     bench.txn.begin_transaction()
     bench.put(b"a")
-    told = bench.positions()
+    observed = bench.positions()
     bench.commit()
-    assert (told, bench.world.committed) == ([None], [b"a"])
+    assert (observed, bench.world.committed) == ([None], [b"a"])
     found = len(bench.cluster.of(FindCoordinator)) - looked
     assert found == (2 if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else 3)
 
@@ -354,8 +354,8 @@ def test_an_abort_waits_for_the_answer_to_positions_and_a_late_one_is_of_an_old_
     bench.txn.begin_transaction()
     bench.positions(9)
     bench.run(lambda: bool(world.ids["txn"].pending))
-    told = world.answer(1, late)
-    assert [each.error for each in told.partitions] == [ErrorCode.INVALID_PRODUCER_EPOCH]
+    observed = world.answer(1, late)
+    assert [each.error for each in observed.partitions] == [ErrorCode.INVALID_PRODUCER_EPOCH]
     bench.commit()
     assert world.positions == {("g", TopicPartition("in", 0)): 9}
 
@@ -518,9 +518,9 @@ def test_transactional_offset_commit_of_former_member_raises_commit_failed(
     bench.cluster.once(TxnOffsetCommit, all_with(code)[TxnOffsetCommit])
     bench.txn.begin_transaction()
     bench.put(b"a")
-    told = bench.positions()
-    bench.run(lambda: bool(told))
-    assert isinstance(told[0], kind)
+    observed = bench.positions()
+    bench.run(lambda: bool(observed))
+    assert isinstance(observed[0], kind)
     with pytest.raises(AbortNeeded):
         bench.commit()
     bench.abort()
@@ -539,12 +539,12 @@ def test_batch_that_cannot_be_sent_ends_the_producer(kind: type[Any], code: Erro
     if kind is not InitProducerId:
         bench.txn.begin_transaction()
         batch = bench.put(b"a")
-        told = bench.positions()
+        observed = bench.positions()
         with pytest.raises(ApiError, match=code.name):
             bench.commit()
         bench.settle()
         assert batch.done
-        assert len(told) == 1
+        assert len(observed) == 1
     assert bench.txn.state is TxnState.FATAL
     with pytest.raises(ApiError, match=code.name):
         bench.txn.begin_transaction()
@@ -650,9 +650,9 @@ def test_a_prepared_transaction_is_committed_by_another_producer_with_positions_
     other = resumed(bench, transaction)
     with pytest.raises(TransactionError, match="resumed"):
         other.put(b"more")
-    told = other.positions()
+    observed = other.positions()
     other.commit()
-    assert told == [None]
+    assert observed == [None]
     assert bench.world.committed == [b"a"]
     assert bench.world.positions == {("g", TopicPartition("in", 0)): 5}
     assert len(bench.cluster.of(InitProducerId)) == 1
@@ -676,9 +676,9 @@ def test_an_identity_is_handed_over_between_transactions() -> None:
     assert not transaction.begun
     other = resumed(bench, transaction)
     other.txn.begin_transaction()
-    told = other.positions()
+    observed = other.positions()
     other.commit()
-    assert told == [None]
+    assert observed == [None]
     assert len(bench.cluster.of(InitProducerId)) == 1
 
 
@@ -729,9 +729,9 @@ def test_transaction_of_version_2_announces_nothing() -> None:
     bench.txn.begin_transaction()
     bench.put(b"a")
     bench.put(b"b", 1)
-    told = bench.positions()
+    observed = bench.positions()
     bench.commit()
-    assert (told, sorted(bench.world.committed)) == ([None], [b"a", b"b"])
+    assert (observed, sorted(bench.world.committed)) == ([None], [b"a", b"b"])
     assert bench.world.positions == {("g", TopicPartition("in", 0)): 5}
     assert set(bench.asked()) == {"InitProducerId", "Produce", "TxnOffsetCommit", "EndTxn"}
     adds = TransactionSupportedOperation.ADD_PARTITION

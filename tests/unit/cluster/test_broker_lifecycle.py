@@ -478,8 +478,8 @@ def test_a_broker_that_stood_still_is_fenced_and_joins_again() -> None:
     world.tree.reconnect(one.session)
     world.advance(3000)
     assert one.losses == 1 and one.epoch == 4 and one.lease.is_valid
-    told = [line for line in one.lines if "this broker's session" in line]
-    assert ["did not renew" in line for line in told] == [True, False], "once, and once that all is well again"
+    observed = [line for line in one.lines if "this broker's session" in line]
+    assert ["did not renew" in line for line in observed] == [True, False], "once, and once that all is well again"
     assert one.membership.registration is not None and one.membership.registration.previous_epoch == 1
     assert one.state() == two.state() and not one.controller.is_active
 
@@ -616,8 +616,8 @@ def test_a_topic_whose_states_cannot_be_written_does_not_keep_the_others_without
     two.kill()
     world.advance(SESSION_MS + 3000)
     assert [one.state(name).leader for name in ("a", "b", "c")] == [1, 2, 1]
-    told = sum(str(error) in line for line in one.lines)
-    assert 2 <= len(tried) < 20 and told == isinstance(error, ValueError), "once, however often it is tried"
+    observed = sum(str(error) in line for line in one.lines)
+    assert 2 <= len(tried) < 20 and observed == isinstance(error, ValueError), "once, however often it is tried"
     one.session.commit = commit  # type: ignore[method-assign]
     world.advance(2000)
     assert one.state("b").leader == 1

@@ -88,8 +88,8 @@ def test_min_isr_of_one_leaves_no_eligible_leader_replicas() -> None:
     assert short(settle(state, brokers((1, 21), (2, 22)), ONE)) == (-1, 3, (3,), (), ())
     live = brokers((1, 21), (3, 23))
     assert settle(state, live, ONE).leader == -1, "both are to tell what they have"
-    told = claimed(claimed(state, ReplicaId(1, 21), 0, 5), ReplicaId(3, 23), 2, 4)
-    assert short(settle(told, live, ONE)) == (3, 4, (3,), (), ())
+    observed = claimed(claimed(state, ReplicaId(1, 21), 0, 5), ReplicaId(3, 23), 2, 4)
+    assert short(settle(observed, live, ONE)) == (3, 4, (3,), (), ())
 
 
 def test_a_broker_that_restarted_has_left_every_isr() -> None:
@@ -167,9 +167,9 @@ def test_an_unclean_election_has_to_be_allowed_and_waits_for_claims() -> None:
     live = brokers((1, 21))
     assert settle(gone, live, ONE).leader == -1
     assert settle(gone, live, unclean).leader == -1, "1 has claimed nothing"
-    told = claimed(gone, ReplicaId(1, 21), 0, 5)
-    assert settle(told, live, unclean).leader == -1, "2 and 3 may come back"
-    state = settled(told, REPLICAS, live, unclean, is_overdue=True)
+    observed = claimed(gone, ReplicaId(1, 21), 0, 5)
+    assert settle(observed, live, unclean).leader == -1, "2 and 3 may come back"
+    state = settled(observed, REPLICAS, live, unclean, is_overdue=True)
     assert state is not None and short(state) == (1, 3, (1,), (), ())
     assert settle(state, brokers((1, 21), (3, 23)), ONE) == state
     assert settled(gone, REPLICAS, live, ONE, is_overdue=True) is None
@@ -180,15 +180,15 @@ def test_an_unclean_election_takes_the_longest_log_that_is_known() -> None:
     unclean = ElectionRules(min_isr=2, unclean=True)
     gone = evolve(settle(FIRST, {}), isr=(2,), broker_epochs={2: 12})
     live = brokers((1, 21), (3, 23))
-    told = claimed(claimed(gone, ReplicaId(1, 21), 0, 5), ReplicaId(3, 23), 4, 1000)
-    state = settled(told, REPLICAS, live, unclean, is_overdue=True)
+    observed = claimed(claimed(gone, ReplicaId(1, 21), 0, 5), ReplicaId(3, 23), 4, 1000)
+    state = settled(observed, REPLICAS, live, unclean, is_overdue=True)
     assert state is not None and short(state) == (3, 5, (3,), (), ()), "a later epoch than any that a log has"
     assert best_known(claimed(gone, ReplicaId(3, 23), 0, 1), REPLICAS, live) == 3, "1 has claimed nothing"
     assert best_known(claimed(gone, ReplicaId(1, 19), 9, 99), REPLICAS, live) == 1, "of an earlier life"
     assert awaited_claims(gone, REPLICAS, live) == [1, 3]
-    assert awaited_claims(told, REPLICAS, live) == []
-    all_told = claimed(told, ReplicaId(2, 22), 0, 5, lost=True)
-    led = settle(all_told, brokers((1, 21), (2, 22), (3, 23)), unclean)
+    assert awaited_claims(observed, REPLICAS, live) == []
+    all_observed = claimed(observed, ReplicaId(2, 22), 0, 5, lost=True)
+    led = settle(all_observed, brokers((1, 21), (2, 22), (3, 23)), unclean)
     assert led.leader == 3, "nothing is left to wait for"
 
 

@@ -428,16 +428,16 @@ def test_leadership_in_a_deleted_topic_ends_before_the_topic_is_read_again() -> 
     complete(harness.registry.create(topic))
     harness.create("other", 1)
     late = harness.reopened()
-    told: list[Delta] = []
-    late.listen(lambda delta, _: told.append(delta))
+    observed: list[Delta] = []
+    late.listen(lambda delta, _: observed.append(delta))
     complete(late.reread_deleted())
-    assert told == []
+    assert observed == []
     complete(harness.registry.finish_delete(complete(harness.registry.begin_delete("t", {1}))))
     complete(late.reread_deleted())
-    assert told == [LeadershipEnded(topic=topic)]
+    assert observed == [LeadershipEnded(topic=topic)]
     assert late.image.topic("t") == topic, "its logs are removed when the queue of topics comes to it"
     late.end_deleted([*harness.session.children(layout.DELETED), "of no topic"])
-    assert told == [LeadershipEnded(topic=topic)] * 2
+    assert observed == [LeadershipEnded(topic=topic)] * 2
 
 
 def test_a_late_deletion_leaves_the_next_topic_of_its_name_alone() -> None:
@@ -495,25 +495,25 @@ def test_each_change_of_a_topic_calls_the_listener() -> None:
 
 def test_listeners_are_called_in_order_for_each_change() -> None:
     harness = Harness()
-    told: list[tuple[str, Delta, int, int]] = []
+    observed: list[tuple[str, Delta, int, int]] = []
 
     def listener(name: str) -> Callable[[Delta, ClusterImage], None]:
-        return lambda delta, before: told.append((name, delta, before.version, harness.registry.image.version))
+        return lambda delta, before: observed.append((name, delta, before.version, harness.registry.image.version))
 
     end = harness.registry.listen(listener("first"))
     harness.registry.listen(listener("second"))
     began = harness.registry.image.version
     topic = harness.create("t", 1)
     made = TopicSet(topic=topic, states={})
-    assert told == [("first", made, began, began + 1), ("second", made, began, began + 1)]
+    assert observed == [("first", made, began, began + 1), ("second", made, began, began + 1)]
     end()
-    del told[:]
+    del observed[:]
     complete(harness.registry.set_broker_configs(None, {"a": "1"}))
     elect_again(harness.registry, "t", 0)
     complete(harness.registry.begin_delete("t"))
     complete(harness.registry.finish_delete(topic))
     state = evolve(first_state((1,)), leader_epoch=1, partition_epoch=1)
-    assert [(name, delta) for name, delta, _, _ in told] == [
+    assert [(name, delta) for name, delta, _, _ in observed] == [
         ("second", ConfigsChanged(broker_id=None, configs={"a": "1"})),
         ("second", StatesChanged(topic="t", topic_id=topic.topic_id, states={0: state}, version=0)),
         ("second", TopicDeleting(topic=topic)),
@@ -736,8 +736,8 @@ def test_states_that_went_back_are_noticed_by_a_running_broker(is_writing: bool)
     before = harness.session.get(layout.states_path(topic.topic_id)).data
     for _ in range(3):
         complete(harness.registry.change_states(["t"], all_again))
-    path, told = layout.states_path(topic.topic_id), list[CoordinationWentBack]()
-    harness.registry.add_went_back_listener(told.append)
+    path, observed = layout.states_path(topic.topic_id), list[CoordinationWentBack]()
+    harness.registry.add_went_back_listener(observed.append)
     harness.session.delete(path)
     harness.session.create(path, before)
     for _ in range(2):
@@ -746,7 +746,7 @@ def test_states_that_went_back_are_noticed_by_a_running_broker(is_writing: bool)
                 complete(harness.registry.change_states(["t"], all_again))
             else:
                 complete(harness.registry.reread_states(["t"]))
-    assert len(told) == 1
+    assert len(observed) == 1
     assert elect_again(harness.reopened(), "t", 0).leader_epoch == 2
 
 

@@ -35,7 +35,7 @@ def test_without_a_prefix(url: str) -> None:
         ("zookeeper://a,,b", "'' is not a host and port"),
         ("zookeeper://h:port", "'h:port' is not a host and port"),
         ("zookeeper://::1:2181", "'::1:2181' is not a host and port"),
-        ("zookeeper://user@h", "has a user or password, which would stand in logs"),
+        ("zookeeper://user@h", "has a user or password, which would appear in logs"),
         ("zookeeper://h:0", "the port 0 is not between 1 and 65535"),
         ("zookeeper://h:65536", "the port 65536 is not between"),
         ("zookeeper://h/a//b", "no empty part"),

@@ -156,7 +156,7 @@ def test_an_unknown_key_names_the_nearest(name: str, suggested: str) -> None:
 
 
 def test_an_unknown_key_unlike_any() -> None:
-    assert refusal({"xyzzy": "1"}) == "there is no configuration key 'xyzzy'"
+    assert refusal({"xyzzy": "1"}) == "unknown configuration key 'xyzzy'"
     assert len(refusal({"x" * 100_000: "1"})) < 300
 
 

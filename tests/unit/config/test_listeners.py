@@ -60,17 +60,20 @@ def test_several_listeners_need_distinct_addresses() -> None:
 
 def test_advertised_addresses_default_to_bound_ports_and_host_name() -> None:
     bound = [ListenAddress("kafka", "127.0.0.1", 40_001), ListenAddress("kafka", "", 40_002)]
-    assert [str(told) for told in advertised(bound, (), "box")] == ["kafka://127.0.0.1:40001", "kafka://box:40002"]
+    assert [str(observed) for observed in advertised(bound, (), "box")] == [
+        "kafka://127.0.0.1:40001",
+        "kafka://box:40002",
+    ]
     given = BrokerConfig(
         listeners=("kafka://127.0.0.1:0", "kafka://0.0.0.0:0"),
         advertised_listeners=("kafka://out.example:19092", "PLAINTEXT://in.example:0"),
     ).advertised_listener_list
-    told = ["kafka://out.example:19092", "kafka://in.example:40002"]
-    assert [str(listener) for listener in advertised(bound, given, "box")] == told
+    observed = ["kafka://out.example:19092", "kafka://in.example:40002"]
+    assert [str(listener) for listener in advertised(bound, given, "box")] == observed
 
 
 @pytest.mark.parametrize(
-    ("listeners", "told"),
+    ("listeners", "observed"),
     [
         (("kafka://0.0.0.0:9092",), ()),
         (("kafka://[::]:9092",), ()),
@@ -79,6 +82,8 @@ def test_advertised_addresses_default_to_bound_ports_and_host_name() -> None:
         (("kafka://h:9092",), ("kafka://a:1", "kafka://b:1")),
     ],
 )
-def test_unusable_advertised_listeners_raise_config_error(listeners: tuple[str, ...], told: tuple[str, ...]) -> None:
+def test_unusable_advertised_listeners_raise_config_error(
+    listeners: tuple[str, ...], observed: tuple[str, ...]
+) -> None:
     with pytest.raises(ConfigError, match=r"advertised\.listeners"):
-        BrokerConfig(listeners=listeners, advertised_listeners=told)
+        BrokerConfig(listeners=listeners, advertised_listeners=observed)

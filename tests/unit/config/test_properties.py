@@ -136,7 +136,7 @@ def test_config_file_format_is_detected_from_content(tmp_path: Path) -> None:
 def test_config_file_errors_name_file_and_line(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text(r"a=\u1")
-    with pytest.raises(ConfigError, match=r"server\.properties is no properties file: line 1: "):
+    with pytest.raises(ConfigError, match=r"server\.properties is not a properties file: line 1: "):
         read_config(file)
     with pytest.raises(ConfigError, match=r"missing\.properties cannot be read"):
         read_config(tmp_path / "missing.properties")
@@ -174,8 +174,8 @@ def test_listeners_with_names_of_their_own() -> None:
     assert config.listeners == ("INTERNAL://10.0.0.1:9092", "EXTERNAL://:9094")
     assert [str(each) for each in config.listener_list] == ["kafka://10.0.0.1:9092", "kafka://:9094"]
     assert [each.name for each in config.listener_list] == ["INTERNAL", "EXTERNAL"]
-    told = ["kafka://10.0.0.1:9092", "kafka://kafka.example:443"]
-    assert [str(each) for each in config.advertised_listener_list] == told
+    observed = ["kafka://10.0.0.1:9092", "kafka://kafka.example:443"]
+    assert [str(each) for each in config.advertised_listener_list] == observed
 
 
 _NAMED = {

@@ -397,12 +397,12 @@ def test_classic_topic_config_entries_name_value_source_and_synonyms() -> None:
     maps = topic_maps(broker, pytest.fail)
     overrides = {"message.format": "classic"}
     entries = topic_config_entries(overrides, broker, topic_defaults=maps["a"], synonyms=True)
-    told = {entry.name: (entry.value, entry.source, [each.name for each in entry.synonyms]) for entry in entries}
+    observed = {entry.name: (entry.value, entry.source, [each.name for each in entry.synonyms]) for entry in entries}
     default, static, own = ConfigSource.DEFAULT, ConfigSource.STATIC_BROKER, ConfigSource.TOPIC
-    assert told["flush.messages"] == ("500", default, ["log.flush.interval.messages"])
-    assert told["flush.ms"] == ("70", static, ["log.flush.interval.ms", "log.flush.scheduler.interval.ms"])
-    assert told["segment.bytes"] == ("100", static, ["topic.log.file.size"])
-    assert told["message.format"] == ("classic", own, ["message.format", "message.format"])
+    assert observed["flush.messages"] == ("500", default, ["log.flush.interval.messages"])
+    assert observed["flush.ms"] == ("70", static, ["log.flush.interval.ms", "log.flush.scheduler.interval.ms"])
+    assert observed["segment.bytes"] == ("100", static, ["topic.log.file.size"])
+    assert observed["message.format"] == ("classic", own, ["message.format", "message.format"])
     assert log_config_for(broker, overrides, topic_defaults=maps["a"]).segment_bytes == 100
     modern = {entry.name: entry.value for entry in topic_config_entries({}, broker, topic_defaults=maps["a"])}
     assert (modern["segment.bytes"], modern["max.message.bytes"]) == ("1073741824", "1048588")

@@ -45,7 +45,7 @@ class Keeper:
     def __init__(self, ended: list[Kept] | None = None) -> None:
         self.harness = ReplicaHarness()
         self.failures: list[str] = []
-        self.told: list[tuple[str, ErrorCode]] = []
+        self.observed: list[tuple[str, ErrorCode]] = []
         self.ended: list[Kept] = [] if ended is None else ended
         harness = self.harness
         self.log = CoordinatorLog(
@@ -70,7 +70,7 @@ class Keeper:
         )
 
     def append(self, name: str, *records: tuple[bytes, bytes | None]) -> None:
-        self.log.append(0, records, lambda error: self.told.append((name, error)))
+        self.log.append(0, records, lambda error: self.observed.append((name, error)))
 
 
 @pytest.fixture
@@ -84,9 +84,9 @@ def test_writes_of_one_turn_are_one_batch_in_order(keeper: Keeper) -> None:
     partition = keeper.harness.open(TOPIC)
     keeper.append("a", (b"k", b"1"), (b"l", b"1"))
     keeper.append("b", (b"k", b"2"))
-    assert (keeper.told, partition.log.log_end_offset) == ([], 0)
+    assert (keeper.observed, partition.log.log_end_offset) == ([], 0)
     keeper.harness.scheduler.run_pending()
-    assert keeper.told == [("a", NONE), ("b", NONE)]
+    assert keeper.observed == [("a", NONE), ("b", NONE)]
     assert parse_header(memoryview(bytes_of(partition.log, 0))).next_offset == 3, "the first batch has all"
     assert partition.log.log_end_offset == 3
 
@@ -95,20 +95,20 @@ def test_append_completes_when_in_sync_replicas_have_it_or_times_out(keeper: Kee
     partition = keeper.harness.open(TOPIC, replicas=(ME, OTHER))
     keeper.append("a", (b"k", b"1"))
     keeper.harness.scheduler.run_pending()
-    assert keeper.told == []
+    assert keeper.observed == []
     reached(partition, OTHER, 1)
     keeper.harness.replicas.purgatory.check(partition.topic_partition)
-    assert keeper.told == [("a", NONE)]
+    assert keeper.observed == [("a", NONE)]
     keeper.append("b", (b"k", b"2"))
     keeper.harness.scheduler.advance(1000)
-    assert keeper.told[1:] == [("b", ErrorCode.REQUEST_TIMED_OUT)]
+    assert keeper.observed[1:] == [("b", ErrorCode.REQUEST_TIMED_OUT)]
 
 
 def test_a_partition_that_is_not_here_and_a_log_that_is_closed(keeper: Keeper) -> None:
     keeper.append("nowhere", (b"k", b"1"))
     keeper.log.close()
     keeper.append("late", (b"k", b"1"))
-    assert keeper.told == [
+    assert keeper.observed == [
         ("nowhere", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ("late", ErrorCode.NOT_LEADER_OR_FOLLOWER),
     ]
@@ -126,7 +126,7 @@ def test_failing_append_callback_is_reported_and_other_callbacks_run() -> None:
     keeper.append("after", (b"c", b"3"))
     keeper.harness.scheduler.run_pending()
     assert keeper.failures == [f"reporting the outcome of an append to {TOPIC}-0"]
-    assert keeper.told == [("before", NONE), ("after", NONE)], "the others are told all the same, and once"
+    assert keeper.observed == [("before", NONE), ("after", NONE)], "the others are told all the same, and once"
 
 
 def test_a_partition_that_cannot_be_taken_in_holds_up_no_other() -> None:
@@ -185,10 +185,10 @@ def test_pending_writes_are_dropped_after_a_leader_change(keeper: Keeper) -> Non
     partition = keeper.harness.open(TOPIC)
     keeper.append("of the old life", (b"k", b"1"))
     keeper.log.give_up(0)
-    assert keeper.told == [("of the old life", ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+    assert keeper.observed == [("of the old life", ErrorCode.NOT_LEADER_OR_FOLLOWER)]
     keeper.append("of the new life", (b"k", b"2"))
     keeper.harness.scheduler.run_pending()
-    assert keeper.told[1:] == [("of the new life", NONE)]
+    assert keeper.observed[1:] == [("of the new life", NONE)]
     assert partition.log.log_end_offset == 1
 
 
@@ -378,8 +378,8 @@ def test_damage_without_a_good_copy_is_left_out_after_the_limit(keeper: Keeper) 
 def test_transactional_records_get_their_own_batch(keeper: Keeper) -> None:
     partition = keeper.harness.open(TOPIC)
     keeper.append("before", (b"k", b"1"))
-    keeper.log.append(0, [(b"k", b"2")], lambda error: keeper.told.append(("in", error)), (7, 3))
-    assert keeper.told == [("before", NONE), ("in", NONE)], "a marker may come in this turn"
+    keeper.log.append(0, [(b"k", b"2")], lambda error: keeper.observed.append(("in", error)), (7, 3))
+    assert keeper.observed == [("before", NONE), ("in", NONE)], "a marker may come in this turn"
     keeper.append("behind", (b"k", b"3"))
     keeper.harness.scheduler.run_pending()
     batches = [header for _, header in whole_batches(bytes_of(partition.log, 0))]
@@ -388,5 +388,5 @@ def test_transactional_records_get_their_own_batch(keeper: Keeper) -> None:
         (7, 3, True),
         (-1, -1, False),
     ]
-    keeper.log.append(0, [(b"k", b"2")], lambda error: keeper.told.append(("late", error)), (7, 2))
-    assert keeper.told[-1] == ("late", ErrorCode.INVALID_PRODUCER_EPOCH)
+    keeper.log.append(0, [(b"k", b"2")], lambda error: keeper.observed.append(("late", error)), (7, 2))
+    assert keeper.observed[-1] == ("late", ErrorCode.INVALID_PRODUCER_EPOCH)

@@ -67,7 +67,7 @@ def test_commit_for_unknown_topic_creates_no_group() -> None:
 
 
 @pytest.mark.parametrize(
-    ("log", "told"),
+    ("log", "observed"),
     [
         (E.NOT_ENOUGH_REPLICAS, E.COORDINATOR_NOT_AVAILABLE),
         (E.NOT_LEADER_OR_FOLLOWER, E.NOT_COORDINATOR),
@@ -76,10 +76,10 @@ def test_commit_for_unknown_topic_creates_no_group() -> None:
         (E.REQUEST_TIMED_OUT, E.COORDINATOR_NOT_AVAILABLE),
     ],
 )
-def test_failed_commit_append_maps_to_group_error(log: E, told: E) -> None:
+def test_failed_commit_append_maps_to_group_error(log: E, observed: E) -> None:
     harness = Harness()
     harness.error = log
-    assert _errors(harness.commit("g", {("t", 0): 7, ("x", 0): 1})) == [told, E.UNKNOWN_TOPIC_OR_PARTITION]
+    assert _errors(harness.commit("g", {("t", 0): 7, ("x", 0): 1})) == [observed, E.UNKNOWN_TOPIC_OR_PARTITION]
     assert harness.committed("g", ("t", 0)) == {("t", 0): -1}
     assert harness.listed() == {}
 
@@ -279,9 +279,9 @@ def test_a_group_is_described() -> None:
     member, _ = harness.stable(metadata=READS_T)
     described = harness.describe()
     assert (described.state, described.protocol_type, described.protocol) == ("Stable", "consumer", "range")
-    (told,) = described.members
-    assert (told.member_id, told.client_id, told.client_host) == (member, "app", "/127.0.0.1")
-    assert (told.metadata, told.assignment) == (READS_T, b"all")
+    (observed,) = described.members
+    assert (observed.member_id, observed.client_id, observed.client_host) == (member, "app", "/127.0.0.1")
+    assert (observed.metadata, observed.assignment) == (READS_T, b"all")
     harness.join()
     described = harness.describe()
     assert (described.state, described.protocol, described.members[0].assignment) == ("PreparingRebalance", "", b"")
@@ -462,15 +462,15 @@ def test_failing_response_callback_is_reported_without_disturbing_group() -> Non
 def test_a_member_may_ask_again_from_within_its_answer() -> None:
     harness = Harness()
     first = harness.join().result
-    told: list[Any] = []
+    observed: list[Any] = []
 
     join = harness.join()
 
     def joined(result: Any) -> None:
-        told.append(harness.sync("g", result.member_id, result.generation_id, {result.member_id: b"x"}))
+        observed.append(harness.sync("g", result.member_id, result.generation_id, {result.member_id: b"x"}))
 
     harness.join("g", first.member_id, reply=joined)
-    (sync,) = told
+    (sync,) = observed
     assert sync.result.assignment == b"x"
     assert join.result.generation_id == 2
     assert harness.describe().state == "Stable"

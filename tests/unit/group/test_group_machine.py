@@ -31,7 +31,7 @@ class GroupMachine(RuleBasedStateMachine):
         super().__init__()
         self.asked: list[Asked] = []
         self.joined: list[Asked] = []
-        self.told: dict[int, tuple[str, str]] = {}
+        self.observed: dict[int, tuple[str, str]] = {}
         """Leader and protocol by generation."""
         self.generation = 0
 
@@ -123,7 +123,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.driver.group = ClassicGroup.restored("g", config, stored, self.driver.now_ms)
         self.generation = stored.generation
         self.joined.clear()
-        self.told = {each: told for each, told in self.told.items() if each <= stored.generation}
+        self.observed = {each: observed for each, observed in self.observed.items() if each <= stored.generation}
 
     # --- what holds
 
@@ -139,8 +139,8 @@ class GroupMachine(RuleBasedStateMachine):
         assert group.leader is None or group.leader in group.roster
         for join in [each for each in self.joined if not each.waits and each.error is ErrorCode.NONE]:
             result = join.result
-            told = self.told.setdefault(result.generation_id, (result.leader, result.protocol_name))
-            assert result.protocol_name == told[1]
+            observed = self.observed.setdefault(result.generation_id, (result.leader, result.protocol_name))
+            assert result.protocol_name == observed[1]
             if result.members and not result.skip_assignment:
                 leaders = [
                     each.result.member_id

@@ -193,14 +193,14 @@ def _cell(state: str, event: str) -> str:
     driver, names = STATES[state]()
     before = driver.group.state
     outcome = EVENTS[event](driver, names)
-    told = "-"
+    observed = "-"
     if isinstance(outcome, Asked):
-        told = "waits" if outcome.waits else outcome.error.name
+        observed = "waits" if outcome.waits else outcome.error.name
     elif outcome is not None:
-        told = outcome.name
-    told = SHORT.get(told, told)
+        observed = outcome.name
+    observed = SHORT.get(observed, observed)
     after = driver.group.state
-    return told if after is before else f"{told}>{after.value[0]}"
+    return observed if after is before else f"{observed}>{after.value[0]}"
 
 
 def _rows() -> dict[str, list[str]]:

@@ -12,7 +12,7 @@ from barnabas.ports.report import Line
 UUID = re.compile(r"-?[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
-def told(harness: Harness) -> list[str]:
+def observed(harness: Harness) -> list[str]:
     """The lines since this was last asked, member ids as #."""
     lines = [UUID.sub("#", line) for line in infos_of(harness.lines)]
     harness.lines.clear()
@@ -24,26 +24,26 @@ def test_from_the_first_member_to_none() -> None:
     member, generation = harness.stable()
     at = f"at {CALLER.host}"
     name = f"{CALLER.client_id}# {at}"
-    assert told(harness) == [f"group g: generation 1 (range) with 1 member: {name}; {name} joined"]
+    assert observed(harness) == [f"group g: generation 1 (range) with 1 member: {name}; {name} joined"]
     second = harness.join()
-    assert told(harness) == [f"group g: rebalance after generation 1 begins; {name} joined"]
+    assert observed(harness) == [f"group g: rebalance after generation 1 begins; {name} joined"]
     harness.join(member=member)
     assert not second.waits
-    assert told(harness) == [f"group g: generation 2 (range) with 2 members: {name}, {name}"]
+    assert observed(harness) == [f"group g: generation 2 (range) with 2 members: {name}, {name}"]
     assert harness.heartbeat("g", member, generation + 1) == 0
-    assert told(harness) == []
+    assert observed(harness) == []
     harness.leave("g", member, second.result.member_id)
-    assert told(harness) == [f"group g: generation 3 has no members; {name} left, {name} left"]
+    assert observed(harness) == [f"group g: generation 3 has no members; {name} left, {name} left"]
     assert harness.delete("g") == [0]
-    assert told(harness) == ["group g was deleted"]
+    assert observed(harness) == ["group g was deleted"]
 
 
 def test_a_session_that_ends_is_named_as_the_reason() -> None:
     harness = Harness()
     harness.stable()
-    told(harness)
+    observed(harness)
     harness.pass_time(11_000)
-    (line,) = told(harness)
+    (line,) = observed(harness)
     assert line.startswith("group g: generation 2 has no members; ")
     assert line.endswith("was not heard of in its session")
 
@@ -61,12 +61,12 @@ def test_member_reasons_are_logged_and_truncated() -> None:
     )
     answers: list[object] = []
     harness.coordinator.join(request, CALLER, answers.append)
-    first = told(harness)[0]
+    first = observed(harness)[0]
     assert first.endswith(f"joined ({'r' * 200})")
     member = answers[0].member_id  # type: ignore[attr-defined]
     leaving = LeavingMember(member_id=member, reason="the consumer is closed")
     harness.coordinator.leave(LeaveGroup(group_id="g", members=[leaving]), CALLER, answers.append)
-    assert "left (the consumer is closed)" in told(harness)[0]
+    assert "left (the consumer is closed)" in observed(harness)[0]
 
 
 def test_a_large_group_is_named_in_part() -> None:
@@ -83,4 +83,4 @@ def test_a_large_group_is_named_in_part() -> None:
 def test_a_group_that_is_read_again_is_no_news() -> None:
     harness = Harness()
     harness.stable()
-    assert told(harness.restarted()) == []
+    assert observed(harness.restarted()) == []

@@ -255,7 +255,7 @@ def test_positions_go_with_their_topic() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "observed"),
     [
         (E.INVALID_PRODUCER_EPOCH, E.INVALID_PRODUCER_EPOCH),
         (E.NOT_ENOUGH_REPLICAS, E.COORDINATOR_NOT_AVAILABLE),
@@ -263,16 +263,16 @@ def test_positions_go_with_their_topic() -> None:
         (E.NOT_LEADER_OR_FOLLOWER, E.NOT_COORDINATOR),
     ],
 )
-def test_failed_offset_write_leaves_nothing_pending(error: E, told: E) -> None:
+def test_failed_offset_write_leaves_nothing_pending(error: E, observed: E) -> None:
     harness = Harness()
     harness.error = error
-    assert errors(harness.commit_in(P, "g", {T0: 5})) == [told]
+    assert errors(harness.commit_in(P, "g", {T0: 5})) == [observed]
     assert harness.listed() == {}
     assert not harness.coordinator._shard.transactions._groups.get(harness.coordinator.partition_of("g"))
     harness.error = E.NONE
     harness.commit_in(P, "g", {T0: 5})
     harness.error = error
-    assert errors(harness.commit_in(P, "g", {T0: 6, T1: 7})) == [told, told]
+    assert errors(harness.commit_in(P, "g", {T0: 6, T1: 7})) == [observed, observed]
     harness.end_transaction("g", P)
     assert harness.committed("g") == {T0: 5}
 
@@ -380,7 +380,7 @@ def test_the_first_commit_of_a_transaction_is_verified() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("said", "observed"),
     [
         (E.INVALID_TXN_STATE, E.INVALID_TXN_STATE),
         (E.PRODUCER_FENCED, E.INVALID_PRODUCER_EPOCH),
@@ -390,11 +390,11 @@ def test_the_first_commit_of_a_transaction_is_verified() -> None:
         (E.COORDINATOR_NOT_AVAILABLE, E.COORDINATOR_LOAD_IN_PROGRESS),
     ],
 )
-def test_offsets_outside_the_transaction_are_not_written(said: E, told: E) -> None:
+def test_offsets_outside_the_transaction_are_not_written(said: E, observed: E) -> None:
     harness = Harness(verifies=True)
     asked = harness.commit_in(P, "g", {T0: 1})
     harness.asked.pop()[2](said)
-    assert errors(asked) == [told]
+    assert errors(asked) == [observed]
     assert (harness.appends, harness.listed()) == (0, {})
 
 

@@ -108,9 +108,9 @@ def test_the_format_comes_from_the_files_not_the_configuration(broker: Broker) -
     broker.start()
     assert [broker.log(place).format_name for place in (NEW, OLD)] == ["classic", "v2"]
     assert visible(broker.log(NEW)) == message_set(b"classic")
-    told = [line for line in broker.reports if "stays in it" in line]
-    assert len(told) == 2
-    assert any("/data/new-0 holds segments of the format classic" in line for line in told)
+    observed = [line for line in broker.reports if "stays in it" in line]
+    assert len(observed) == 2
+    assert any("/data/new-0 holds segments of the format classic" in line for line in observed)
 
 
 def test_a_folder_of_both_is_reported_and_left_alone(broker: Broker) -> None:

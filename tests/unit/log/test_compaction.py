@@ -37,7 +37,7 @@ def offsets_of(log: UnifiedLog, key: bytes) -> list[int]:
     return [message.offset for message in messages_of(log) if message.key == key]
 
 
-def told(logs: CleanedLogs, text: str) -> list[str]:
+def observed(logs: CleanedLogs, text: str) -> list[str]:
     return [line for line in logs.reports if text in line]
 
 
@@ -53,7 +53,7 @@ def test_the_last_value_of_each_key_stays_where_it_was() -> None:
     assert [message for message in before if message in after] == after
     assert len(after) == 45
     assert logs.log.size_bytes < size
-    (line,) = told(logs, "is compacted below")
+    (line,) = observed(logs, "is compacted below")
     assert "35 of" in line
 
 
@@ -132,16 +132,16 @@ def test_the_share_that_is_dirty_decides_or_the_age() -> None:
     for number in range(30):
         logs.put((b"k%d" % number, b"v"))
     logs.clean()
-    assert len(told(logs, "is compacted below")) == 1
+    assert len(observed(logs, "is compacted below")) == 1
     for _ in range(5):
         logs.put((b"k1", b"again"))
     logs.clean()
-    assert len(told(logs, "is compacted below")) == 1
+    assert len(observed(logs, "is compacted below")) == 1
     logs.configure(max_compaction_lag_ms=50_000)
     logs.wait(20_000)
-    assert len(told(logs, "is compacted below")) == 1
+    assert len(observed(logs, "is compacted below")) == 1
     logs.wait(40_000)
-    assert len(told(logs, "is compacted below")) == 2
+    assert len(observed(logs, "is compacted below")) == 2
     assert len(offsets_of(logs.log, b"k1")) == 1
 
 
@@ -170,10 +170,10 @@ def test_the_dirtiest_log_comes_first() -> None:
             logs.put((b"k1", b"v"), log=log)
         logs.put((b"k1", b"v"), at=logs.clock.now_ms() + 2**61, log=log)
     logs.wait(100)
-    assert not told(logs, "is compacted")
+    assert not observed(logs, "is compacted")
     logs.settings = CleanerSettings(backoff_ms=10)
     logs.wait(100)
-    assert [line.split()[0] for line in told(logs, "is compacted")][:3] == ["t-1", "t-2", "t-0"]
+    assert [line.split()[0] for line in observed(logs, "is compacted")][:3] == ["t-1", "t-2", "t-0"]
 
 
 def test_compressed_batches_stay_so() -> None:
@@ -330,7 +330,7 @@ def test_a_map_too_small_for_all_keys_takes_several_passes() -> None:
     wanted = last_values(logs.log)
     logs.clean()
     logs.wait(2000)
-    assert len(told(logs, "is compacted below")) > 2
+    assert len(observed(logs, "is compacted below")) > 2
     assert {key: value for key, value in last_values(logs.log).items() if key != b"rolled"} == wanted
     assert len(messages_of(logs.log)) == 121
 
@@ -342,7 +342,7 @@ def test_a_batch_with_more_keys_than_the_map_takes_is_reported() -> None:
     logs.put(*((b"k%d" % number, b"v") for number in range(100)))
     logs.clean()
     logs.wait(1000)
-    (line,) = told(logs, "cannot be compacted")
+    (line,) = observed(logs, "cannot be compacted")
     assert "one batch has more keys than the offset map takes" in line
     assert "raise log.cleaner.dedupe.buffer.size" in line
     assert len(messages_of(logs.log)) == 101
@@ -360,7 +360,7 @@ def test_a_damaged_log_is_reported_once_and_other_logs_are_cleaned() -> None:
     logs.put((b"k", b"x"), at=2**61, log=other)
     logs.clean()
     logs.wait(10_000)
-    (line,) = told(logs, "cannot be compacted")
+    (line,) = observed(logs, "cannot be compacted")
     assert line.startswith("t-0 cannot be compacted and is left as it is until a restart: the batch at position ")
     assert "is damaged" in line
     left = {name: bytes(file.data) for name, file in logs.disk.folders[str(TP)].items()}
@@ -376,7 +376,7 @@ def test_a_full_disk_is_reported_and_loses_nothing() -> None:
     logs.roll()
     logs.disk.capacity = logs.disk.used + 10
     logs.wait(5000)
-    assert len(told(logs, "cannot be compacted")) == 1
+    assert len(observed(logs, "cannot be compacted")) == 1
     assert len(offsets_of(logs.log, b"k")) == 20
     logs.disk.capacity = None
     logs.put((b"k", b"more"))
@@ -393,7 +393,7 @@ def test_reading_and_writing_are_bounded() -> None:
     logs.roll()
     logs.settings = CleanerSettings(io_max_bytes_per_second=1000.0, backoff_ms=10)
     began_ms = logs.clock.monotonic_ms()
-    logs.scheduler.run_until(lambda: bool(told(logs, "is compacted below")), 1e9)
+    logs.scheduler.run_until(lambda: bool(observed(logs, "is compacted below")), 1e9)
     moved = sum(segment.size for segment in logs.log.segments) + 100 * 120
     assert logs.clock.monotonic_ms() - began_ms > moved
 
@@ -406,13 +406,13 @@ def test_a_stop_in_the_midst_leaves_the_log_whole() -> None:
     logs.roll()
     logs.settings = CleanerSettings(io_max_bytes_per_second=1000.0, backoff_ms=10)
     logs.wait(20_000)
-    assert not told(logs, "is compacted below")
+    assert not observed(logs, "is compacted below")
     logs.stop()
     assert not any(name.endswith((".cleaned", ".swap")) for name in logs.disk.folders[str(TP)])
     logs.start()
     logs.settings = CleanerSettings(backoff_ms=10)
     logs.wait(1000)
-    assert told(logs, "is compacted below")
+    assert observed(logs, "is compacted below")
     assert {key: value for key, value in last_values(logs.log).items() if key != b"rolled"} == wanted
 
 

@@ -81,9 +81,9 @@ def test_a_policy_that_is_only_checked_deletes_nothing() -> None:
         ("consumed: ,", "needs the groups to wait for"),
         ("kafka:7d", "takes no parameters; it got '7d'"),
         ("key-prefix-age", "needs prefixes and ages"),
-        ("key-prefix-age:user-", "'user-' is no PREFIX=AGE"),
-        ("key-prefix-age:user-=7y", "'7y' is no duration"),
-        ("key-prefix-age:user-=-7d", "'-7d' is no duration"),
+        ("key-prefix-age:user-", "'user-' is not PREFIX=AGE"),
+        ("key-prefix-age:user-=7y", "'7y' is not a duration"),
+        ("key-prefix-age:user-=-7d", "'-7d' is not a duration"),
         ("header-ttl", "needs the name of the header"),
         ("other:x", "unknown deletion policy 'other'; known: consumed, "),
     ],
@@ -159,7 +159,7 @@ def test_durations_of_deletion_policies_are_parsed() -> None:
     texts = {"5": None, "5ms": 5, "5s": 5000, "5m": 300_000, "5h": 18_000_000, "5d": 432_000_000, "5w": 3_024_000_000}
     for text, expected in texts.items():
         if expected is None:
-            with pytest.raises(ConfigError, match="no duration"):
+            with pytest.raises(ConfigError, match="not a duration"):
                 duration_ms(text)
         else:
             assert duration_ms(f" {text} ") == expected

@@ -167,8 +167,8 @@ def test_several_batches_in_one_gap_and_several_gaps() -> None:
     log = open_log(folder, recover=False, recovery_point=COUNT, config=CONFIG, report=reports.append)
     for _ in range(2):
         assert readable(log) == [n for n in range(COUNT) if n not in (2, 3, 4, 7, 15)]
-    told = [line.split("the offsets ")[1] for line in reports]
-    assert told == ["2 to 4 cannot be read", "7 to 7 cannot be read", "15 to 15 cannot be read"]
+    observed = [line.split("the offsets ")[1] for line in reports]
+    assert observed == ["2 to 4 cannot be read", "7 to 7 cannot be read", "15 to 15 cannot be read"]
 
 
 def test_content_of_a_damaged_batch_is_not_read_as_a_batch() -> None:

@@ -132,13 +132,13 @@ def test_the_page_is_whole_and_escapes_what_comes_from_the_logs() -> None:
     figures = batch_figures(segment(), 0, CODECS, records=True)
     rows = [SegmentRow(topic="<b>&co", partition=0, segment="0.log", figures=figures)]
     gathered = gather([*rows, SegmentRow(topic="empty", partition=0, segment="0.log", figures=LogStats())])
-    told = page(gathered)
-    assert "<b>&co" not in told
+    observed = page(gathered)
+    assert "<b>&co" not in observed
     tags = Tags()
-    tags.feed(told)
+    tags.feed(observed)
     assert tags.open == []
     assert "<b>&co" in tags.text
-    assert "prefers-color-scheme: dark" in told
+    assert "prefers-color-scheme: dark" in observed
     assert [fields(row)["messages"] for row in gathered.topics] == [21, 0]
 
 

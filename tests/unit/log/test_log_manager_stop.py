@@ -173,9 +173,9 @@ def stopped(harness: Harness) -> None:
         log = harness.manager.create(tp(number))
         for value in (b"a", b"b", b"c"):
             put(log, value)
-    told = harness.stop()
+    observed = harness.stop()
     harness.scheduler.run_pending()
-    assert told == [True]
+    assert observed == [True]
 
 
 def test_a_life_that_ended_in_order_is_known_for_it() -> None:

@@ -129,8 +129,8 @@ def test_damage_cuts_there_and_drops_what_follows(folder: Folder, bad: int, posi
     assert log.log_end_offset == bad
     assert [segment.base_offset for segment in log.segments] == [b for b in (0, 5, 10) if b <= base]
     assert {name for name in folder.files() if name.endswith(".log")} == {_log_file(b) for b in (0, 5, 10) if b <= base}
-    told = "does not begin with a batch of this log" if bad == base == 10 else "first corrupt batch"
-    assert any(told in line for line in reports)
+    observed = "does not begin with a batch of this log" if bad == base == 10 else "first corrupt batch"
+    assert any(observed in line for line in reports)
     assert log.epochs.latest <= (bad - 1) // 4
 
 

@@ -252,10 +252,10 @@ def test_rejected_batches_take_bounded_memory() -> None:
     states = ProducerStates(limit=10)
     for producer in range(25):
         states.reject_retriable(numbered(b"x", producer=producer, sequence=0), ErrorCode.NOT_ENOUGH_REPLICAS)
-    told = 0
+    observed = 0
     for producer in range(25):
         try:
             states.check(parse_header(numbered(b"y", producer=producer, sequence=1)))
         except ApiError:
-            told += 1
-    assert 1 <= told <= 10
+            observed += 1
+    assert 1 <= observed <= 10

@@ -236,9 +236,9 @@ class TransactionMachine(RuleBasedStateMachine):
         found: list[tuple[int, bytes | None]] = []
         offset = start
         while offset < upto:
-            told = self.log.read(offset, max_bytes=max_bytes, limit=upto)
-            content = told.records if isinstance(told.records, bytes) else told.records.read()
-            entries = self.log.transactions.aborted_in(offset, told)
+            observed = self.log.read(offset, max_bytes=max_bytes, limit=upto)
+            content = observed.records if isinstance(observed.records, bytes) else observed.records.read()
+            entries = self.log.transactions.aborted_in(offset, observed)
             aborted = [AbortedTransaction(each.producer_id, each.first_offset) for each in entries]
             batches, position = [], 0
             while position + 61 <= len(content) and position + parse_header(content, position).size <= len(content):

@@ -46,8 +46,8 @@ class Log:
         """Base offsets of the batches that are handed out, markers among them."""
         chain = validate_batches(self.data, start, ValidationContext(allows_gaps=True))
         assert chain.fault is None
-        told = [AbortedTransaction(*each) for each in aborted]
-        return [header.base_offset for _, header in filter_aborted(chain.batches, self.data, told)]
+        observed = [AbortedTransaction(*each) for each in aborted]
+        return [header.base_offset for _, header in filter_aborted(chain.batches, self.data, observed)]
 
 
 def test_without_a_list_everything_is_visible() -> None:

@@ -118,21 +118,21 @@ def test_nothing_is_written_to_a_classic_cluster() -> None:
 
 def test_a_read_has_a_range_per_broker_and_partition() -> None:
     cluster = Logs(t={"0-0": (0, 50), "0-1": (0, 0), "1-0": (20, 90)}, gone={})
-    told: list[str] = []
-    assert plan_ranges(cluster, read_options(TOPIC), told.append) == [
+    observed: list[str] = []
+    assert plan_ranges(cluster, read_options(TOPIC), observed.append) == [
         OffsetRange("t", 0, 0, 50, 0),
         OffsetRange("t", 0, 20, 90, 1),
     ]
     some = read_options(ZK | {"assign": '{"t": ["1-0"]}', "endingOffsets": '{"t": {"1-0": 30}}'})
-    assert plan_ranges(cluster, some, told.append) == [OffsetRange("t", 0, 20, 30, 1)]
+    assert plan_ranges(cluster, some, observed.append) == [OffsetRange("t", 0, 20, 30, 1)]
     late = read_options(TOPIC | {"startingOffsets": '{"t": {"0-0": 0, "0-1": 0, "1-0": 10}}'})
     with pytest.raises(ApiError, match="t-1-0: asked for offsets 10 to 90, but the log has 20 to 90"):
-        plan_ranges(cluster, late, told.append)
+        plan_ranges(cluster, late, observed.append)
     with pytest.raises(ApiError, match="t-2-0: the topic has 3 partition"):
-        plan_ranges(cluster, read_options(ZK | {"assign": '{"t": ["2-0"]}'}), told.append)
+        plan_ranges(cluster, read_options(ZK | {"assign": '{"t": ["2-0"]}'}), observed.append)
     with pytest.raises(ApiError, match="no live broker has topic 'gone'"):
-        plan_ranges(cluster, read_options(ZK | {"subscribe": "gone"}), told.append)
-    assert plan_ranges(cluster, read_options(ZK | {"subscribePattern": "g.*"}), told.append) == []
+        plan_ranges(cluster, read_options(ZK | {"subscribe": "gone"}), observed.append)
+    assert plan_ranges(cluster, read_options(ZK | {"subscribePattern": "g.*"}), observed.append) == []
 
 
 def test_brokers_come_and_go_between_loads() -> None:

@@ -73,7 +73,7 @@ def test_only_streams_of_this_generation_have_a_group() -> None:
         read_options(asked)
     with pytest.raises(ConfigError, match="must name a consumer group"):
         read_options(topic | {"commitOffsetsToGroup": " "}, streaming=True)
-    with pytest.raises(ConfigError, match="commitOffsetsToGroup cannot be had with a classic cluster"):
+    with pytest.raises(ConfigError, match="commitOffsetsToGroup is not supported with a classic cluster"):
         read_options(asked | {"kafka.bootstrap.servers": "classic://h:1"}, streaming=True)
     check_group(None, Where(bootstrap="classic://h:1"))
     with pytest.raises(ConfigError, match="classic"):

@@ -74,8 +74,8 @@ def test_the_script_drops_what_a_trimmed_java_lacks(tmp_path: Path, monkeypatch:
     assert found.trimmed
     wrapped = java.spark_java_home(found)
     arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "two words", "$HOME"]
-    told = subprocess.run([wrapped / "bin" / "java", *arguments], capture_output=True, text=True, check=True)
-    assert told.stdout.splitlines() == ["-Xmx1g", "two words", "$HOME"]
+    observed = subprocess.run([wrapped / "bin" / "java", *arguments], capture_output=True, text=True, check=True)
+    assert observed.stdout.splitlines() == ["-Xmx1g", "two words", "$HOME"]
     assert java.spark_java_home(found) == wrapped
 
 
@@ -84,8 +84,10 @@ def test_the_script_sends_standard_error_to_a_file(tmp_path: Path) -> None:
     log = tmp_path / "jvm.log"
     wrapped = java.spark_java_home(java.Java(home=home, version=17), log_file=log)
     environment = os.environ | {java.LOG_VARIABLE: str(log)}
-    told = subprocess.run([wrapped / "bin" / "java", "x"], capture_output=True, text=True, check=True, env=environment)
-    assert (told.stdout, told.stderr) == ("x\n", "")
+    observed = subprocess.run(
+        [wrapped / "bin" / "java", "x"], capture_output=True, text=True, check=True, env=environment
+    )
+    assert (observed.stdout, observed.stderr) == ("x\n", "")
     assert log.read_text() == "to stderr\n"
 
 

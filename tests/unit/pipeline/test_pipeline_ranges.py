@@ -20,9 +20,9 @@ def _cluster() -> MemoryCluster:
 
 
 def _plan(cluster: MemoryCluster, **options: str) -> tuple[list[OffsetRange], list[str]]:
-    told: list[str] = []
-    plan = plan_ranges(cluster, read_options({"bootstrap.servers": "h:1", **options}), told.append)
-    return plan, told
+    observed: list[str] = []
+    plan = plan_ranges(cluster, read_options({"bootstrap.servers": "h:1", **options}), observed.append)
+    return plan, observed
 
 
 def test_everything_by_default() -> None:
@@ -44,8 +44,8 @@ def test_a_topic_that_is_written_to_while_the_read_is_planned() -> None:
     """Its end at the last look is beyond that at the first one: nothing is lost."""
     cluster = _Growing()
     cluster.create("a", 1)
-    (part,), told = _plan(cluster, subscribe="a")
-    assert (part.start, told) == (0, [])
+    (part,), observed = _plan(cluster, subscribe="a")
+    assert (part.start, observed) == (0, [])
     assert part.end > 0
 
 
@@ -101,9 +101,9 @@ def test_deleted_offsets_are_data_loss() -> None:
     asked = {"assign": '{"a":[0]}', "startingOffsets": '{"a":{"0":2}}'}
     with pytest.raises(ApiError, match="a-0: asked for offsets 2 to 10, but the log has 6 to 10"):
         _plan(cluster, **asked)
-    plan, told = _plan(cluster, failOnDataLoss="false", **asked)
+    plan, observed = _plan(cluster, failOnDataLoss="false", **asked)
     assert plan == [OffsetRange("a", 0, 6, 10)]
-    assert len(told) == 1
+    assert len(observed) == 1
 
 
 def test_offsets_past_the_end_are_data_loss() -> None:

@@ -42,22 +42,22 @@ def _session() -> Any:
 
 
 def test_failed_load_round_is_reported_and_next_round_runs() -> None:
-    stop, told, sessions = Event(), list[Round](), list[Any]()
+    stop, observed, sessions = Event(), list[Round](), list[Any]()
 
     def open_session() -> Any:
         sessions.append(_session())
         return nullcontext(sessions[-1])
 
     def run(spark: Any) -> LoadResult:
-        if len(told) == 1:
+        if len(observed) == 1:
             spark.sparkContext._jsc.dead = True
             raise BarnabasError("the broker is away")
-        if len(told) == 2:
+        if len(observed) == 2:
             stop.set()
         return DONE
 
-    rounds(run, 0.0, stop, told.append, sessions=open_session)
-    assert [(str(each.error), each.result) for each in told] == [
+    rounds(run, 0.0, stop, observed.append, sessions=open_session)
+    assert [(str(each.error), each.result) for each in observed] == [
         ("None", DONE),
         ("the broker is away", None),
         ("None", DONE),

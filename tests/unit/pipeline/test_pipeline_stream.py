@@ -74,9 +74,9 @@ def test_a_recreated_topic_stops_the_stream() -> None:
     _create(cluster, 25, "two")
     with pytest.raises(
         ApiError, match=r"'t' was deleted and created again: its id was one and is two; .*t-0@10"
-    ) as told:
+    ) as observed:
         _next(reader, end)
-    assert "set failOnDataLoss=false to continue with the new topic from its beginning" in str(told.value)
+    assert "set failOnDataLoss=false to continue with the new topic from its beginning" in str(observed.value)
     with pytest.raises(ApiError, match="created again"):
         _next(_reader(cluster), end)  # another run of the stream
 
@@ -279,8 +279,8 @@ def test_how_far_a_stream_is_behind() -> None:
     latest = {"offsets": '{"t": {"0": 10, "1": 6}, "u": {"0": 4}, "v": {"0": 3}}', "topicIds": {"t": "one", "u": "two"}}
     expected = {"minOffsetsBehindLatest": "0", "maxOffsetsBehindLatest": "4", "avgOffsetsBehindLatest": "2.25"}
     assert offsets_behind_latest({"endOffset": end, "latestOffset": latest}) == expected
-    told = SimpleNamespace(endOffset=json.dumps(end), latestOffset=json.dumps(latest))
-    assert offsets_behind_latest(told) == expected
+    observed = SimpleNamespace(endOffset=json.dumps(end), latestOffset=json.dumps(latest))
+    assert offsets_behind_latest(observed) == expected
     assert offsets_behind_latest({"endOffset": None, "latestOffset": latest}) == {}
 
 

@@ -82,8 +82,8 @@ def test_own_broker_of_run_publishes_its_metrics(tmp_path: Path) -> None:
         assert metrics is not None
         with Producer(address) as producer:
             producer.send_many("topic", [b"a", b"b", b"c"])
-        told = {message.key: json.loads(message.value or b"") for message in broker_messages(metrics)}
+        observed = {message.key: json.loads(message.value or b"") for message in broker_messages(metrics)}
     name = "kafka_server_brokertopicmetrics_messagesin_total"
-    assert told[name.encode()] == {"metric": name, "value": 3.0}
+    assert observed[name.encode()] == {"metric": name, "value": 3.0}
     with own_broker("127.0.0.1:1", tmp_path) as given:
         assert given == ("127.0.0.1:1", None)

@@ -123,8 +123,8 @@ def test_a_longer_log_of_an_older_epoch_is_cut(cluster: ReplicaCluster) -> None:
     cluster.lead(2, isr=[2])
     cluster.cut.clear()
     cluster.until(lambda: cluster[1].log.log_end_offset == 0)
-    told = cluster[2].produce(b"x")
-    cluster.until(lambda: bool(told))
+    observed = cluster[2].produce(b"x")
+    cluster.until(lambda: bool(observed))
     agree(cluster)
     assert cluster[1].values == [b"x"]
 
@@ -197,9 +197,9 @@ def test_a_cut_is_noted_even_if_the_leader_changes_meanwhile() -> None:
     cluster.until(lambda: bool(noted))
     assert cluster[1].values == []
     cluster.lead(3)
-    told = cluster[3].produce(b"m3")
+    observed = cluster[3].produce(b"m3")
     cluster.run(500)
-    assert (told[0].error, cluster[1].values) == (ErrorCode.NONE, []), "the checkpoint is not there yet"
+    assert (observed[0].error, cluster[1].values) == (ErrorCode.NONE, []), "the checkpoint is not there yet"
     for then in noted:
         then()
     agree(cluster)
@@ -211,8 +211,8 @@ def test_a_follower_of_an_emptied_leader_begins_where_that_begins(cluster: Repli
     cluster.lead(1, isr=[1])
     for number in range(6):
         cluster[1].produce(b"%d" % number)
-    (told,) = cluster[1].delete(4)
-    assert (told.error, told.low_watermark) == (ErrorCode.NONE, 4)
+    (observed,) = cluster[1].delete(4)
+    assert (observed.error, observed.low_watermark) == (ErrorCode.NONE, 4)
     cluster[2].disk.lose_all()
     cluster.start(2)
     agree(cluster)
@@ -251,22 +251,22 @@ def test_consumer_gets_the_diverging_epoch_of_truncated_records(cluster: Replica
     cluster[1].produce(b"b")
     cluster.lead(2, isr=[2])
     cluster[2].produce(b"c")
-    (told,) = cluster[2].consume(2, last_epoch=1)
-    assert (told.error, told.diverging, told.records) == (ErrorCode.NONE, DivergingEpoch(2, 1), b"") or (
-        told.diverging == DivergingEpoch(1, 0)
+    (observed,) = cluster[2].consume(2, last_epoch=1)
+    assert (observed.error, observed.diverging, observed.records) == (ErrorCode.NONE, DivergingEpoch(2, 1), b"") or (
+        observed.diverging == DivergingEpoch(1, 0)
     )
-    (told,) = cluster[2].consume(1, last_epoch=2)
-    assert told.diverging is None
-    (told,) = cluster[2].consume(5)
-    assert (told.error, told.diverging) == (ErrorCode.OFFSET_OUT_OF_RANGE, None)
+    (observed,) = cluster[2].consume(1, last_epoch=2)
+    assert observed.diverging is None
+    (observed,) = cluster[2].consume(5)
+    assert (observed.error, observed.diverging) == (ErrorCode.OFFSET_OUT_OF_RANGE, None)
     own = ReplicaId(1, cluster.epoch_of(1))
-    (told,) = cluster[2].consume(5, replica=own)
-    assert (told.error, told.log_start_offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, 0)
-    assert told.diverging == DivergingEpoch(2, 1)
+    (observed,) = cluster[2].consume(5, replica=own)
+    assert (observed.error, observed.log_start_offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, 0)
+    assert observed.diverging == DivergingEpoch(2, 1)
 
 
 @pytest.mark.parametrize(
-    ("told", "cut"),
+    ("observed", "cut"),
     [
         ((5, 30), 30),  # both know the epoch, the leader ends it earlier
         ((5, 60), 50),  # we end it earlier
@@ -278,9 +278,9 @@ def test_consumer_gets_the_diverging_epoch_of_truncated_records(cluster: Replica
         ((5, -1), 60),  # the leader cannot tell
     ],
 )
-def test_where_to_cut(told: tuple[int, int], cut: int) -> None:
+def test_where_to_cut(observed: tuple[int, int], cut: int) -> None:
     epochs = LeaderEpochCache([(3, 0), (5, 20), (7, 50)])
-    assert truncation_offset(epochs, 60, DivergingEpoch(*told)) == cut
+    assert truncation_offset(epochs, 60, DivergingEpoch(*observed)) == cut
 
 
 def test_follower_that_truncates_still_gets_the_high_watermark() -> None:

@@ -16,11 +16,11 @@ def cluster() -> ReplicaCluster:
 
 
 def test_waiting_fetch_at_a_follower_ends_with_its_high_watermark(cluster: ReplicaCluster) -> None:
-    told = cluster[2].consume(1, anywhere=True, max_wait_ms=60_000)
-    assert told == []
+    observed = cluster[2].consume(1, anywhere=True, max_wait_ms=60_000)
+    assert observed == []
     cluster[1].produce(b"b")
     cluster.run(20)
-    (result,) = told
+    (result,) = observed
     assert (result.error, result.high_watermark) == (ErrorCode.NONE, 2)
     assert size_of(result.records) > 0
 

@@ -40,40 +40,40 @@ def entry(offset: int = 0, **others: Any) -> FetchPartition:
 def ask(
     member: Member, epoch: int, session: int, entries: Sequence[FetchPartition] = (), **others: Any
 ) -> list[FetchSessionResult]:
-    told: list[FetchSessionResult] = []
+    observed: list[FetchSessionResult] = []
 
     def done(answer: FetchSessionResult | ApiError) -> None:
         assert not isinstance(answer, ApiError)
-        told.append(answer)
+        observed.append(answer)
 
     how = {"replica_id": 2, "replica_epoch": member.cluster[2].epoch, "max_wait_ms": 0, **others}
     request = Fetch(partitions=entries, session_id=session, session_epoch=epoch, **how)
     member.replicas.read_in_session(request, done, max_bytes=1 << 20, reader=None)
-    return told
+    return observed
 
 
 def begun(cluster: ReplicaCluster) -> int:
-    (told,) = ask(cluster[1], 0, 0, [entry()])
-    assert told.session_id > 0
-    assert [each.partition for each in told.results] == [0], "the first answer has all"
-    return told.session_id
+    (observed,) = ask(cluster[1], 0, 0, [entry()])
+    assert observed.session_id > 0
+    assert [each.partition for each in observed.results] == [0], "the first answer has all"
+    return observed.session_id
 
 
 def test_unchanged_partition_is_left_out_of_the_next_answer(cluster: ReplicaCluster) -> None:
     session = begun(cluster)
     assert ask(cluster[1], 1, session) == [FetchSessionResult([], session)]
     cluster[1].produce(b"a", acks=1)
-    (told,) = ask(cluster[1], 2, session)
-    assert [bytes(each.records.read()) for each in told.results] == [  # type: ignore[union-attr]
+    (observed,) = ask(cluster[1], 2, session)
+    assert [bytes(each.records.read()) for each in observed.results] == [  # type: ignore[union-attr]
         bytes(cluster[1].log.read(0, max_bytes=1 << 20, limit=1).records.read())  # type: ignore[union-attr]
     ]
-    (told,) = ask(cluster[1], 3, session)
-    assert len(told.results) == 1, "it has not said that it has it"
-    (told,) = ask(cluster[1], 4, session, [entry(1)])
-    assert [each.high_watermark for each in told.results] == [1], "the high watermark is news"
+    (observed,) = ask(cluster[1], 3, session)
+    assert len(observed.results) == 1, "it has not said that it has it"
+    (observed,) = ask(cluster[1], 4, session, [entry(1)])
+    assert [each.high_watermark for each in observed.results] == [1], "the high watermark is news"
     assert cluster[1].partition.high_watermark == 1
-    (told,) = ask(cluster[1], 5, session)
-    assert told.results == []
+    (observed,) = ask(cluster[1], 5, session)
+    assert observed.results == []
 
 
 @pytest.mark.parametrize("epoch", [0, 1, 2])
@@ -82,8 +82,10 @@ def test_followers_of_the_next_topic_of_that_name_ask_again_whatever_the_leader_
 ) -> None:
     cluster.lead(1)
     assert cluster[1].partition.leader_epoch == 1
-    (told,) = ask(cluster[1], 0, 0, [entry(current_leader_epoch=epoch, topic_id=b"the next topic's")])
-    assert [each.error for each in told.results] == [ErrorCode.UNKNOWN_TOPIC_ID], "FENCED_LEADER_EPOCH is not retried"
+    (observed,) = ask(cluster[1], 0, 0, [entry(current_leader_epoch=epoch, topic_id=b"the next topic's")])
+    assert [each.error for each in observed.results] == [ErrorCode.UNKNOWN_TOPIC_ID], (
+        "FENCED_LEADER_EPOCH is not retried"
+    )
 
 
 def test_a_follower_that_says_nothing_new_is_still_caught_up(cluster: ReplicaCluster) -> None:
@@ -110,8 +112,8 @@ def patient() -> ReplicaCluster:
 
 def test_high_watermark_alone_does_not_end_the_wait_of_a_follower(patient: ReplicaCluster) -> None:
     patient[1].produce(b"a", acks=1)
-    (told,) = ask(patient[1], 0, 0, [entry(1)])
-    waiting = ask(patient[1], 1, told.session_id, max_wait_ms=500)
+    (observed,) = ask(patient[1], 0, 0, [entry(1)])
+    waiting = ask(patient[1], 1, observed.session_id, max_wait_ms=500)
     patient[1].partition.high_watermark = Offset(0)
     patient[1].replicas.purgatory.check(KEY)
     assert waiting == []
@@ -121,9 +123,9 @@ def test_high_watermark_alone_does_not_end_the_wait_of_a_follower(patient: Repli
 
 def test_high_watermark_alone_does_not_answer_a_fetch_at_once(patient: ReplicaCluster) -> None:
     patient[1].produce(b"a", acks=1)
-    (told,) = ask(patient[1], 0, 0, [entry(1)])
+    (observed,) = ask(patient[1], 0, 0, [entry(1)])
     patient[1].partition.high_watermark = Offset(0)
-    waiting = ask(patient[1], 1, told.session_id, max_wait_ms=500)
+    waiting = ask(patient[1], 1, observed.session_id, max_wait_ms=500)
     assert waiting == []
     patient[1].produce(b"b", acks=1)
     assert [(each.high_watermark, size_of(each.records) > 0) for each in waiting[0].results] == [(1, True)]
@@ -151,8 +153,8 @@ def test_followers_fetch_once_for_a_record_and_learn_of_the_high_watermark_in_th
 @pytest.mark.parametrize("cause", ["append", "log start", "high watermark", "leadership", "dropped"])
 def test_a_session_that_waits_is_answered_when_there_is_news(cluster: ReplicaCluster, cause: str) -> None:
     cluster[1].produce(b"a", acks=1)
-    (told,) = ask(cluster[1], 0, 0, [entry(1)])
-    waiting = ask(cluster[1], 1, told.session_id, max_wait_ms=500)
+    (observed,) = ask(cluster[1], 0, 0, [entry(1)])
+    waiting = ask(cluster[1], 1, observed.session_id, max_wait_ms=500)
     assert waiting == []
     if cause == "append":
         cluster[1].produce(b"b", acks=1)
@@ -165,8 +167,8 @@ def test_a_session_that_waits_is_answered_when_there_is_news(cluster: ReplicaClu
         cluster.lead(2)
     else:
         cluster[1].replicas.drop([KEY])
-    (told,) = waiting
-    (result,) = told.results
+    (observed,) = waiting
+    (result,) = observed.results
     expected = {"leadership": ErrorCode.FENCED_LEADER_EPOCH, "dropped": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert result.error is expected.get(cause, ErrorCode.NONE)
 
@@ -174,11 +176,11 @@ def test_a_session_that_waits_is_answered_when_there_is_news(cluster: ReplicaClu
 def test_append_wakes_a_fetch_whose_topic_was_unknown_at_first(cluster: ReplicaCluster) -> None:
     cluster[1].produce(b"a", acks=1)
     nameless = FetchPartition("", 0, 1, 1 << 20, 0, 0, -1, TOPIC_ID)
-    (told,) = ask(cluster[1], 0, 0, [nameless])
-    assert told.results[0].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    (first,) = ask(cluster[1], 1, told.session_id, [entry(1)])
+    (observed,) = ask(cluster[1], 0, 0, [nameless])
+    assert observed.results[0].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    (first,) = ask(cluster[1], 1, observed.session_id, [entry(1)])
     assert len(first.results) == 1
-    waiting = ask(cluster[1], 2, told.session_id, max_wait_ms=500)
+    waiting = ask(cluster[1], 2, observed.session_id, max_wait_ms=500)
     assert waiting == []
     cluster[1].produce(b"b", acks=1)
     assert [size_of(each.records) > 0 for each in waiting[0].results] == [True]
@@ -205,29 +207,29 @@ def test_a_quiet_partition_is_looked_at_ten_times_a_second(
 
 def test_what_no_event_reports_is_found_soon(cluster: ReplicaCluster) -> None:
     cluster[1].produce(b"a", acks=1)
-    (told,) = ask(cluster[1], 0, 0, [entry(1)])
-    answers = ask(cluster[1], 1, told.session_id) + ask(cluster[1], 2, told.session_id)
+    (observed,) = ask(cluster[1], 0, 0, [entry(1)])
+    answers = ask(cluster[1], 1, observed.session_id) + ask(cluster[1], 2, observed.session_id)
     assert [each for answer in answers for each in answer.results] == []
     cluster[1].log.advance_log_start(Offset(1))
-    assert [each.results for each in ask(cluster[1], 3, told.session_id)] == [[]]
+    assert [each.results for each in ask(cluster[1], 3, observed.session_id)] == [[]]
     cluster.run(100)
-    (told,) = ask(cluster[1], 4, told.session_id)
-    assert [each.log_start_offset for each in told.results] == [1]
+    (observed,) = ask(cluster[1], 4, observed.session_id)
+    assert [each.log_start_offset for each in observed.results] == [1]
 
 
 def test_fetch_of_an_earlier_life_shows_no_progress_of_the_next(patient: ReplicaCluster) -> None:
     leader, old = patient[1], patient[2].epoch
     leader.produce(b"a", acks=1)
-    (told,) = ask(leader, 0, 0, [entry(1)])
-    ask(leader, 1, told.session_id, max_wait_ms=1)
+    (observed,) = ask(leader, 0, 0, [entry(1)])
+    ask(leader, 1, observed.session_id, max_wait_ms=1)
     leader.produce(b"b", acks=1)
-    (answer,) = ask(leader, 2, told.session_id)
+    (answer,) = ask(leader, 2, observed.session_id)
     assert len(answer.results) == 1
     assert leader.partition.followers is not None
     follower = leader.partition.followers.of(ReplicaId(2, old + 1))
     follower.sent_log_start = Offset(0)
     leader.partition._epochs_in_sync[2] = old + 1
-    ask(leader, 3, told.session_id, [entry(2, last_fetched_epoch=0)], max_wait_ms=500)
+    ask(leader, 3, observed.session_id, [entry(2, last_fetched_epoch=0)], max_wait_ms=500)
     assert follower.log_end == UNKNOWN
 
 
@@ -236,14 +238,14 @@ def test_fetch_after_the_last_records_counts_without_a_response(
 ) -> None:
     leader = patient[1]
     leader.produce(b"a", acks=1)
-    (told,) = ask(leader, 0, 0, [entry(1)])
-    ask(leader, 1, told.session_id, max_wait_ms=1)
+    (observed,) = ask(leader, 0, 0, [entry(1)])
+    ask(leader, 1, observed.session_id, max_wait_ms=1)
     answers = leader.produce(b"b")
-    (answer,) = ask(leader, 2, told.session_id, max_wait_ms=500)
+    (answer,) = ask(leader, 2, observed.session_id, max_wait_ms=500)
     assert size_of(answer.results[0].records) > 0
     assert answers == []
     monkeypatch.setattr(ReplicaReader, "read_one", lambda *_, **__: pytest.fail("nothing is to be read"))
-    waiting = ask(leader, 3, told.session_id, [entry(2, last_fetched_epoch=0)], max_wait_ms=500)
+    waiting = ask(leader, 3, observed.session_id, [entry(2, last_fetched_epoch=0)], max_wait_ms=500)
     assert [each.error for each in answers] == [ErrorCode.NONE]
     assert waiting == []
 
@@ -251,11 +253,11 @@ def test_fetch_after_the_last_records_counts_without_a_response(
 def test_diverging_follower_is_never_taken_for_caught_up(patient: ReplicaCluster) -> None:
     leader = patient[1]
     leader.produce(b"a", acks=1)
-    (told,) = ask(leader, 0, 0, [entry(1)])
-    ask(leader, 1, told.session_id, max_wait_ms=1)
+    (observed,) = ask(leader, 0, 0, [entry(1)])
+    ask(leader, 1, observed.session_id, max_wait_ms=1)
     leader.produce(b"b", acks=1)
-    ask(leader, 2, told.session_id)
-    (answer,) = ask(leader, 3, told.session_id, [entry(2, last_fetched_epoch=7)], max_wait_ms=500)
+    ask(leader, 2, observed.session_id)
+    (answer,) = ask(leader, 3, observed.session_id, [entry(2, last_fetched_epoch=7)], max_wait_ms=500)
     assert answer.results[0].diverging is not None
     assert leader.partition.high_watermark == 1
 
@@ -283,10 +285,10 @@ def test_a_session_that_waits_ends_with_its_time(cluster: ReplicaCluster) -> Non
 def test_forgotten_partition_is_left_out_of_the_answer(cluster: ReplicaCluster) -> None:
     session = begun(cluster)
     cluster[1].produce(b"a", acks=1)
-    (told,) = ask(cluster[1], 1, session, forgotten=[(TOPIC_ID, 0)])
-    assert told.results == []
-    (told,) = ask(cluster[1], 2, session, [entry()])
-    assert len(told.results) == 1
+    (observed,) = ask(cluster[1], 1, session, forgotten=[(TOPIC_ID, 0)])
+    assert observed.results == []
+    (observed,) = ask(cluster[1], 2, session, [entry()])
+    assert len(observed.results) == 1
 
 
 def test_request_with_a_wrong_session_epoch_is_refused(cluster: ReplicaCluster) -> None:
@@ -303,16 +305,16 @@ def test_request_with_a_wrong_session_epoch_is_refused(cluster: ReplicaCluster) 
 
 def test_fetch_without_a_session_answers_every_partition(cluster: ReplicaCluster) -> None:
     for _ in range(2):
-        (told,) = ask(cluster[1], -1, 0, [entry()])
-        assert (told.session_id, len(told.results)) == (0, 1)
+        (observed,) = ask(cluster[1], -1, 0, [entry()])
+        assert (observed.session_id, len(observed.results)) == (0, 1)
 
 
 def test_a_leader_without_the_lease_answers_its_followers(cluster: ReplicaCluster) -> None:
     """Their fetches are what it may go on by."""
     session = begun(cluster)
     cluster[1].lease_valid = False
-    (told,) = ask(cluster[1], 1, session)
-    assert (told.error, list(told.results)) == (ErrorCode.NONE, [])
+    (observed,) = ask(cluster[1], 1, session)
+    assert (observed.error, list(observed.results)) == (ErrorCode.NONE, [])
 
 
 def test_session_epoch_wraps_to_one_after_the_largest() -> None:
@@ -347,10 +349,10 @@ def test_partition_requested_again_in_a_session_is_answered_without_news(cluster
     """The follower may have failed to take what it was told before it left the partition out."""
     session = begun(cluster)
     ask(cluster[1], 1, session, forgotten=[(TOPIC_ID, 0)])
-    (told,) = ask(cluster[1], 2, session, [entry()])
-    assert [each.high_watermark for each in told.results] == [0]
-    (told,) = ask(cluster[1], 3, session)
-    assert told.results == []
+    (observed,) = ask(cluster[1], 2, session, [entry()])
+    assert [each.high_watermark for each in observed.results] == [0]
+    (observed,) = ask(cluster[1], 3, session)
+    assert observed.results == []
 
 
 def test_followers_ask_for_what_has_changed_only() -> None:
@@ -372,10 +374,10 @@ def test_a_leader_that_was_restarted_gets_a_new_session() -> None:
     cluster.start(1)
     cluster.settle()
     cluster.run()
-    told = cluster.leader.produce(b"b")
-    cluster.until(lambda: bool(told))
+    observed = cluster.leader.produce(b"b")
+    cluster.until(lambda: bool(observed))
     cluster.until(lambda: len(cluster.state.isr) == 2)
-    assert told[0].error is ErrorCode.NONE
+    assert observed[0].error is ErrorCode.NONE
     for member in cluster.live:
         assert member.values == [b"a", b"b"]
 
@@ -462,6 +464,6 @@ def test_removed_follower_gets_the_error_while_its_fetch_waits(cluster: ReplicaC
     cluster[1].replicas.apply(cluster.topic, {0: cluster.state})
     cluster[1].produce(b"a", acks=1)
     cluster.run(500)
-    (told,) = waiting
-    assert [each.error for each in told.results] == [ErrorCode.REPLICA_NOT_AVAILABLE]
+    (observed,) = waiting
+    assert [each.error for each in observed.results] == [ErrorCode.REPLICA_NOT_AVAILABLE]
     assert not any("failed" in line for line in cluster[1].reports)

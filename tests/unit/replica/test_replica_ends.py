@@ -27,10 +27,10 @@ def test_delete_records_is_answered_when_all_replicas_have_deleted(cluster: Repl
     for number in range(5):
         cluster[1].produce(b"%d" % number)
     cluster.run()
-    told = cluster[1].delete(3)
-    assert (told, cluster[1].log.log_start_offset) == ([], 3)
+    observed = cluster[1].delete(3)
+    assert (observed, cluster[1].log.log_start_offset) == ([], 3)
     cluster.run()
-    assert [(each.error, each.low_watermark) for each in told] == [(ErrorCode.NONE, 3)]
+    assert [(each.error, each.low_watermark) for each in observed] == [(ErrorCode.NONE, 3)]
     assert [member.log.log_start_offset for member in cluster.live] == [3, 3, 3]
 
 
@@ -52,9 +52,9 @@ def test_a_deletion_ends_with_the_leadership(cluster: ReplicaCluster) -> None:
     cluster[1].produce(b"a")
     cluster.run()
     cluster.cut = {frozenset((1, 3)), frozenset((1, 2))}
-    told = cluster[1].delete(1)
+    observed = cluster[1].delete(1)
     cluster.lead(2)
-    assert [(each.error, each.low_watermark) for each in told] == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
+    assert [(each.error, each.low_watermark) for each in observed] == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
     assert cluster[2].delete(9)[0].error is ErrorCode.OFFSET_OUT_OF_RANGE
     assert cluster[1].delete(1)[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -72,8 +72,8 @@ def test_a_follower_serves_what_is_committed_as_far_as_it_knows(cluster: Replica
     cluster.run(50)
     assert cluster[2].values == [b"a", b"b"]
     assert values(cluster[2].consume(anywhere=True)[0]) == [b"a"], "broker 3 does not have it"
-    told = cluster[2].consume(1, anywhere=True)[0]
-    assert (told.error, told.high_watermark, values(told)) == (ErrorCode.NONE, 1, [])
+    observed = cluster[2].consume(1, anywhere=True)[0]
+    assert (observed.error, observed.high_watermark, values(observed)) == (ErrorCode.NONE, 1, [])
     assert cluster[2].consume(3, anywhere=True)[0].error is ErrorCode.OFFSET_NOT_AVAILABLE, "the leader may have it"
 
 
@@ -119,13 +119,13 @@ def test_failed_flush_takes_only_its_own_partition_offline(cluster: ReplicaClust
     assert cluster[1].offline == [KEY]
     assert [each.error for each in waiting] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     assert cluster[1].events == ["led 0", "resigned 0"]
-    for told in (cluster[1].produce(b"b"), cluster[1].consume(), cluster[1].consume(anywhere=True)):
-        assert [each.error for each in told] == [ErrorCode.KAFKA_STORAGE_ERROR]
+    for observed in (cluster[1].produce(b"b"), cluster[1].consume(), cluster[1].consume(anywhere=True)):
+        assert [each.error for each in observed] == [ErrorCode.KAFKA_STORAGE_ERROR]
     cluster.cut.clear()
     cluster.lead(2, isr=[2, 3])
-    told = cluster[2].produce(b"c")
+    observed = cluster[2].produce(b"c")
     cluster.run(300)
-    assert told[0].error is ErrorCode.NONE
+    assert observed[0].error is ErrorCode.NONE
     assert (cluster[1].values, cluster[1].fetches) == ([b"a"], []), "it does not follow either"
     assert cluster[1].offline == [KEY], "it is told once"
 
@@ -133,10 +133,10 @@ def test_failed_flush_takes_only_its_own_partition_offline(cluster: ReplicaClust
 def test_a_disk_that_cannot_be_written_takes_the_partition_with_it(cluster: ReplicaCluster) -> None:
     for broker_id in (3, 1):
         cluster[broker_id].disk.errors_per_million = 1_000_000
-        told = cluster[1].produce(b"a")
+        observed = cluster[1].produce(b"a")
         cluster.run(300)
         assert cluster[broker_id].offline == [KEY]
-    assert [each.error for each in told] == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert [each.error for each in observed] == [ErrorCode.KAFKA_STORAGE_ERROR]
     assert cluster[2].offline == []
 
 
@@ -150,13 +150,13 @@ def test_a_full_disk_is_no_failure(cluster: ReplicaCluster, monkeypatch: pytest.
         return write(file, *buffers)  # type: ignore[arg-type]
 
     monkeypatch.setattr(type(cluster[3].log.segments[-1].file), "append", append)
-    told = cluster[1].produce(b"a")
+    observed = cluster[1].produce(b"a")
     cluster.run(1500)
-    assert (cluster[3].offline, cluster[3].values, told) == ([], [], [])
+    assert (cluster[3].offline, cluster[3].values, observed) == ([], [], [])
     assert sum("no space is left" in line for line in cluster[3].reports) == 1
     full[0] = False
     cluster.run(1500)
-    assert told[0].error is ErrorCode.NONE
+    assert observed[0].error is ErrorCode.NONE
     assert cluster[3].values == [b"a"]
 
 

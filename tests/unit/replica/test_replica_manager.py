@@ -25,8 +25,8 @@ def harness() -> ReplicaHarness:
     return ReplicaHarness()
 
 
-def codes(told: Sequence[ProduceResultPartition | FetchResultPartition]) -> list[ErrorCode]:
-    return [each.error for each in told]
+def codes(observed: Sequence[ProduceResultPartition | FetchResultPartition]) -> list[ErrorCode]:
+    return [each.error for each in observed]
 
 
 def count(result: FetchResultPartition) -> int:
@@ -37,15 +37,15 @@ def count(result: FetchResultPartition) -> int:
 
 
 def sent(harness: ReplicaHarness, sequence: int, producer: int = 1) -> ErrorCode:
-    told: list[ProduceResultPartition] = []
+    observed: list[ProduceResultPartition] = []
 
     def done(results: Sequence[ProduceResultPartition] | ApiError) -> None:
         assert not isinstance(results, ApiError)
-        told.extend(results)
+        observed.extend(results)
 
     records = numbered(b"%d" % sequence, producer=producer, sequence=sequence)
     harness.replicas.append([ProducePartition("t", 0, records)], done, acks=1, timeout_ms=0)
-    return told[0].error
+    return observed[0].error
 
 
 def test_a_producer_that_was_early_begins_where_it_was_refused(harness: ReplicaHarness) -> None:
@@ -70,23 +70,23 @@ def test_early_batches_expire(harness: ReplicaHarness, monkeypatch: pytest.Monke
 
 
 def test_partition_listeners_are_called_in_order(harness: ReplicaHarness) -> None:
-    told: list[tuple[int, str, object]] = []
+    observed: list[tuple[int, str, object]] = []
 
     def listen(number: int) -> None:
         harness.replicas.listen(
-            lambda partition: told.append((number, "opened", partition.topic_partition)),
-            lambda keys: told.append((number, "dropped", tuple(keys))),
+            lambda partition: observed.append((number, "opened", partition.topic_partition)),
+            lambda keys: observed.append((number, "dropped", tuple(keys))),
         )
 
     listen(1)
     listen(2)
     key = harness.open().topic_partition
     harness.open()
-    assert told == [(1, "opened", key), (2, "opened", key)], "what is here already does not come again"
-    told.clear()
+    assert observed == [(1, "opened", key), (2, "opened", key)], "what is here already does not come again"
+    observed.clear()
     never_here = TopicPartition("t", 7)
     assert harness.replicas.drop([key, never_here])
-    assert told == [(1, "dropped", (key, never_here)), (2, "dropped", (key, never_here))]
+    assert observed == [(1, "dropped", (key, never_here)), (2, "dropped", (key, never_here))]
     assert key not in harness.replicas.partitions
     assert harness.logs.get(key) is None
 
@@ -181,5 +181,5 @@ def test_a_follower_waits_for_appends_and_a_consumer_for_the_high_watermark(harn
 def test_delete_records_is_refused_for_a_compacted_topic() -> None:
     harness = ReplicaHarness(LogConfig(cleanup_policy=frozenset({"compact"})))
     harness.open()
-    (told,) = harness.delete(-1)
-    assert (told.error, told.low_watermark) == (ErrorCode.POLICY_VIOLATION, -1)
+    (observed,) = harness.delete(-1)
+    assert (observed.error, observed.low_watermark) == (ErrorCode.POLICY_VIOLATION, -1)

@@ -15,9 +15,9 @@ _brokers = st.integers(1, 3)
 class _Sent:
     """A message whose acknowledgement is awaited, or has come."""
 
-    def __init__(self, value: bytes, told: list[ProduceResultPartition]) -> None:
+    def __init__(self, value: bytes, observed: list[ProduceResultPartition]) -> None:
         self.value = value
-        self.told = told
+        self.observed = observed
         self.in_sync: set[int] | None = None
         """Who has been in sync since it was acknowledged; None: it was not."""
         self.offset = -1
@@ -127,9 +127,9 @@ class ReplicasMachine(RuleBasedStateMachine):
 
     def _note_acknowledged(self) -> None:
         for each in self.sent:
-            if each.in_sync is None and each.told and each.told[0].error is ErrorCode.NONE:
+            if each.in_sync is None and each.observed and each.observed[0].error is ErrorCode.NONE:
                 each.in_sync = set()
-                each.offset = each.told[0].base_offset
+                each.offset = each.observed[0].base_offset
             if each.in_sync is not None:
                 each.in_sync.update(self.cluster.state.isr)
 

@@ -25,10 +25,10 @@ def cluster() -> ReplicaCluster:
 
 
 def test_followers_copy_and_the_high_watermark_follows(cluster: ReplicaCluster) -> None:
-    told = cluster[1].produce(b"a", b"b")
-    assert (told, cluster[1].partition.high_watermark) == ([], 0)
+    observed = cluster[1].produce(b"a", b"b")
+    assert (observed, cluster[1].partition.high_watermark) == ([], 0)
     cluster.run()
-    assert [(each.error, each.base_offset) for each in told] == [(ErrorCode.NONE, 0)]
+    assert [(each.error, each.base_offset) for each in observed] == [(ErrorCode.NONE, 0)]
     for member in cluster.live:
         assert member.visible == [b"a", b"b"], "followers are told at once what is committed"
         assert member.log.epochs.entries == [(0, 0)]
@@ -46,12 +46,12 @@ def test_replicated_log_is_identical_to_the_byte(cluster: ReplicaCluster) -> Non
 
 def test_slow_follower_leaves_the_isr_and_returns(cluster: ReplicaCluster) -> None:
     cluster.isolate(3)
-    told = cluster[1].produce(b"a")
+    observed = cluster[1].produce(b"a")
     cluster.run(1900)
-    assert (told, cluster.state.isr) == ([], (1, 2, 3))
+    assert (observed, cluster.state.isr) == ([], (1, 2, 3))
     cluster.until(lambda: cluster.state.isr == (1, 2))
     cluster.run()
-    assert [each.error for each in told] == [ErrorCode.NONE]
+    assert [each.error for each in observed] == [ErrorCode.NONE]
     assert cluster[3].values == []
     cluster.heal()
     cluster.until(lambda: cluster.state.isr == (1, 2, 3))
@@ -77,9 +77,9 @@ def test_a_leader_that_hears_of_it_late_lets_nothing_pass_what_it_has_refused(cl
     """The producer has heard of it before; else it would be told OUT_OF_ORDER_SEQUENCE_NUMBER of the second."""
 
     def send(broker: int, sequence: int) -> list[ErrorCode]:
-        told = cluster[broker].produce_batch(numbered(b"%d" % sequence, sequence=sequence), acks=1)
+        observed = cluster[broker].produce_batch(numbered(b"%d" % sequence, sequence=sequence), acks=1)
         cluster.run()
-        return [each.error for each in told]
+        return [each.error for each in observed]
 
     assert send(1, 0) == [ErrorCode.NONE]
     assert send(2, 1) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
@@ -97,15 +97,15 @@ def test_failed_append_at_a_follower_is_reported_and_retried(
     take_in = Partition.append_as_follower
     faults = [KeyError("a fault")]
 
-    def faulty(partition: Partition, records: memoryview, **told: Any) -> bool:
+    def faulty(partition: Partition, records: memoryview, **observed: Any) -> bool:
         if partition is cluster[2].partition and faults:
             raise faults.pop()
-        return take_in(partition, records, **told)
+        return take_in(partition, records, **observed)
 
     monkeypatch.setattr(Partition, "append_as_follower", faulty)
-    told = cluster[1].produce(b"a")
+    observed = cluster[1].produce(b"a")
     cluster.run(2000)
-    assert [each.error for each in told] == [ErrorCode.NONE]
+    assert [each.error for each in observed] == [ErrorCode.NONE]
     assert cluster[2].visible == [b"a"]
     assert cluster[2].reports == ["following t-0 failed: KeyError: 'a fault'"]
 
@@ -155,9 +155,9 @@ def test_batch_behind_one_refused_for_a_small_isr_is_refused_with_it() -> None:
     cluster = ReplicaCluster(config=LogConfig(min_insync_replicas=2))
 
     def send(sequence: int) -> list[ErrorCode]:
-        told = cluster[1].produce_batch(numbered(b"%d" % sequence, producer=7, sequence=sequence))
+        observed = cluster[1].produce_batch(numbered(b"%d" % sequence, producer=7, sequence=sequence))
         cluster.run()
-        return [each.error for each in told]
+        return [each.error for each in observed]
 
     assert send(0) == [ErrorCode.NONE]
     cluster.isolate(2)
@@ -176,9 +176,9 @@ def test_batch_behind_one_refused_for_a_full_disk_is_refused_with_it() -> None:
     cluster = ReplicaCluster()
 
     def send(value: bytes, sequence: int) -> list[ErrorCode]:
-        told = cluster[1].produce_batch(numbered(value, producer=7, sequence=sequence))
+        observed = cluster[1].produce_batch(numbered(value, producer=7, sequence=sequence))
         cluster.run()
-        return [each.error for each in told]
+        return [each.error for each in observed]
 
     assert send(b"0", 0) == [ErrorCode.NONE]
     disk = cluster[1].disk
@@ -193,9 +193,9 @@ def test_timeout_with_a_small_isr_answers_not_enough_replicas() -> None:
     cluster = ReplicaCluster(config=LogConfig(min_insync_replicas=2))
     cluster.isolate(2)
     cluster.isolate(3)
-    told = cluster[1].produce(b"a", timeout_ms=500)
+    observed = cluster[1].produce(b"a", timeout_ms=500)
     cluster.run(500)
-    assert [each.error for each in told] == [ErrorCode.REQUEST_TIMED_OUT]
+    assert [each.error for each in observed] == [ErrorCode.REQUEST_TIMED_OUT]
 
 
 # --- the ISR in the tree
@@ -203,14 +203,14 @@ def test_timeout_with_a_small_isr_answers_not_enough_replicas() -> None:
 
 def test_a_shrink_counts_only_once_it_is_stored(cluster: ReplicaCluster) -> None:
     cluster.isolate(3)
-    told = cluster[1].produce(b"a")
+    observed = cluster[1].produce(b"a")
     cluster.refuse_isr = True
     cluster.run(5000)
     assert cluster.isr_requests
-    assert (told, cluster[1].partition.high_watermark) == ([], 0)
+    assert (observed, cluster[1].partition.high_watermark) == ([], 0)
     cluster.refuse_isr = False
-    cluster.until(lambda: bool(told))
-    assert told[0].error is ErrorCode.NONE
+    cluster.until(lambda: bool(observed))
+    assert observed[0].error is ErrorCode.NONE
 
 
 def test_pending_isr_member_counts_for_the_high_watermark(cluster: ReplicaCluster) -> None:
@@ -219,9 +219,9 @@ def test_pending_isr_member_counts_for_the_high_watermark(cluster: ReplicaCluste
     cluster.cut = {frozenset((1, 0))}  # the leader's wish may or may not have come there
     cluster.until(lambda: len(cluster.isr_requests) == 2)
     cluster.cut |= {frozenset((1, 3)), frozenset((2, 3))}
-    told = cluster[1].produce(b"a", timeout_ms=60_000)
+    observed = cluster[1].produce(b"a", timeout_ms=60_000)
     cluster.run(5000)
-    assert (told, cluster[1].partition.high_watermark) == ([], 0)
+    assert (observed, cluster[1].partition.high_watermark) == ([], 0)
     assert len(cluster.isr_requests) == 2, "one wish at a time"
 
 
@@ -235,24 +235,24 @@ def test_a_wish_counts_though_the_partition_gets_other_replicas_meanwhile(cluste
     cluster.topic = evolve(cluster.topic, partitions={0: (1, 2)})
     cluster[1].replicas.apply(cluster.topic, {0: cluster.state})
     assert cluster[1].partition.replicas == (1, 2)
-    told = cluster[1].produce(b"a", timeout_ms=60_000)
+    observed = cluster[1].produce(b"a", timeout_ms=60_000)
     cluster.run(500)
-    assert (told, cluster[1].partition.high_watermark) == ([], 0), "broker 3 may be in the ISR by now"
+    assert (observed, cluster[1].partition.high_watermark) == ([], 0), "broker 3 may be in the ISR by now"
     cluster.isr_rejections[0]()
     cluster.run(500)
-    assert told == [], "that was another wish"
+    assert observed == [], "that was another wish"
     cluster.isr_rejections[1]()
     cluster.run(500)
-    assert [each.error for each in told] == [ErrorCode.NONE]
+    assert [each.error for each in observed] == [ErrorCode.NONE]
 
 
 @pytest.mark.parametrize("tells_leader", [True, False], ids=["leader_hears", "leader_stands_still"])
 def test_fetch_for_a_deleted_log_does_not_count_for_the_replica_that_comes_again(tells_leader: bool) -> None:
     """Broker 2 is moved away and back, in one broker epoch, while a fetch of it is on its way."""
     cluster = ReplicaCluster(brokers=2)
-    told = cluster[1].produce(b"a")
+    observed = cluster[1].produce(b"a")
     cluster.run(500)
-    assert [each.error for each in told] == [ErrorCode.NONE]
+    assert [each.error for each in observed] == [ErrorCode.NONE]
     cluster.hop_ms[2] = 400
     sent = len(cluster[2].fetches)
     cluster.until(lambda: len(cluster[2].fetches) > sent)
@@ -278,13 +278,13 @@ def test_fetch_for_a_deleted_log_does_not_count_for_the_replica_that_comes_again
 
 def test_an_append_waits_on_while_the_epoch_of_its_leader_rises(cluster: ReplicaCluster) -> None:
     cluster.isolate(2)
-    told = cluster[1].produce(b"a")
+    observed = cluster[1].produce(b"a")
     cluster.run(50)
     cluster.cut.clear()
     cluster.move((1, 2))
     assert cluster.state.leader_epoch == 1
     cluster.run(500)
-    assert [(each.error, each.base_offset) for each in told] == [(ErrorCode.NONE, 0)]
+    assert [(each.error, each.base_offset) for each in observed] == [(ErrorCode.NONE, 0)]
     assert (cluster[1].partition.led_since, cluster[1].partition.leader_epoch) == (0, 1)
     cluster.lead(2)
     cluster.lead(1)
@@ -322,16 +322,16 @@ def test_one_wish_at_a_time(cluster: ReplicaCluster) -> None:
 def test_log_end_of_an_earlier_broker_epoch_does_not_count(cluster: ReplicaCluster) -> None:
     cluster.kill(3, power=True)
     cluster.start(3)  # before anybody noticed
-    told = cluster[1].produce(b"a")
+    observed = cluster[1].produce(b"a")
     cluster.refuse_isr = True
     cluster.run(500)
     assert cluster[3].values == [b"a"], "it follows"
-    assert told == [], "but it is not the one that is in sync"
+    assert observed == [], "but it is not the one that is in sync"
     cluster.refuse_isr = False
-    cluster.until(lambda: bool(told))
+    cluster.until(lambda: bool(observed))
     assert cluster.state.isr == (1, 2, 3)
     assert cluster.state.broker_epochs[3] == cluster[3].epoch
-    assert told[0].error is ErrorCode.NONE
+    assert observed[0].error is ErrorCode.NONE
 
 
 def test_an_old_life_that_still_asks_is_refused(cluster: ReplicaCluster) -> None:
@@ -341,10 +341,10 @@ def test_an_old_life_that_still_asks_is_refused(cluster: ReplicaCluster) -> None
     cluster.kill(3)
     cluster.start(3)
     cluster.run()
-    (told,) = cluster[1].consume(replica=ReplicaId(3, old), epoch=0)
-    assert told.error is ErrorCode.STALE_BROKER_EPOCH
-    (told,) = cluster[1].consume(replica=ReplicaId(9, 100), epoch=0)
-    assert told.error is ErrorCode.REPLICA_NOT_AVAILABLE
+    (observed,) = cluster[1].consume(replica=ReplicaId(3, old), epoch=0)
+    assert observed.error is ErrorCode.STALE_BROKER_EPOCH
+    (observed,) = cluster[1].consume(replica=ReplicaId(9, 100), epoch=0)
+    assert observed.error is ErrorCode.REPLICA_NOT_AVAILABLE
 
 
 def test_a_broker_of_unknown_life_leads_nothing(cluster: ReplicaCluster) -> None:
@@ -355,9 +355,9 @@ def test_a_broker_of_unknown_life_leads_nothing(cluster: ReplicaCluster) -> None
     assert [each.error for each in cluster[1].produce(b"b")] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     cluster[1].replicas.broker_epoch = cluster[1].epoch
     assert cluster[1].events == ["led 0", "resigned 0", "led 0"]
-    told = cluster[1].produce(b"c")
-    cluster.until(lambda: bool(told))
-    assert told[0].error is ErrorCode.NONE
+    observed = cluster[1].produce(b"c")
+    cluster.until(lambda: bool(observed))
+    assert observed[0].error is ErrorCode.NONE
 
 
 # --- without the lease
@@ -366,8 +366,8 @@ REFUSED = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 ACCEPTED = [ErrorCode.NONE]
 
 
-def errors(told: Sequence[ProduceResultPartition | FetchResultPartition]) -> list[ErrorCode]:
-    return [each.error for each in told]
+def errors(observed: Sequence[ProduceResultPartition | FetchResultPartition]) -> list[ErrorCode]:
+    return [each.error for each in observed]
 
 
 def test_without_the_lease_the_isr_commits_acks_all_and_acks_1_is_refused(cluster: ReplicaCluster) -> None:
@@ -377,9 +377,9 @@ def test_without_the_lease_the_isr_commits_acks_all_and_acks_1_is_refused(cluste
     assert errors(cluster[1].produce(b"refused", acks=1)) == REFUSED
     assert errors(cluster[1].produce(b"refused", acks=0)) == REFUSED
     for value in (b"b", b"c"):
-        told = cluster[1].produce(value)
-        cluster.until(lambda told=told: bool(told))  # type: ignore[misc]
-        assert errors(told) == ACCEPTED
+        observed = cluster[1].produce(value)
+        cluster.until(lambda observed=observed: bool(observed))  # type: ignore[misc]
+        assert errors(observed) == ACCEPTED
     assert [member.visible for member in cluster.live] == [[b"a", b"b", b"c"]] * 3
     (read,) = cluster[1].consume()
     assert (read.error, read.high_watermark) == (ErrorCode.NONE, 3)
@@ -399,9 +399,9 @@ def test_without_the_lease_and_the_isr_nothing_is_committed_or_read(cluster: Rep
     assert errors(cluster[1].consume()) == REFUSED
     cluster.run(5000)
     assert errors(waiting) == [ErrorCode.REQUEST_TIMED_OUT]
-    told = cluster[2].produce(b"b")
+    observed = cluster[2].produce(b"b")
     cluster.run()
-    assert errors(told) == ACCEPTED
+    assert errors(observed) == ACCEPTED
     assert cluster[1].partition.high_watermark == 1
 
 
@@ -418,10 +418,10 @@ def test_one_follower_that_knows_of_another_leader_stops_all_commits_of_the_old_
     assert (errors(lost), cluster[1].partition.high_watermark) == ([ErrorCode.REQUEST_TIMED_OUT], 1)
     assert cluster[2].values == [b"a"]
     cluster.heal()
-    told = cluster[2].produce(b"b")
-    cluster.until(lambda: bool(told))
+    observed = cluster[2].produce(b"b")
+    cluster.until(lambda: bool(observed))
     cluster.run(500)
-    assert errors(told) == ACCEPTED
+    assert errors(observed) == ACCEPTED
     assert [member.visible for member in cluster.live] == [[b"a", b"b"]] * 3
 
 
@@ -432,9 +432,9 @@ def test_without_the_lease_a_restarted_follower_does_not_count_as_the_one_in_the
     cluster.expire(1)
     cluster.kill(2)
     cluster.start(2)
-    told = cluster[1].produce(b"b", timeout_ms=1000)
+    observed = cluster[1].produce(b"b", timeout_ms=1000)
     cluster.run(1200)
-    assert (errors(told), cluster[1].partition.high_watermark) == ([ErrorCode.REQUEST_TIMED_OUT], 1)
+    assert (errors(observed), cluster[1].partition.high_watermark) == ([ErrorCode.REQUEST_TIMED_OUT], 1)
 
 
 def test_a_leader_alone_in_the_isr_writes_nothing_without_the_lease(cluster: ReplicaCluster) -> None:
@@ -513,8 +513,8 @@ def test_deposed_leader_answers_waiting_producers_and_follows(cluster: ReplicaCl
     assert cluster[1].events == ["led 0", "resigned 1"]
     assert cluster[2].events == ["led 1"]
     cluster.heal()
-    told = cluster[2].produce(b"b")
-    cluster.until(lambda: bool(told))
+    observed = cluster[2].produce(b"b")
+    cluster.until(lambda: bool(observed))
     cluster.run(1000)
     assert [member.visible for member in cluster.live] == [[b"a", b"b"]] * 3, "what it had alone is cut off"
     assert cluster[2].partition.epoch_start_offset == 1
@@ -548,10 +548,10 @@ def test_partition_without_a_leader_refuses_requests(cluster: ReplicaCluster) ->
 
 def test_a_follower_counts_once_its_disk_has_what_is_to_be_flushed() -> None:
     cluster = ReplicaCluster(config=LogConfig(flush_messages=1))
-    told: list[ProduceResultPartition] = []
+    observed: list[ProduceResultPartition] = []
     for number in range(5):
-        told = cluster[1].produce(b"%d" % number)
-        while not told:
+        observed = cluster[1].produce(b"%d" % number)
+        while not observed:
             for member in cluster.live:
                 assert cluster[1].partition.high_watermark <= member.log.log_end_offset
             for follower in cluster[1].partition.followers or ():
@@ -593,6 +593,6 @@ def test_nothing_stays_of_a_log_that_is_deleted_while_its_follower_flushes_or_cu
 def test_failed_flush_answers_producers_and_takes_the_partition_offline() -> None:
     cluster = ReplicaCluster(config=LogConfig(flush_messages=1))
     cluster[3].disk.flush_errors_per_million = 1_000_000
-    told = cluster[1].produce(b"a", timeout_ms=60_000)
-    cluster.until(lambda: bool(told))
+    observed = cluster[1].produce(b"a", timeout_ms=60_000)
+    cluster.until(lambda: bool(observed))
     assert (cluster[3].offline, cluster.state.isr) == ([KEY], (1, 2))

@@ -63,9 +63,9 @@ def test_throttled_replication_takes_time_of_its_rate(side: str, by_name: bool) 
 def test_in_sync_replica_is_not_throttled(side: str) -> None:
     throttled = Throttled(side, 1000, "*")
     cluster = throttled.cluster
-    told = cluster[1].produce(b"now")
+    observed = cluster[1].produce(b"now")
     cluster.run(200)
-    assert [each.error for each in told] == [ErrorCode.NONE]
+    assert [each.error for each in observed] == [ErrorCode.NONE]
     assert cluster[2].visible[-1] == b"now"
     assert throttled.copied < 10
 

@@ -71,18 +71,18 @@ class TransactionsMachine(ReplicasMachine):
             self.made += 1
             producer.unacknowledged.append(b"%d:%d" % (producer.id, self.made))
             producer.now.values += producer.unacknowledged
-        told: list[ErrorCode] = []
+        observed: list[ErrorCode] = []
         identity: dict[str, Any] = {"producer": producer.id, "epoch": producer.epoch, "sequence": producer.sequence}
         entry = ProducePartition("t", 0, numbered(*producer.unacknowledged, **identity, transactional=True))
         leader.replicas.append(
             [entry],
-            lambda results: told.extend(each.error for each in results),  # type: ignore[union-attr]
+            lambda results: observed.extend(each.error for each in results),  # type: ignore[union-attr]
             acks=-1,
             timeout_ms=50,
             origin=AppendOrigin.TRANSACTION,
         )
         self.let_time_pass(60)
-        if told == [ErrorCode.NONE]:
+        if observed == [ErrorCode.NONE]:
             producer.unacknowledged.clear()
             producer.sequence += 1
 
@@ -102,16 +102,16 @@ class TransactionsMachine(ReplicasMachine):
         producer, leader = self.producers[number], self._leader()
         if leader is None or producer.now is None or producer.now.committed is None:
             return
-        told: list[ErrorCode] = []
+        observed: list[ErrorCode] = []
         marker = TxnMarker(
             producer_id=producer.id,
             producer_epoch=producer.epoch,
             committed=producer.now.committed,
             partitions=[KEY],
         )
-        leader.replicas.markers.write([marker], lambda done: told.append(done[0].partitions[0].error), 50)
+        leader.replicas.markers.write([marker], lambda done: observed.append(done[0].partitions[0].error), 50)
         self.let_time_pass(60)
-        if told == [ErrorCode.NONE]:
+        if observed == [ErrorCode.NONE]:
             producer.ended.append(producer.now)
             producer.now = None
 

@@ -26,14 +26,14 @@ def cluster() -> ReplicaCluster:
 
 def send(member: Member, *values: bytes, producer: int = 1, sequence: int = 0) -> list[ErrorCode]:
     """The list gets the outcome, now or later."""
-    told: list[ErrorCode] = []
+    observed: list[ErrorCode] = []
 
     def done(results: Any) -> None:
-        told.extend(each.error for each in results)
+        observed.extend(each.error for each in results)
 
     entry = ProducePartition("t", 0, numbered(*values, producer=producer, sequence=sequence, transactional=True))
     member.replicas.append([entry], done, acks=-1, timeout_ms=10_000, origin=AppendOrigin.TRANSACTION)
-    return told
+    return observed
 
 
 def end(
@@ -45,10 +45,10 @@ def end(
     coordinator: int = 0,
     timeout_ms: int = 10_000,
 ) -> list[ErrorCode]:
-    told: list[ErrorCode] = []
+    observed: list[ErrorCode] = []
 
     def done(markers: Sequence[WrittenTxnMarker]) -> None:
-        told.extend(each.error for marker in markers for each in marker.partitions)
+        observed.extend(each.error for marker in markers for each in marker.partitions)
 
     marker = TxnMarker(
         producer_id=producer,
@@ -58,7 +58,7 @@ def end(
         coordinator_epoch=coordinator,
     )
     member.replicas.markers.write([marker], done, timeout_ms)
-    return told
+    return observed
 
 
 def ends_heard(member: Member) -> list[tuple[int, bool]]:
@@ -76,10 +76,10 @@ def test_an_end_counts_when_all_in_sync_have_it(cluster: ReplicaCluster) -> None
     sent = send(cluster[1], b"a", b"b")
     cluster.run()
     assert (sent, stable(cluster)) == ([E.NONE], [0, 0, 0])
-    told = end(cluster[1], True)
-    assert (told, heard, stable(cluster)) == ([], [], [0, 0, 0])
+    observed = end(cluster[1], True)
+    assert (observed, heard, stable(cluster)) == ([], [], [0, 0, 0])
     cluster.run()
-    assert (told, heard, stable(cluster)) == ([E.NONE], [(1, True)], [3, 3, 3])
+    assert (observed, heard, stable(cluster)) == ([E.NONE], [(1, True)], [3, 3, 3])
 
 
 def test_read_committed_fetch_is_completed_on_every_replica(cluster: ReplicaCluster) -> None:
@@ -117,9 +117,9 @@ def test_an_end_that_comes_late_is_heard_of_all_the_same(cluster: ReplicaCluster
     cluster.run()
     cluster.isolate(2)
     cluster.isolate(3)
-    told = end(cluster[1], False, timeout_ms=500)
+    observed = end(cluster[1], False, timeout_ms=500)
     cluster.run(600)
-    assert (told, heard) == ([E.REQUEST_TIMED_OUT], [])
+    assert (observed, heard) == ([E.REQUEST_TIMED_OUT], [])
     cluster.heal()
     cluster.until(lambda: bool(heard))
     assert heard == [(1, False)]
@@ -131,13 +131,13 @@ def test_an_end_that_a_new_leader_does_not_have_is_none(cluster: ReplicaCluster)
     send(cluster[1], b"a")
     cluster.run()
     cluster.isolate(1)
-    told = end(cluster[1], True)
+    observed = end(cluster[1], True)
     cluster.run(100)
     assert cluster[1].log.transactions.first_unstable_offset(99) is None
     cluster.lead(2)
     cluster.heal()
     cluster.run(500)
-    assert (told, heard) == ([E.NOT_LEADER_OR_FOLLOWER], [])
+    assert (observed, heard) == ([E.NOT_LEADER_OR_FOLLOWER], [])
     assert stable(cluster) == [0, 0, 0], "the marker is cut off again"
     assert end(cluster[2], False) == []
     cluster.run(500)
@@ -159,9 +159,9 @@ def test_a_new_leader_knows_what_the_former_did(cluster: ReplicaCluster) -> None
     assert end(cluster[2], True, producer=1, coordinator=6) == [E.TRANSACTION_COORDINATOR_FENCED]
     send(cluster[2], b"c", producer=2, sequence=1)
     cluster.run()
-    told = end(cluster[2], True, producer=2)
+    observed = end(cluster[2], True, producer=2)
     cluster.run()
-    assert (told, cluster[2].partition.last_stable_offset) == ([E.NONE], 5)
+    assert (observed, cluster[2].partition.last_stable_offset) == ([E.NONE], 5)
     cluster.start(1)
     cluster.run(2_000)
     assert stable(cluster) == [5, 5, 5]

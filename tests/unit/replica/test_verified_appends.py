@@ -22,7 +22,7 @@ class Asked(NamedTuple):
     epoch: int
     partition: TopicPartition
     operation: TransactionSupportedOperation
-    told: Callable[[ErrorCode], None]
+    observed: Callable[[ErrorCode], None]
 
 
 class Coordinator:
@@ -40,7 +40,7 @@ class Coordinator:
 
     def tell(self, error: ErrorCode = E.NONE) -> TopicPartition:
         first = self.asked.pop(0)
-        first.told(error)
+        first.observed(error)
         return first.partition
 
 
@@ -140,7 +140,7 @@ def test_the_batches_of_a_producer_stay_in_order(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("said", "observed"),
     [
         (E.INVALID_TXN_STATE, E.INVALID_TXN_STATE),
         (E.INVALID_PRODUCER_ID_MAPPING, E.INVALID_PRODUCER_ID_MAPPING),
@@ -150,11 +150,13 @@ def test_the_batches_of_a_producer_stay_in_order(harness: Harness) -> None:
         (E.COORDINATOR_NOT_AVAILABLE, E.NOT_ENOUGH_REPLICAS),
     ],
 )
-def test_batch_refused_by_the_coordinator_is_not_appended(harness: Harness, said: ErrorCode, told: ErrorCode) -> None:
+def test_batch_refused_by_the_coordinator_is_not_appended(
+    harness: Harness, said: ErrorCode, observed: ErrorCode
+) -> None:
     answers = harness.send((0, 0), (1, 0))
     harness.coordinator.tell(said)
     harness.coordinator.tell()
-    assert (errors(answers), harness.ends()) == ([told, E.NONE], [0, 1, 0])
+    assert (errors(answers), harness.ends()) == ([observed, E.NONE], [0, 1, 0])
     assert "coordinator" in answers[0].partitions[0].error_message
 
 
@@ -192,7 +194,7 @@ def test_silent_coordinator_delays_a_producer_only_until_the_timeout(harness: Ha
     harness.broker.scheduler.advance(1)
     assert (errors(answers), harness.ends()) == ([E.NONE, E.NOT_ENOUGH_REPLICAS], [2, 0, 0])
     assert errors(behind) == [E.NONE]
-    stuck[1].told(E.NONE)
+    stuck[1].observed(E.NONE)
     assert (harness.ends(), len(answers)) == ([2, 0, 0], 1)
 
 

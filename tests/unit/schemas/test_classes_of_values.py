@@ -353,7 +353,7 @@ def test_class_without_fields_is_refused_with_the_way_out(stub: RegistryStub) ->
             ConfigError, match=r"^HasD.it\[\]: D is neither .*; give the field one: dataclasses.field\("
         ):
             encoder(stub.url).encode("t", HasD([D()]))
-        with pytest.raises(ConfigError, match="complex is no schema; give a class, a text, a Path or parsed JSON"):
+        with pytest.raises(ConfigError, match="complex is not a schema; give a class, a text, a Path or parsed JSON"):
             encoder(stub.url, 5j)
     with pytest.raises(ConfigError, match=f"^JsonDecoder: {what}; .*decoder=lambda data: ..."):
         JsonDecoder(D)

@@ -41,7 +41,7 @@ def test_service_without_the_password_is_refused() -> None:
         (b'realm="r"', "has no nonce"),
         (b'nonce="n",qop="auth-conf"', "asks for qop 'auth-conf'"),
         (b'nonce="n', "is malformed"),
-        (b"\xff\xfe", "is no text"),
+        (b"\xff\xfe", "is not text"),
     ],
 )
 def test_challenge_that_is_wrong_is_refused(challenge: bytes, problem: str) -> None:

@@ -77,7 +77,7 @@ def _first(result: Any, _: object) -> Any:
     return result
 
 
-def as_told(api: Api, version: int, result: Any) -> Any:
+def as_observed(api: Api, version: int, result: Any) -> Any:
     writer = api.writer(version)
     api.result.write(writer, version, result)
     return api.result.read(api.reader(version, memoryview(joined(writer.pieces())), 0, 1000), version)
@@ -94,8 +94,8 @@ def test_every_api_says_an_error_in_every_version(key: int) -> None:
         assert fault.hits == 1
         if (api.name, version) in WITHOUT_A_PLACE:
             continue
-        told = as_told(api, version, answer)
-        assert CODE in errors_in(normal(told)), (api.name, version, told)
+        observed = as_observed(api, version, answer)
+        assert CODE in errors_in(normal(observed)), (api.name, version, observed)
 
 
 @pytest.mark.parametrize("name", sorted(known_requests()))
@@ -250,7 +250,7 @@ def test_the_classic_requests() -> None:
         (lambda faults: faults.drop(999), "no API has the key 999; known: 0 Produce, 1 Fetch"),
         (lambda faults: faults.error("Produce", "NOT_LEADER"), "did you mean NOT_LEADER_OR_FOLLOWER"),
         (lambda faults: faults.error("Produce", 4711), "there is no error code 4711"),
-        (lambda faults: faults.error("Produce", 0), "NONE is no error"),
+        (lambda faults: faults.error("Produce", 0), "NONE is not an error"),
         (lambda faults: faults.error("Heartbeat", 25, topic="a"), "Heartbeat is not about topics"),
         (lambda faults: faults.error("CreateTopics", 36, partition=0), "CreateTopics is not about partitions"),
         (lambda faults: faults.delay("Produce", 10, group="g"), "Produce is not about groups"),

@@ -181,8 +181,8 @@ def test_missing_manifest_is_reported_once(world: World) -> None:
 def test_writes_and_deletions_are_refused_and_clients_do_not_repeat_them(world: World) -> None:
     world.has(10)
     world.read()
-    (told,) = world.cluster[1].produce(b"a")
-    assert told.error is ErrorCode.POLICY_VIOLATION
+    (observed,) = world.cluster[1].produce(b"a")
+    assert observed.error is ErrorCode.POLICY_VIOLATION
     (deleted,) = world.cluster[1].delete(5)
     assert deleted.error is ErrorCode.POLICY_VIOLATION
     assert world.partition(1).log.log_end_offset == 10

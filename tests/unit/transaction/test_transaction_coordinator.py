@@ -471,7 +471,7 @@ def test_idle_transactional_ids_expire() -> None:
 
 
 @pytest.mark.parametrize(
-    ("failure", "told"),
+    ("failure", "observed"),
     [
         (E.NOT_ENOUGH_REPLICAS, E.COORDINATOR_NOT_AVAILABLE),
         (E.REQUEST_TIMED_OUT, E.COORDINATOR_NOT_AVAILABLE),
@@ -480,20 +480,20 @@ def test_idle_transactional_ids_expire() -> None:
         (E.MESSAGE_TOO_LARGE, E.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_failed_write_leaves_the_transaction_unchanged(failure: E, told: E) -> None:
+def test_failed_write_leaves_the_transaction_unchanged(failure: E, observed: E) -> None:
     harness = TransactionHarness()
     harness.error = failure
-    assert harness.init().error is told
+    assert harness.init().error is observed
     assert harness.describe().error is E.TRANSACTIONAL_ID_NOT_FOUND
     harness.error = E.NONE
     who = harness.identity()
     harness.error = failure
-    assert harness.added(who, T0) == [told]
+    assert harness.added(who, T0) == [observed]
     assert harness.state() == "Empty"
     harness.error = E.NONE
     harness.added(who, T0)
     harness.error = failure
-    assert harness.end(who).error is told
+    assert harness.end(who).error is observed
     assert not harness.markers
     harness.error = E.NONE
     assert harness.end(who).error is E.NONE
@@ -579,10 +579,14 @@ def test_a_transaction_is_described() -> None:
     harness = TransactionHarness()
     who = harness.identity(timeout_ms=7000)
     harness.added(who, T1, U0, T0)
-    told = harness.describe()
-    assert (told.state, told.timeout_ms, told.producer_id, told.producer_epoch) == ("Ongoing", 7000, *who)
-    assert told.topics == {"t": [0, 1], "u": [0]}
-    assert told.start_ms == harness.clock.now_ms()
+    observed = harness.describe()
+    assert (observed.state, observed.timeout_ms, observed.producer_id, observed.producer_epoch) == (
+        "Ongoing",
+        7000,
+        *who,
+    )
+    assert observed.topics == {"t": [0, 1], "u": [0]}
+    assert observed.start_ms == harness.clock.now_ms()
     assert harness.describe("nobody").error is E.TRANSACTIONAL_ID_NOT_FOUND
     harness.leads = False
     assert harness.describe().error is E.NOT_COORDINATOR

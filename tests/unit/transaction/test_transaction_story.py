@@ -70,7 +70,7 @@ class Story:
         self.random = Random(seed)
         self.places = {key: Place() for key in KEYS}
         self.clients = [Client("x"), Client("x"), Client("y")]
-        self.told: dict[int, bool] = {}
+        self.observed: dict[int, bool] = {}
         """By serial number: what the producer was told of its end."""
         self.serials = 0
         self.wrote: dict[int, set[TopicPartition]] = {}
@@ -208,7 +208,7 @@ class Story:
         if result is None:
             return
         if result.error is E.NONE:
-            self.told[client.serial] = commit
+            self.observed[client.serial] = commit
         if result.error in (E.NONE, E.INVALID_TXN_STATE):
             client.serial, client.ending = -1, None
             client.added.clear()
@@ -247,8 +247,8 @@ class Story:
         for serial, keys in self.wrote.items():
             fates = {fate for key in keys for fate in self.places[key].fates[serial]}
             assert len(fates) <= 1, f"transaction {serial} counts in part"
-            if serial in self.told and fates:
-                assert fates == {self.told[serial]}, f"transaction {serial} ends as its producer was not told"
+            if serial in self.observed and fates:
+                assert fates == {self.observed[serial]}, f"transaction {serial} ends as its producer was not told"
 
 
 @pytest.mark.parametrize("seeds", [range(first, first + 25) for first in range(0, SEEDS, 25)], ids=str)
@@ -262,5 +262,5 @@ def test_records_of_a_transaction_become_visible_together(seeds: range) -> None:
         except AssertionError as error:
             error.add_note(f"seed {seed}")
             raise
-        commits += sum(story.told.values())
+        commits += sum(story.observed.values())
     assert commits > len(seeds), "too little happens"

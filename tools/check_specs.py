@@ -57,11 +57,15 @@ QUIET = {
     "OldCancel": "FALSE",
     "OldMinIsr": "FALSE",
     "Restores": "FALSE",
+    "Late": "0",
+    "OldLeave": "FALSE",
+    "OldFollow": "FALSE",
     "OldRestore": "FALSE",
 }
 TWO = {**QUIET, "Brokers": "{b1, b2}", "Origin": "{b1, b2}"}
 THREE = {**QUIET, "Brokers": "{b1, b2, b3}", "Origin": "{b1, b2, b3}", "MinIsr": "2"}
 MOVING = {**TWO, "Origin": "{b1}", "Target": "{b2}", "Changes": "2", "Starts": "1"}
+LATE = {**MOVING, "Changes": "3", "Records": "1", "Crashes": "0", "Starts": "0", "Late": "1"}
 LOWERED = {**TWO, "MinIsr": "2", "MinIsrs": "{1}", "Changes": "1", "Starts": "1", "Orderly": "TRUE"}
 RAISED = {**TWO, "MinIsrs": "{2}", "Changes": "1", "Starts": "1", "Orderly": "TRUE"}
 SMALL_NAMES = {
@@ -87,6 +91,19 @@ SCOPES = (
     Scope("elections-of-three", "Replication", THREE, symmetric=True, full=True),
     Scope("moves", "Replication", MOVING),
     Scope("moves-cancelled-unchecked", "Replication", {**MOVING, "OldCancel": "TRUE"}, expect="Kept"),
+    Scope("late-fetches", "Replication", LATE),
+    Scope(
+        "late-fetches-in-the-same-epoch",
+        "Replication",
+        {**LATE, "OldLeave": "TRUE"},
+        expect="Kept",
+    ),
+    Scope(
+        "late-fetches-of-logs-that-go",
+        "Replication",
+        {**LATE, "OldFollow": "TRUE"},
+        expect="Kept",
+    ),
     Scope("min-isr-lowered", "Replication", LOWERED, symmetric=True),
     Scope(
         "min-isr-lowered-by-configuration",

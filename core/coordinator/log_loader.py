@@ -35,7 +35,8 @@ from .log import Record
 
 _RETRY_MS = 1000.0
 _REPAIR_WAIT_MS = 130_000.0
-"""Damaged records are left out after this time: a repair that has failed is tried again after a minute."""
+"""Damaged records are left out after this time: a repair that has failed is tried again after
+one second, then after two, so that eight tries come before."""
 
 
 class TakesRecords(Protocol):

@@ -9,6 +9,9 @@
      SetMinIsr         the change of min.insync.replicas in the partition's state; core/cluster/controller.py
      BeginMove ...     core/cluster/reassignment.py
      Produce, Fetch    core/replica/partition/partition.py, core/replica/partition/followers.py
+     Send, Arrive      a fetch that reaches the leader late: Partition.check_leader, Partition.may_follow
+     Leave             core/cluster/reassignment.py: the leader epoch rises when a replica goes
+     LearnTopic        core/cluster/metadata_listener.py: a broker reads the assignment of the topic apart from the state
      ExpandIsr, ShrinkIsr  core/replica/partition/isr_manager.py: the ISR change of a leader and its compare-and-set
      Learn             core/cluster/metadata_listener.py: a broker reads the state, at any later time
      Backup, Restore   an operator; core/cluster/election.py, distrusted
@@ -17,7 +20,7 @@
    A broker acts on `view`, the state as it read it last, however old that is. No lease is modelled: whatever holds here
    holds for a leader that has lost the coordination service. Only acks=all is modelled.
 
-   The constants OldRank, OldCancel, OldMinIsr, OldRestore put rules back that lost messages. TLC must find the loss with them.  *)
+   The constants OldRank, OldCancel, OldMinIsr, OldRestore, OldLeave, OldFollow put rules back that lost messages. TLC must find the loss with them.  *)
 EXTENDS Integers, Sequences, FiniteSets, TLC
 
 CONSTANTS
@@ -37,6 +40,9 @@ CONSTANTS
     OldRank,        \* TRUE: replicas that are not members may win an election by claims
     OldCancel,      \* TRUE: a reassignment is cancelled without a look at the ISR
     Restores,       \* TRUE: the coordination service may be restored from a backup once, while no broker runs
+    Late,           \* how many fetches may arrive late at most
+    OldLeave,       \* TRUE: the leader epoch stays when a reassignment takes away a replica that does not lead
+    OldFollow,      \* TRUE: a broker fetches as long as it has the log, also where the state has no replica there
     OldRestore,     \* TRUE: the restored state is taken for the state of now
     OldMinIsr       \* TRUE: leaders and elections read min.insync.replicas from a configuration of their own
 
@@ -49,13 +55,15 @@ VARIABLES
     config,     \* min.insync.replicas as configured: by broker what it has read
     log,        \* by broker its log: a sequence of <<leader epoch, number of the record>>
     view,       \* by broker the state that it has read
+    assigned,   \* by broker whether the topic has a replica there, as it has read: then it has a log
     lead,       \* by broker what it knows as the leader: its epoch, first offset, reported ends, high watermark
     wish,       \* by broker the ISR that it has asked the tree for, until it reads a later state; {} = none
     committed,  \* every record that was ever below a high watermark, in order
+    sent,       \* a fetch under way: of which replica and life, in which leader epoch, and the log that it reports
     backup,     \* the state in a backup of the coordination tree; leader epoch 0 = none was made
     count       \* how often each bounded action was taken
 
-vars == <<tree, live, before, stopped, lives, config, log, view, lead, wish, committed, backup, count>>
+vars == <<tree, live, before, stopped, lives, config, log, view, assigned, lead, wish, committed, sent, backup, count>>
 
 NoClaim == [life |-> 0, last |-> 0, end |-> 0]
 NoLead  == [epoch |-> 0, start |-> 0, ends |-> [b \in Brokers |-> -1], hw |-> 0]
@@ -67,6 +75,7 @@ Distrusted(t) == [t EXCEPT !.leader = None, !.epoch = @ + 1, !.isr = t.replicas,
 IsDistrusted(t) == t.replicas \subseteq (t.isr \cup t.elr \cup t.suspects) /\ \A m \in t.replicas : t.life[m] = 0
 Seen(t) == [leader |-> t.leader, epoch |-> t.epoch, isr |-> t.isr, life |-> t.life, minIsr |-> t.minIsr,
             replicas |-> t.replicas]
+NotSent == [from |-> None, life |-> 0, epoch |-> 0, log |-> <<>>]
 Unread  == [leader |-> None, epoch |-> 0, isr |-> {}, life |-> [b \in Brokers |-> 0], minIsr |-> 0, replicas |-> {}]
 
 Min(a, b) == IF a < b THEN a ELSE b
@@ -144,15 +153,17 @@ Init ==
     /\ config = [b \in Brokers |-> MinIsr]
     /\ log = [b \in Brokers |-> <<>>]
     /\ view = [b \in Brokers |-> Seen(tree)]
+    /\ assigned = [b \in Brokers |-> b \in Origin]
     /\ lead = [b \in Brokers |-> IF b = tree.leader THEN [NoLead EXCEPT !.epoch = 1] ELSE NoLead]
     /\ wish = [b \in Brokers |-> {}]
     /\ committed = <<>>
+    /\ sent = NotSent
     /\ backup = Unread
-    /\ count = [records |-> 0, crashes |-> 0, starts |-> 0, changes |-> 0]
+    /\ count = [records |-> 0, crashes |-> 0, starts |-> 0, changes |-> 0, late |-> 0]
 
 (* ---- what a leader does *)
 
-Leads(b) == live[b] # 0 /\ view[b].leader = b /\ view[b].life[b] = live[b]
+Leads(b) == live[b] # 0 /\ assigned[b] /\ view[b].leader = b /\ view[b].life[b] = live[b]
 
 (* The high watermark: the smallest end of the largest ISR that the tree may have; it stands still below min ISR. *)
 Watermark(b, v, w, d, l) ==
@@ -173,19 +184,42 @@ Produce(b) ==
     /\ LET l == log[b] \o <<<<view[b].epoch, count.records + 1>>>>
        IN log' = [log EXCEPT ![b] = l] /\ Raise(b, view[b], wish[b], lead[b], l)
     /\ count' = [count EXCEPT !.records = @ + 1]
-    /\ UNCHANGED <<tree, live, before, stopped, lives, config, view, wish, backup>>
+    /\ UNCHANGED <<tree, live, before, stopped, lives, config, view, assigned, wish, backup, sent>>
+
+(* A replica that goes fetches no more: what it reports in that leader epoch would count for the empty log with which it
+   may come again. *)
+MayFollow(f) == assigned[f] /\ (OldFollow \/ f \in view[f].replicas)
 
 (* A follower cuts what the leader does not have, reports what it has, and takes the rest. *)
 Fetch(f, b) ==
     /\ f # b /\ Leads(b) /\ live[f] # 0
-    /\ f \in view[b].replicas
+    /\ f \in view[b].replicas /\ MayFollow(f)
     /\ view[f].leader = b /\ view[f].epoch = view[b].epoch
     /\ log[f] # log[b] \/ lead[b].ends[f] # Len(log[b])
     /\ log' = [log EXCEPT ![f] = log[b]]
     /\ LET counts == f \notin view[b].isr \/ view[b].life[f] = live[f]
            d == IF counts THEN [lead[b] EXCEPT !.ends[f] = Len(log[b])] ELSE lead[b]
        IN Raise(b, view[b], wish[b], d, log[b])
-    /\ UNCHANGED <<tree, live, before, stopped, lives, config, view, wish, backup, count>>
+    /\ UNCHANGED <<tree, live, before, stopped, lives, config, view, assigned, wish, backup, count, sent>>
+
+(* A fetch that waits in a connection, or for a leader that stands still; its answer is lost. *)
+Send(f, b) ==
+    /\ f # b /\ live[f] # 0 /\ view[f].leader = b /\ MayFollow(f)
+    /\ sent = NotSent /\ count.late < Late /\ log[f] # <<>>
+    /\ sent' = [from |-> f, life |-> live[f], epoch |-> view[f].epoch, log |-> log[f]]
+    /\ count' = [count EXCEPT !.late = @ + 1]
+    /\ UNCHANGED <<tree, live, before, stopped, lives, config, log, view, assigned, lead, wish, committed, backup>>
+
+Arrive(b) ==
+    /\ sent # NotSent /\ Leads(b) /\ b # sent.from
+    /\ sent' = NotSent
+    /\ LET f == sent.from
+           counts == /\ sent.epoch = view[b].epoch /\ sent.life = live[f] /\ f \in view[b].replicas
+                     /\ f \notin view[b].isr \/ view[b].life[f] = live[f]
+                     /\ IsPrefix(sent.log, log[b])
+           d == IF counts THEN [lead[b] EXCEPT !.ends[f] = Len(sent.log)] ELSE lead[b]
+       IN Raise(b, view[b], wish[b], d, log[b])
+    /\ UNCHANGED <<tree, live, before, stopped, lives, config, log, view, assigned, wish, backup, count>>
 
 (* The leader stores another ISR: with a follower that has caught up, or without one that lags. The ISR that it asked for
    counts in the high watermark until the leader reads a later state, as the answer may be lost. *)
@@ -193,7 +227,7 @@ ChangeIsr(b, isr) ==
     /\ Leads(b) /\ wish[b] = {} /\ view[b] = Seen(tree)
     /\ wish' = [wish EXCEPT ![b] = isr]
     /\ tree' = WithIsr(tree, isr, MinIsrFor(b, tree))
-    /\ UNCHANGED <<live, before, stopped, lives, config, log, view, lead, committed, backup, count>>
+    /\ UNCHANGED <<live, before, stopped, lives, config, log, view, assigned, lead, committed, backup, count, sent>>
 
 ExpandIsr(b, f) ==
     /\ f \in view[b].replicas \ view[b].isr /\ live[f] # 0
@@ -211,26 +245,37 @@ Learn(b) ==
     /\ live[b] # 0 /\ view[b] # Seen(tree)
     /\ view' = [view EXCEPT ![b] = Seen(tree)]
     /\ wish' = [wish EXCEPT ![b] = {}]
+    /\ assigned' = IF Late = 0 THEN [assigned EXCEPT ![b] = b \in tree.replicas] ELSE assigned
     /\ IF b \notin tree.replicas
-       THEN /\ log' = [log EXCEPT ![b] = <<>>]  \* its replica has moved away
-            /\ lead' = [lead EXCEPT ![b] = NoLead]
+       THEN /\ lead' = [lead EXCEPT ![b] = NoLead]  \* its replica has moved away
+            /\ log' = IF Late = 0 THEN [log EXCEPT ![b] = <<>>] ELSE log
             /\ UNCHANGED committed
        ELSE LET isLeader == tree.leader = b /\ tree.life[b] = live[b]
                 isNew == isLeader /\ lead[b].epoch # tree.epoch
                 d == IF isNew THEN [NoLead EXCEPT !.epoch = tree.epoch, !.start = Len(log[b])]
                      ELSE IF isLeader
                           THEN [lead[b] EXCEPT !.ends = [m \in Brokers |->
-                                   IF m \in tree.isr /\ m \notin view[b].isr /\ tree.life[m] # live[m] THEN -1 ELSE @[m]]]
+                                   IF m \notin tree.replicas \/ (m \in tree.isr /\ m \notin view[b].isr /\ tree.life[m] # live[m])
+                                   THEN -1 ELSE @[m]]]
                      ELSE NoLead
             IN UNCHANGED log /\ Raise(b, Seen(tree), {}, d, log[b])
-    /\ UNCHANGED <<tree, live, before, stopped, lives, config, backup, count>>
+    /\ UNCHANGED <<tree, live, before, stopped, lives, config, backup, count, sent>>
+
+(* Where fetches may be late, a broker reads the assignment of the topic apart from the state. The log of a replica that
+   has gone is deleted then, unless it is back. *)
+LearnTopic(b) ==
+    /\ Late > 0 /\ live[b] # 0 /\ assigned[b] # (b \in tree.replicas)
+    /\ assigned' = [assigned EXCEPT ![b] = ~@]
+    /\ log' = [log EXCEPT ![b] = <<>>]
+    /\ lead' = [lead EXCEPT ![b] = NoLead]
+    /\ UNCHANGED <<tree, live, before, stopped, lives, config, view, wish, committed, backup, count, sent>>
 
 (* What the replica has, where nobody leads. It has read that, so it fetches from no leader of before. *)
 Claim(b) ==
     /\ live[b] # 0 /\ view[b] = Seen(tree) /\ tree.leader = None /\ b \in tree.replicas
     /\ tree.claims[b].life # live[b]
     /\ tree' = [tree EXCEPT !.claims[b] = [life |-> live[b], last |-> LastEpoch(log[b]), end |-> Len(log[b])]]
-    /\ UNCHANGED <<live, before, stopped, lives, config, log, view, lead, wish, committed, backup, count>>
+    /\ UNCHANGED <<live, before, stopped, lives, config, log, view, assigned, lead, wish, committed, backup, count, sent>>
 
 Crash(b, isOrderly) ==
     /\ live[b] # 0 /\ count.crashes < Crashes
@@ -241,7 +286,7 @@ Crash(b, isOrderly) ==
     /\ view' = [view EXCEPT ![b] = Unread]
     /\ before' = [before EXCEPT ![b] = 0]
     /\ count' = [count EXCEPT !.crashes = @ + 1]
-    /\ UNCHANGED <<tree, lives, config, log, committed, backup>>
+    /\ UNCHANGED <<tree, lives, config, log, assigned, committed, backup, sent>>
 
 Start(b) ==
     /\ live[b] = 0 /\ count.starts < Starts
@@ -251,7 +296,7 @@ Start(b) ==
     /\ stopped' = [stopped EXCEPT ![b] = 0]
     /\ lead' = [x \in Brokers |-> [lead[x] EXCEPT !.ends[b] = -1]]  \* what it reports counts in its new life
     /\ count' = [count EXCEPT !.starts = @ + 1]
-    /\ UNCHANGED <<tree, config, log, view, wish, committed, backup>>
+    /\ UNCHANGED <<tree, config, log, view, assigned, wish, committed, backup, sent>>
 
 (* ---- the controller *)
 
@@ -267,21 +312,21 @@ Settle ==
                     /\ \E c \in Candidates(t, k) : tree' = LedBy(t, c[1], c[2], k)
                ELSE /\ t.leader # None /\ t.epoch < Epochs
                     /\ tree' = [t EXCEPT !.leader = None, !.epoch = @ + 1]
-       /\ UNCHANGED <<live, before, stopped, lives, config, log, view, lead, wish, committed, backup, count>>
+       /\ UNCHANGED <<live, before, stopped, lives, config, log, view, assigned, lead, wish, committed, backup, count, sent>>
 
 ElectPreferred ==
     /\ Preferred /\ IsLed(tree) /\ tree.epoch < Epochs
     /\ \E m \in (tree.isr \cap tree.replicas) \ {tree.leader} :
         /\ LivesOn(tree, m)
         /\ tree' = LedBy(tree, m, {n \in tree.isr : LivesOn(tree, n)}, ControllerMinIsr(tree))
-    /\ UNCHANGED <<live, before, stopped, lives, config, log, view, lead, wish, committed, backup, count>>
+    /\ UNCHANGED <<live, before, stopped, lives, config, log, view, assigned, lead, wish, committed, backup, count, sent>>
 
 (* ---- what operators do *)
 
 Backup ==
     /\ Restores /\ backup = Unread
     /\ backup' = tree
-    /\ UNCHANGED <<tree, live, before, stopped, lives, config, log, view, lead, wish, committed, count>>
+    /\ UNCHANGED <<tree, live, before, stopped, lives, config, log, view, assigned, lead, wish, committed, count, sent>>
 
 (* Brokers do not run meanwhile, and notice at their start that the service went back (core/cluster/broker_lifecycle.py,
    app/broker/lifecycle/cluster_member.py). *)
@@ -289,7 +334,7 @@ Restore ==
     /\ backup.epoch > 0 /\ backup.replicas # {} /\ tree # backup /\ \A b \in Brokers : live[b] = 0
     /\ tree' = IF OldRestore THEN backup ELSE Distrusted(backup)
     /\ backup' = [Unread EXCEPT !.epoch = 1]
-    /\ UNCHANGED <<live, before, stopped, lives, config, log, view, lead, wish, committed, count>>
+    /\ UNCHANGED <<live, before, stopped, lives, config, log, view, assigned, lead, wish, committed, count, sent>>
 
 (* The old rule: each broker reads the new configuration at some time. The new rule: one compare-and-set of the state,
    which forgets the eligible replicas that the old value had left, before any leader can commit by the new one. *)
@@ -304,14 +349,14 @@ SetMinIsr ==
                            ELSE [tree EXCEPT !.minIsr = k]
                 /\ UNCHANGED config
     /\ count' = [count EXCEPT !.changes = @ + 1]
-    /\ UNCHANGED <<live, before, stopped, lives, log, view, lead, wish, committed, backup>>
+    /\ UNCHANGED <<live, before, stopped, lives, log, view, assigned, lead, wish, committed, backup, sent>>
 
 BeginMove ==
     /\ Target # {} /\ count.changes < Changes /\ tree.adding = {} /\ tree.removing = {} /\ tree.replicas # Target
     /\ tree' = [tree EXCEPT !.replicas = @ \cup Target, !.adding = Target \ tree.replicas,
                             !.removing = tree.replicas \ Target]
     /\ count' = [count EXCEPT !.changes = @ + 1]
-    /\ UNCHANGED <<live, before, stopped, lives, config, log, view, lead, wish, committed, backup>>
+    /\ UNCHANGED <<live, before, stopped, lives, config, log, view, assigned, lead, wish, committed, backup, sent>>
 
 (* Replicas may go only while enough of the ISR stays, and one of those that stay lives in the ISR. *)
 MayLeave(t, gone) ==
@@ -322,14 +367,14 @@ MayLeave(t, gone) ==
 Leave(t, gone) ==
     [WithIsr([t EXCEPT !.replicas = @ \ gone, !.adding = {}, !.removing = {}], t.isr \ gone, ControllerMinIsr(t))
         EXCEPT !.leader = IF t.leader \in gone THEN None ELSE @,
-               !.epoch = IF t.leader \in gone THEN @ + 1 ELSE @]
+               !.epoch = IF t.leader \in gone \/ (~OldLeave /\ gone # {}) THEN @ + 1 ELSE @]
 
 FinishMove ==
     /\ (tree.adding # {} \/ tree.removing # {}) /\ (tree.replicas \ tree.removing) \subseteq tree.isr
     /\ tree.epoch < Epochs
     /\ \A m \in tree.replicas \ tree.removing : LivesOn(tree, m)
     /\ tree' = Leave(tree, tree.removing)
-    /\ UNCHANGED <<live, before, stopped, lives, config, log, view, lead, wish, committed, backup, count>>
+    /\ UNCHANGED <<live, before, stopped, lives, config, log, view, assigned, lead, wish, committed, backup, count, sent>>
 
 CancelMove ==
     /\ count.changes < Changes /\ tree.epoch < Epochs
@@ -340,16 +385,16 @@ CancelMove ==
                                  !.epoch = @ + 1, !.isr = tree.replicas \ tree.adding, !.elr = {}, !.suspects = {}]
                ELSE Leave(tree, tree.adding)
     /\ count' = [count EXCEPT !.changes = @ + 1]
-    /\ UNCHANGED <<live, before, stopped, lives, config, log, view, lead, wish, committed, backup>>
+    /\ UNCHANGED <<live, before, stopped, lives, config, log, view, assigned, lead, wish, committed, backup, sent>>
 
 Next ==
     \/ Settle
     \/ ElectPreferred
     \/ Backup \/ Restore \/ SetMinIsr \/ BeginMove \/ FinishMove \/ CancelMove
     \/ \E b \in Brokers :
-        \/ Produce(b) \/ Learn(b) \/ Claim(b) \/ Start(b)
+        \/ Produce(b) \/ Learn(b) \/ LearnTopic(b) \/ Claim(b) \/ Start(b) \/ Arrive(b)
         \/ \E o \in (IF Orderly THEN BOOLEAN ELSE {FALSE}) : Crash(b, o)
-        \/ \E f \in Brokers : Fetch(f, b) \/ ExpandIsr(b, f) \/ ShrinkIsr(b, f)
+        \/ \E f \in Brokers : Fetch(f, b) \/ Send(f, b) \/ ExpandIsr(b, f) \/ ShrinkIsr(b, f)
 
 Spec == Init /\ [][Next]_vars
 

@@ -4,15 +4,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from simulation.cluster_checker import Broken
+from simulation.cluster_mutations import Mutation, by_cost
+from simulation.tiering_mutations import MUTATIONS
 from simulation.tiering_story import TIERED, TieringStory
 
 from barnabas import Admin, Consumer, Producer, SimpleConsumer
 from barnabas.adapters.remote_memory import MemoryRemoteStorage
 from barnabas.adapters.system import SeededEntropy
 from barnabas.core.cluster import layout
-from barnabas.core.tiering import remote_log_manager
-from barnabas.core.tiering.manifest import Manifest
 from barnabas.ports.types import TopicPartition
 from barnabas.simulation import World
 from barnabas.testing.faulty_remote_storage import FaultyRemoteStorage
@@ -99,29 +98,6 @@ def test_tiering_story_holds_for_seed(seed: int) -> None:
     TieringStory(seed).play()
 
 
-def deletes_local_segments_that_are_not_copied(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Manifest, "covered_to", lambda _self, offset: offset + 200)
-
-
-def takes_the_lineage_of_the_log_alone(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(remote_log_manager, "merged_lineage", lambda _stored, own: tuple(own[-1:]))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "mutation",
-    [
-        deletes_local_segments_that_are_not_copied,
-        takes_the_lineage_of_the_log_alone,
-    ],
-)
-def test_the_story_finds_a_mutation(
-    mutation: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mutation(monkeypatch)
-    for seed in range(40):
-        try:
-            TieringStory(seed).play()
-        except (Broken, AssertionError, TimeoutError):
-            return
-    pytest.fail("no seed has found it")
+@pytest.mark.parametrize("mutation", by_cost(MUTATIONS), ids=lambda mutation: mutation.name)
+def test_the_story_of_the_tier_finds(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutation.find(monkeypatch)

@@ -37,12 +37,14 @@ def left_behind(world: World, store: RemoteStorage) -> list[str]:
 
 
 class TieringStory(ClusterStory):
-    """`failures`: the share of calls of remote storage that fail; below 0: as the seed has it."""
+    """`failures`: the share of calls of remote storage that fail; below 0: as the seed has it. `early`: whether some
+    producers end early, so that later only remote storage has what they wrote; None: as the seed has it."""
 
     name = "tiering"
 
-    def __init__(self, seed: int, *, failures: float = -1.0, **settings: Any) -> None:
+    def __init__(self, seed: int, *, failures: float = -1.0, early: bool | None = None, **settings: Any) -> None:
         self.failures = failures
+        self.early = SeededEntropy(f"early producers {seed}").below(3) == 0 if early is None else early
         begins_in_tier = SeededEntropy(f"new followers {seed}").below(2) == 0
         drawn = {"follower_fetch_last_tiered_offset_enable": begins_in_tier}
         super().__init__(seed, **{**TIERED, **drawn, **settings})
@@ -73,6 +75,11 @@ class TieringStory(ClusterStory):
         """Take the topic, which has records soon, into remote storage."""
         configs = {"remote.storage.enable": "true", "local.retention.bytes": str(self.local_bytes)}
         admin.alter_topic_configs(TOPIC, configs)
+        if self.early:
+            writers = [self._writer(f"early-{number}", number, self.books[number]) for number in range(self.partitions)]
+            self._await("early producers get on", lambda: all(each.acknowledged for each in writers))
+            for writer in writers:
+                writer.vanish()
 
     def _settle(self) -> None:
         self.store.failures = 0.0

@@ -18,6 +18,8 @@ TESTED = (
     "tests/unit/client",
     "tests/integration/test_clients_producer.py",
     "tests/integration/test_clients_consumer.py",
+    "tests/adapters/test_transport_tcp.py",
+    "tests/adapters/test_transport_tcp_inbound.py",
     "tests/adapters/test_wire_kafka_client.py",
     "tests/adapters/test_wire_kafka_fuzz.py",
     "tests/adapters/test_wire_kafka_golden.py",

@@ -132,7 +132,7 @@ class CompactReader(Reader):
             else:
                 raise Malformed(f"the varint before byte {position} is too long")
             if value > UVARINT_MAX:
-                raise Malformed(f"a number before {position} has more than 32 bits")
+                raise Malformed(f"the varint before byte {position} has more than 32 bits")
         self.position = position
         return value
 

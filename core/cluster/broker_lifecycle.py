@@ -113,7 +113,7 @@ class BrokerLifecycleManager:
         self._is_seeing = False
         self._retry_ms = RETRY_MS
         self._waited_ms = 0.0
-        self._complained = False
+        self._has_reported = False
         self._timer: Timer | None = None
         self._listening: Cancel | None = None
         self.registration: BrokerRegistration | None = None
@@ -376,7 +376,7 @@ class BrokerLifecycleManager:
         # A later session of this process loses nothing: what this life has, the next one has.
         self._last = LastLife(broker_epoch=registration.broker_epoch, in_order=True)
         self._tried.clear()
-        self._retry_ms, self._waited_ms, self._complained = RETRY_MS, 0.0, False
+        self._retry_ms, self._waited_ms, self._has_reported = RETRY_MS, 0.0, False
         number, epoch = registration.broker_id, registration.broker_epoch
         self._report(info(f"broker {number} is registered, with the epoch {epoch}", broker=number, epoch=epoch))
         self._lease.grant()
@@ -387,8 +387,8 @@ class BrokerLifecycleManager:
 
     def _try_again(self, failure: BaseException) -> None:
         is_predecessor = isinstance(failure, _Predecessor)
-        if not self._complained:
-            self._complained = True
+        if not self._has_reported:
+            self._has_reported = True
             if is_predecessor:
                 self._report(info(f"broker {self._own.broker_id} waits for the end of another session: {failure}"))
             elif not isinstance(failure, ClosedError):

@@ -386,7 +386,7 @@ class History:
             _text(self.registry.image.controller),
             _text(self.listener._leaders.__dict__),
             self.listener._leaders_due,
-            _text(list(self.changes._doubts)),
+            _text(list(self.changes._unknown_outcomes)),
             tuple(map(_text, self.scheduler.ready)),
             tuple(map(_text, self.scheduler.timers)),
             tuple((_text(call.work), _text(call.outcome)) for call in self.scheduler.works),

@@ -153,7 +153,9 @@ class FeatureService:
         async def updating() -> UpdateFeaturesResult:
             try:
                 state.check_owns_topics()
-                with state.changes.doubting("the levels of features", registry.reread_features, state.leader_changes):
+                with state.changes.reread_on_failure(
+                    "the levels of features", registry.reread_features, state.leader_changes
+                ):
                     await registry.update_features(request.updates, validate_only=request.validate_only)
             except ApiError as error:
                 return request.failed(error)
@@ -198,7 +200,7 @@ class UnregisterService:
         for topic_id in await elsewhere(partial(deleted_of, coordination, broker_id)):
             await elsewhere(partial(confirm_deleted, coordination, topic_id, broker_id))
         subject = f"the configs of broker {broker_id}"
-        with state.changes.doubting(subject, partial(state.registry.reread_configs, broker_id)):
+        with state.changes.reread_on_failure(subject, partial(state.registry.reread_configs, broker_id)):
             is_known = await state.registry.remove_broker(broker_id)
         if not is_known:
             text = f"the cluster has no broker {broker_id}, or it was removed before"
@@ -207,7 +209,7 @@ class UnregisterService:
     async def _forget_in(self, name: str, broker_id: int) -> None:
         """Let the topic no longer expect logs on a broker: it would wait for it when it is deleted."""
         for _ in range(ATTEMPTS):
-            with self._topics.doubting(name):
+            with self._topics.reread_on_failure(name):
                 await self._topics.apply_topic(name)
                 topic = self._state.image.topics.get(name)
                 if topic is None or broker_id not in topic.former:

@@ -167,7 +167,7 @@ class ConfigService:
             except ApiError as error:
                 return _failed(resource, error)
             except (CoordinationError, ClosedError) as error:
-                self._changes.complain("a change of configs", error)
+                self._changes.report_failure("a change of configs", error)
                 return _failed(resource, as_api_error(error))
             return ResourceOutcome(resource=resource)
 
@@ -206,7 +206,7 @@ class ConfigService:
         altered = state.settings.altered_topic_configs(topic.configs, plan(topic.configs))
         if validate_only:
             return
-        with self._topics.doubting(name):
+        with self._topics.reread_on_failure(name):
             await state.registry.set_configs(name, altered)
 
     async def _alter_broker_resource(self, resource: ConfigResource, plan: Plan, *, validate_only: bool) -> None:
@@ -230,7 +230,7 @@ class ConfigService:
         await self._changes.settled(subject)
         if validate_only:
             return
-        with self._changes.doubting(subject, partial(registry.reread_configs, broker_id)):
+        with self._changes.reread_on_failure(subject, partial(registry.reread_configs, broker_id)):
             await registry.reread_configs(broker_id)
             stored = dict(self._state.image.configs.get(broker_id, {}))
             for change in plan(stored):
@@ -254,7 +254,7 @@ class ConfigService:
         if validate_only:
             return
         registry = self._state.registry
-        with self._changes.doubting(subject, partial(registry.reread_configs, changed.broker_id)):
+        with self._changes.reread_on_failure(subject, partial(registry.reread_configs, changed.broker_id)):
             await registry.set_broker_configs(changed.broker_id, changed.configs)
 
     def _is_default(self, resource: ConfigResource) -> bool:

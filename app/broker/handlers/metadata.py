@@ -287,7 +287,7 @@ class AutoCreation:
         if isinstance(made, StorageError):
             state.failed(f"creating topic {name}", made)
             return ErrorCode.KAFKA_STORAGE_ERROR
-        state.changes.complain(f"creating topic {name}", made)
+        state.changes.report_failure(f"creating topic {name}", made)
         return ErrorCode.LEADER_NOT_AVAILABLE
 
     # --- waiting requests

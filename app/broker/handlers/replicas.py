@@ -198,7 +198,7 @@ class ReplicaService:
             if state.is_alone:
                 text = f"the assignment of {key} moves it away from this broker, which is alone"
                 raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
-            with self._topics.doubting(key.topic):
+            with self._topics.reread_on_failure(key.topic):
                 try:
                     await state.registry.move(after, states)
                 except BadVersion:

@@ -195,7 +195,7 @@ def refusal(state: BrokerState, error: BarnabasError) -> ApiError:
         state.failed("a change of topics", error)
         text = "the logs of the topic cannot be made or removed; see the broker's log"  # with the paths in it
         return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, text)
-    state.changes.complain("a change of topics", error)
+    state.changes.report_failure("a change of topics", error)
     return as_api_error(error)
 
 

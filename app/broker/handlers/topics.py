@@ -86,7 +86,7 @@ class TopicService:
             try:
                 await self._remove(name)
             except (ApiError, CoordinationError, ClosedError) as error:
-                self._changes.complain(f"removing topic {name}, whose logs cannot be made,", error)
+                self._changes.report_failure(f"removing topic {name}, whose logs cannot be made,", error)
         return [failures.get(made.name, made) if isinstance(made, Topic) else made for made in results]
 
     async def store_some(
@@ -141,7 +141,7 @@ class TopicService:
             try:
                 with ExitStack() as doubts:
                     for topic in topics:
-                        doubts.enter_context(self.doubting(topic.name))
+                        doubts.enter_context(self.reread_on_failure(topic.name))
                     if await self._registry.create_all(list(zip(topics, states, strict=True))):
                         return planned
             except (CoordinationError, ClosedError) as error:
@@ -150,7 +150,7 @@ class TopicService:
 
     async def _stored_alone(self, topic: Topic) -> Topic | BarnabasError:
         try:
-            with self.doubting(topic.name):
+            with self.reread_on_failure(topic.name):
                 await self._registry.create(topic, self._first_states(topic, topic.partitions))
         except (ApiError, StorageError, CoordinationError, ClosedError) as error:
             if isinstance(error, ApiError) and error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
@@ -169,7 +169,7 @@ class TopicService:
         """Open a topic that another broker has just created."""
         image = self._state.image
         if not (name in image.topics or name in image.deleting or name in image.unreadable):
-            with self.doubting(name):
+            with self.reread_on_failure(name):
                 await self.apply_topic(name)
 
     async def _planned(self, new: NewTopic) -> Topic:
@@ -247,7 +247,7 @@ class TopicService:
                 return
             added = self._first_states(grown, grown.partitions.keys() - before.partitions.keys())
             try:
-                with self.doubting(new.topic):
+                with self.reread_on_failure(new.topic):
                     await registry.resize(grown, added)
                 break
             except BadVersion:  # another broker has changed it in between
@@ -262,7 +262,7 @@ class TopicService:
             state.failed(f"opening the logs of topic {new.topic}", failures[new.topic])
         elif failures:
             state.drop_partitions(new.topic, grown.partitions.keys() - before.partitions.keys())
-            with self.doubting(new.topic):
+            with self.reread_on_failure(new.topic):
                 await registry.resize(before)
             raise failures[new.topic]
 
@@ -309,7 +309,7 @@ class TopicService:
             topic = self._state.image.topic(name) if topic_id is None else self._state.image.topic_by_id(topic_id)
             holders = () if self._state.is_alone else topic.log_holders
             try:
-                with self.doubting(name):
+                with self.reread_on_failure(name):
                     topic = await self._registry.begin_delete(name, holders)
                 break
             except BadVersion:  # the topic was deleted, or created again, and this broker has not heard of it yet
@@ -319,12 +319,12 @@ class TopicService:
         try:
             await self._finish_delete(topic)
         except (CoordinationError, ClosedError) as error:
-            self._changes.complain(f"removing what is left of topic {name}", error)
+            self._changes.report_failure(f"removing what is left of topic {name}", error)
         return topic
 
     async def _finish_delete(self, topic: Topic) -> None:
         if await self._forget(topic):
-            with self.doubting(topic.name):
+            with self.reread_on_failure(topic.name):
                 await self._registry.finish_delete(topic)
 
     async def _forget(self, topic: Topic) -> bool:
@@ -337,7 +337,7 @@ class TopicService:
             try:
                 await on_disk(self._state.logs.flush_folder_names)
             except StorageError as error:  # the next start confirms it
-                self._changes.complain(f"removing the logs of topic {topic.name}", error)
+                self._changes.report_failure(f"removing the logs of topic {topic.name}", error)
                 return is_gone
             coordination, own = self._registry.coordination, self._state.node_id
             await elsewhere(partial(confirm_deleted, coordination, topic.topic_id, own))
@@ -349,9 +349,9 @@ class TopicService:
         """Return when the topic is in no doubt. Raises `CoordinationError`."""
         await self._changes.settled(_subject(name))
 
-    def doubting(self, name: str) -> AbstractContextManager[None]:
+    def reread_on_failure(self, name: str) -> AbstractContextManager[None]:
         """Return the context of each write of a topic."""
-        return self._changes.doubting(_subject(name), partial(self.apply_topic, name))
+        return self._changes.reread_on_failure(_subject(name), partial(self.apply_topic, name))
 
     async def settle_some(self, names: Sequence[str]) -> None:
         """Apply the tree's state of a topic, or of several that are new, to this broker."""

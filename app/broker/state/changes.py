@@ -25,7 +25,7 @@ SETTLE_MS_MAX = 30_000.0
 class Changes:
     """The queue of all changes of a broker. Owner thread only.
 
-    A write that fails may have been stored all the same. Its subject is in doubt then: it is read again before the next
+    A write that fails may have been stored all the same (an unknown outcome): its subject is read again before the next
     change of it, and from time to time without one, so that memory and tree agree once the service can be reached. This
     happens in the queue of its changes: two queues could apply what they have read in the wrong order.
     """
@@ -34,10 +34,10 @@ class Changes:
         self._scheduler = scheduler
         self._queue = ChangeQueue(scheduler, coordination)
         self._report = report
-        self._doubts: dict[str, tuple[Settle, ChangeQueue]] = {}
+        self._unknown_outcomes: dict[str, tuple[Settle, ChangeQueue]] = {}
         self._settling: set[ChangeQueue] = set()
         self._settle_ms = SETTLE_MS
-        self._complained = False
+        self._has_reported = False
 
     def close(self) -> None:
         """Give up the changes that are not done yet: the broker is about to stop."""
@@ -59,7 +59,7 @@ class Changes:
                 reply(outcome.get())
             elif isinstance(error, BarnabasError):
                 if not (queue.is_closed and is_unreachable(error)):  # given up by an orderly stop: no failure
-                    self.complain(what, error)
+                    self.report_failure(what, error)
                 reply(as_api_error(error))
             else:
                 self._report(f"{what} failed: {type(error).__name__}: {error}")
@@ -68,8 +68,8 @@ class Changes:
         queue.run(make, done)
 
     @contextmanager
-    def doubting(self, subject: str, settle: Settle, queue: ChangeQueue | None = None) -> Iterator[None]:
-        """Return the context of writes to one subject: if they fail, it is in doubt until `settle` succeeds.
+    def reread_on_failure(self, subject: str, settle: Settle, queue: ChangeQueue | None = None) -> Iterator[None]:
+        """Return the context of writes to one subject: after a failure it is read again, until `settle` succeeds.
 
         `queue`: the queue of these writes; None: the common one.
         """
@@ -77,24 +77,24 @@ class Changes:
         try:
             yield
         except (CoordinationError, ClosedError):
-            self._doubts[subject] = settle, queue
+            self._unknown_outcomes[subject] = settle, queue
             self._settle_later(queue)
             raise
-        self._complained = False
+        self._has_reported = False
 
     async def settled(self, subject: str) -> None:
-        """Return when the subject is not in doubt. Raises `CoordinationError`."""
-        doubt = self._doubts.get(subject)
+        """Return when no write to the subject has an unknown outcome. Raises `CoordinationError`."""
+        doubt = self._unknown_outcomes.get(subject)
         if doubt is not None:
             settle, _ = doubt
             await settle()
-            self._doubts.pop(subject, None)
+            self._unknown_outcomes.pop(subject, None)
 
-    def complain(self, what: str, error: BarnabasError) -> None:
+    def report_failure(self, what: str, error: BarnabasError) -> None:
         """Report a failure of the service: once, until a write has succeeded again."""
-        if not is_unreachable(error) or not self._complained:
+        if not is_unreachable(error) or not self._has_reported:
             self._report(f"{what} failed: {type(error).__name__}: {error}")
-        self._complained = self._complained or is_unreachable(error)
+        self._has_reported = self._has_reported or is_unreachable(error)
 
     def _settle_later(self, queue: ChangeQueue) -> None:
         if queue not in self._settling:
@@ -103,7 +103,7 @@ class Changes:
             self._scheduler.call_later(self._settle_ms, lambda: queue.run(settle, settled))
 
     async def _settle_all(self, queue: ChangeQueue) -> None:
-        for subject, (_, queue_of_subject) in tuple(self._doubts.items()):
+        for subject, (_, queue_of_subject) in tuple(self._unknown_outcomes.items()):
             if queue_of_subject is queue:
                 await self.settled(subject)
 
@@ -111,12 +111,12 @@ class Changes:
         self._settling.discard(queue)
         error = outcome.error
         if isinstance(error, ClosedError):
-            return  # the broker stops; what is in doubt is read at its next start
+            return  # the broker stops; its next start reads the subjects
         if error is None:
             self._settle_ms = SETTLE_MS
             return
         if isinstance(error, BarnabasError):
-            self.complain("reading the nodes of a failed change again", error)
+            self.report_failure("reading the nodes of a failed change again", error)
         else:
             self._report(f"reading the nodes of a failed change again failed: {type(error).__name__}: {error}")
         self._settle_ms = min(2 * self._settle_ms, SETTLE_MS_MAX)
@@ -157,7 +157,7 @@ class EntityStore:
         """
         subject = f"the entities of the kind {kind.value}"
         await self._changes.settled(subject)
-        with self._changes.doubting(subject, self._registry.reread_all_entities, self._queue):
+        with self._changes.reread_on_failure(subject, self._registry.reread_all_entities, self._queue):
             await self._registry.change_entities(kind, changes, replace_unreadable=replace_unreadable)
 
 

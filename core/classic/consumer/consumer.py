@@ -413,7 +413,7 @@ class ClassicConsumer:
             write_reset=self._write_reset,
         )
         self._commit_timer: Timer | None = None
-        self._complained = False
+        self._has_reported = False
         self._poking = False
         self._started = False
         self._stopped = False
@@ -624,9 +624,9 @@ class ClassicConsumer:
 
     def _auto_commit(self) -> None:
         def done(outcome: Outcome[dict[Owned, int]]) -> None:
-            if outcome.error is not None and not self._complained:  # once each time the registries are away
+            if outcome.error is not None and not self._has_reported:  # once each time the registries are away
                 self._report(f"offsets are not committed, which is tried again and again: {outcome.error}")
-            self._complained = outcome.error is not None
+            self._has_reported = outcome.error is not None
             if not self._stopped:
                 self._commit_later()
 

@@ -118,7 +118,7 @@ class BrokerRegistrar:
         self._busy = False
         self._closed = False
         self._back_off_ms = BACK_OFF_MS
-        self._complained = False
+        self._has_reported = False
         self._timer: Timer | None = None
         self._giving_up: Timer | None = None
         self._patience_over = False
@@ -269,7 +269,7 @@ class BrokerRegistrar:
     def _reset_back_off(self) -> None:
         """Reset the back-off, since everything has worked."""
         self._back_off_ms = BACK_OFF_MS
-        self._complained = False
+        self._has_reported = False
         self._patience_over = False
         if self._giving_up is not None:
             self._giving_up.cancel()
@@ -284,8 +284,8 @@ class BrokerRegistrar:
             self._fail(self._clash(error))
 
     def _retry(self, error: BaseException) -> None:
-        if not self._complained:
-            self._complained = True
+        if not self._has_reported:
+            self._has_reported = True
             self._report(f"broker {self._broker_id} cannot be registered, which is tried again and again: {error}")
         self._step_later(self._back_off_ms)
         self._back_off_ms = min(BACK_OFF_MAX_MS, self._back_off_ms * 2)

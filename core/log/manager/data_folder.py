@@ -55,7 +55,7 @@ class DataFolder:
         self.report = report
         self._recovery_points: dict[TopicPartition, int] = {}
         self._log_starts: dict[TopicPartition, int] = {}
-        self._complained = False
+        self._has_reported = False
         self._writing: dict[str, list[tuple[Callable[[], Mapping[str, bytes]], Callable[[], None]]]] = {}
         """Files being written, with the callers that wait for another write."""
         self.new_topic_ids: dict[TopicPartition, bytes] = {}
@@ -314,9 +314,9 @@ class DataFolder:
     def checked(self, what: str, error: BaseException | None) -> None:
         """Handle the outcome of an operation on the folder: report a failure once, until an operation succeeds."""
         if error is None:
-            self._complained = False
-        elif not self._complained:
-            self._complained = True
+            self._has_reported = False
+        elif not self._has_reported:
+            self._has_reported = True
             self.report(f"{self.log_dir.path}: {what} failed: {error}")
 
     def fail(self, error: StorageError) -> None:

@@ -350,7 +350,7 @@ class ReplicaFetcher:
         self._under_way = 0
         self._soon = self._urgent = False
         self._grants_sessions = True
-        self._complained = False
+        self._has_reported = False
         self._session = _FetchSessionHandler()
         self._timer: Timer | None = None
 
@@ -472,7 +472,7 @@ class ReplicaFetcher:
                 self._failed(asked, result.error.name if isinstance(result, FetchResult) else str(result))
             self._turn_soon()
             return
-        self._complained = False
+        self._has_reported = False
         answered: set[TopicIdPartition] = set()
         for each in result.partitions:
             place = (each.topic_id, each.partition)
@@ -498,8 +498,8 @@ class ReplicaFetcher:
             self._copying.back_off(followed)
 
     def _complain(self, why: str) -> None:
-        if not self._complained:
-            self._complained = True
+        if not self._has_reported:
+            self._has_reported = True
             self._copying.report(info(f"broker {self._leader} cannot be followed for now: {why}", leader=self._leader))
 
     def _take(self, followed: PartitionFetchState, build_fetch: FetchPartition, result: FetchResultPartition) -> None:

@@ -49,8 +49,12 @@ def test_no_history_leaves_a_broker_with_other_acls_than_the_tree(name: str, sco
 
 def settles_in_the_other_queue(patch: pytest.MonkeyPatch) -> None:
     """It may apply what it has read after the queue of entities has applied what is newer."""
-    doubting = Changes.doubting
-    patch.setattr(Changes, "doubting", lambda self, subject, settle, _queue=None: doubting(self, subject, settle))
+    reread_on_failure = Changes.reread_on_failure
+    patch.setattr(
+        Changes,
+        "reread_on_failure",
+        lambda self, subject, settle, _queue=None: reread_on_failure(self, subject, settle),
+    )
 
 
 def rereads_only_what_exists(patch: pytest.MonkeyPatch) -> None:

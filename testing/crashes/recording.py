@@ -96,6 +96,7 @@ class Recording:
             self._write: ("write",),
             self._writev: ("writev",),
             self._pwrite: ("pwrite",),
+            self._copy_file_range: ("copy_file_range",),
             self._fsync: ("fsync", "fdatasync"),
             self._ftruncate: ("ftruncate",),
             self._truncate: ("truncate",),
@@ -235,6 +236,24 @@ class Recording:
 
     def _pwrite(self, real: Callable[..., int], fd: int, data: Any, position: int) -> int:
         return self._wrote(fd, lambda: real(fd, data, position), lambda: bytes(data), position)
+
+    def _copy_file_range(
+        self,
+        real: Callable[..., int],
+        source: int,
+        target: int,
+        count: int,
+        offset_src: int | None = None,
+        offset_dst: int | None = None,
+    ) -> int:
+        start = os.lseek(source, 0, os.SEEK_CUR) if offset_src is None else offset_src
+        done = [0]
+
+        def copied() -> int:
+            done[0] = real(source, target, count, offset_src, offset_dst)
+            return done[0]
+
+        return self._wrote(target, copied, lambda: os.pread(source, done[0], start), offset_dst)
 
     def _ftruncate(self, real: Callable[..., None], fd: int, size: int) -> None:
         node, before = self._of_descriptor(fd), os.fstat(fd).st_size

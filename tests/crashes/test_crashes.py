@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from crashes.import_check import try_import_crashes
 from crashes.log_check import try_crashes
 from crashes.quick_folder import quick_folder
 from crashes.table_check import try_table_crashes
@@ -14,6 +15,7 @@ from support.long_tests import first_is_quick
 
 from barnabas.adapters.remote_folder import folder as remote_folder
 from barnabas.adapters.storage_fs import file, folder
+from barnabas.app.kafka_import import carry_out, copying, resuming
 from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.log.producers import producer_state_manager as producer_state_files
 from barnabas.core.log.recovery import log_loader as loading
@@ -27,6 +29,7 @@ from barnabas.pipeline.tables.state import TableError
 POINTS = 2_500
 TABLE_POINTS = 250
 TIER_POINTS = 100
+IMPORT_POINTS = 60
 """Power cuts of each seed."""
 
 
@@ -153,4 +156,43 @@ def test_broken_promise_of_remote_storage_is_found(
         for seed in range(6):
             with quick_folder() as place:
                 try_tier_crashes(seed, place, 400)
+    print(found.value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_interrupted_imports_are_refused_and_completed_by_the_same_command(seed: int, folder: Path) -> None:
+    assert try_import_crashes(seed, folder, IMPORT_POINTS) > IMPORT_POINTS // 2
+
+
+def an_import_leaves_no_mark(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(resuming.ImportMark, "write_first", _nothing)
+    patch.setattr(resuming.ImportMark, "_append", _nothing)
+
+
+def imported_folders_are_not_flushed(patch: pytest.MonkeyPatch) -> None:
+    for module in (resuming, copying, carry_out):
+        patch.setattr(module, "sync_folder", _nothing)
+
+
+def imported_files_are_not_flushed(patch: pytest.MonkeyPatch) -> None:
+    def copy(source: Path, target: Path) -> None:
+        target.write_bytes(source.read_bytes())
+
+    patch.setattr(copying, "_copy", copy)
+    patch.setattr(carry_out, "_sync_file", _nothing)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "break_it", [an_import_leaves_no_mark, imported_folders_are_not_flushed, imported_files_are_not_flushed]
+)
+def test_broken_promise_of_an_import_is_found(
+    break_it: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_it(monkeypatch)
+    with pytest.raises(Broken) as found:
+        for seed in range(2, 4):
+            with quick_folder() as place:
+                try_import_crashes(seed, place, 400)
     print(found.value)

@@ -61,6 +61,23 @@ def test_calls_are_recorded_in_their_order(folder: Path) -> None:
     assert not list(folder.iterdir())
 
 
+def test_copies_within_the_system_are_recorded(folder: Path) -> None:
+    (folder / "source").write_bytes(b"0123456789")
+    with (
+        Recording(folder) as recording,
+        (folder / "source").open("rb") as source,
+        (folder / "target").open("xb", buffering=0) as target,
+    ):
+        assert os.copy_file_range(source.fileno(), target.fileno(), 4) == 4
+        assert os.copy_file_range(source.fileno(), target.fileno(), 100, 6) == 4
+    assert recording.operations[recording.began :] == [
+        Made(0, "target", 2, False),
+        Wrote(2, 0, b"0123"),
+        Wrote(2, 4, b"6789"),
+    ]
+    assert (folder / "target").read_bytes() == b"01236789"
+
+
 def test_writes_of_other_clients_are_noticed_after_a_sync(folder: Path) -> None:
     with Recording(folder) as recording:
         shutil.copyfile(__file__, folder / "copy")

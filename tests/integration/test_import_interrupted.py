@@ -15,6 +15,7 @@ import pytest
 from attrs import define
 from support.command import Command
 from support.kafka_folder import CLUSTER, ORDERS_0, SECURITY, KafkaDataDir, segment_batch
+from support.tree_nodes import nodes_of
 
 from barnabas.adapters.coord_memory import MemoryTree
 from barnabas.app.compose.coordination import BUILT_IN
@@ -112,19 +113,6 @@ def state_of(folder: Path) -> Mapping[Path, tuple[bytes, int]]:
     """Return what is in the files of Kafka, and when each was changed."""
     files = (path for path in folder.rglob("*") if path.is_file())
     return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
-
-
-def nodes_of(tree: MemoryTree) -> Mapping[str, bytes]:
-    session = tree.session()
-    found: dict[str, bytes] = {}
-    above = ["/barnabas"] if session.get_many(["/barnabas"]) != [None] else []
-    while above:
-        path = above.pop()
-        if path != layout.BROKER_EPOCHS:
-            found[path] = session.get(path).data
-            above += [f"{path}/{name}" for name in session.children(path)]
-    session.close()
-    return found
 
 
 def empty(tree: MemoryTree) -> None:

@@ -180,8 +180,12 @@ def _copied(source: int, position: int, target: int, size: int) -> int:
     """Copy a range of a file within the system, and return how many bytes were: fewer where it cannot do that."""
     done = 0
     if hasattr(os, "copy_file_range"):
-        with suppress(OSError):  # other file systems, or none that can
+        with suppress(OSError):  # between two file systems, or of a kind that cannot
             while done < size and (moved := os.copy_file_range(source, target, size - done, position + done)):
+                done += moved
+    if hasattr(os, "sendfile"):
+        with suppress(OSError):  # only to sockets, as on macOS
+            while done < size and (moved := os.sendfile(target, source, position + done, size - done)):
                 done += moved
     return done
 

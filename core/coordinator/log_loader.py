@@ -259,7 +259,7 @@ class _Reading(Generic[TakesT]):
         self.partition = partition
         self.loading = loading
         self._each_record = each_record
-        self.leader_epoch = partition.leader_epoch
+        self.led_since = partition.led_since
         self.offset: int = partition.log.log_start_offset
         self.began_ms = began_ms
         """When the first attempt began."""
@@ -270,8 +270,8 @@ class _Reading(Generic[TakesT]):
 
     @property
     def is_over(self) -> bool:
-        """True if this broker no longer leads the partition, or leads it in a later epoch."""
-        return not self.partition.is_leader or self.partition.leader_epoch != self.leader_epoch
+        """True if this broker has not led the partition ever since."""
+        return not self.partition.is_leader or self.partition.led_since != self.led_since
 
     @property
     def is_at_end(self) -> bool:

@@ -201,7 +201,7 @@ class ClusterChecker:
         self._leaderless_ms: dict[Key, float] = {}
         self._looked_ms = 0.0
         self._given_up = 0
-        self._behind: dict[tuple[int, int], tuple[int, float]] = {}
+        self._behind: dict[tuple[int, int], tuple[int, float, int]] = {}
 
     def watch(self) -> None:
         """From now on, after each callback of the world, and at each change of the tree."""
@@ -261,17 +261,24 @@ class ClusterChecker:
         self._check_lease(broker, epoch, here)
 
     def _note_behind(self, broker_id: int, number: int, partition: Partition) -> None:
-        """Since when the high watermark of a partition of `__consumer_offsets` is below what it began to lead with."""
+        """Since when the high watermark of a partition of `__consumer_offsets` is below what it began to lead with. One
+        that stays the leader while its epoch rises began earlier."""
         key = broker_id, number
-        if partition.is_leader and partition.high_watermark < partition.epoch_start_offset:
-            if self._behind.get(key, (-1, 0.0))[0] != partition.leader_epoch:
-                self._behind[key] = partition.leader_epoch, self.world.clock.monotonic_ms()
+        known = self._behind.get(key)
+        if known is not None and partition.is_leader and known[0] == partition.led_since:
+            if partition.high_watermark >= known[2]:
+                del self._behind[key]
+            return
+        began = partition.is_leader and partition.led_since == partition.leader_epoch
+        if began and partition.high_watermark < partition.epoch_start_offset:
+            now_ms = self.world.clock.monotonic_ms()
+            self._behind[key] = partition.led_since, now_ms, partition.epoch_start_offset
         else:
             self._behind.pop(key, None)
 
     def check_answer_of_coordinator(self, broker_id: int, number: int, asked_ms: float) -> None:
         """It has answered a question that was asked then: what it has read is committed."""
-        _, since_ms = self._behind.get((broker_id, number), (-1, inf))
+        _, since_ms, _ = self._behind.get((broker_id, number), (-1, inf, 0))
         if since_ms < asked_ms:
             raise Broken(f"stale position: broker {broker_id} answers by uncommitted records of {OFFSETS}-{number}")
 

@@ -28,7 +28,8 @@ def follow_leaders(
     """
 
     def led(partition: Partition) -> None:
-        if partition.topic_partition.topic == topic:
+        # One that led it before leads it on when the leader epoch rises since a replica goes, with all that it knows.
+        if partition.topic_partition.topic == topic and partition.led_since == partition.leader_epoch:
             resigned(partition)  # the broker may have led it in an earlier epoch
             coordinator.partition_count = len(state.image.topics[topic].partitions)
             loader.load(partition)

@@ -83,6 +83,23 @@ def test_a_commit_that_waits_for_followers_is_answered_when_another_broker_leads
     assert broker.ask(fetching("g")).groups[0].error is ErrorCode.NOT_COORDINATOR
 
 
+def test_groups_stay_as_they_are_while_the_leader_epoch_rises_under_the_same_leader(broker: ManualBroker) -> None:
+    """A replica of the partition has gone; nothing is read again, and what waits for followers waits on."""
+    member = stable(broker)
+    led_by(broker, HERE, epochs=0, isr=(HERE, ELSEWHERE))
+    joins = broker.submit(joining())  # waits for the first member, who has to join again
+    other = next(group for group in map(str, range(1000)) if place_of(group) == PLACE)
+    commits = broker.submit(committing(other, {("t", 0): 5}))
+    broker.scheduler.run_pending()
+    assert (joins, commits) == ([], [])
+    led_by(broker, HERE)
+    assert load_error(broker, "g") is ErrorCode.NONE
+    broker.scheduler.run_pending()
+    assert [each.partitions[0].error for each in commits] == [ErrorCode.NONE]
+    assert joins == []
+    assert heartbeat(broker, member) is ErrorCode.REBALANCE_IN_PROGRESS
+
+
 def test_regained_group_partition_is_reloaded_and_served_after_replication(broker: ManualBroker) -> None:
     member = stable(broker)
     partition = partition_of(broker)

@@ -234,6 +234,17 @@ def test_partition_that_changes_leader_during_loading_is_loaded_again(keeper: Ke
     assert (kept.values, keeper.loader.is_busy) == ({b"k": b"1"}, False)
 
 
+def test_loading_continues_while_the_epoch_of_the_leader_rises(keeper: Keeper) -> None:
+    partition = written(keeper, 2)
+    keeper.loader.load(partition)
+    keeper.harness.scheduler.run_pending()
+    partition.leader_epoch = 1
+    reached(partition, OTHER, 2)
+    keeper.harness.replicas.purgatory.check(partition.topic_partition)
+    (kept,) = keeper.ended
+    assert (kept.values, keeper.loader.is_busy) == ({b"k": b"1"}, False)
+
+
 def test_a_partition_that_stays_elsewhere_is_dropped(keeper: Keeper) -> None:
     partition = written(keeper, 2)
     keeper.loader.load(partition)

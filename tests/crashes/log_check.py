@@ -9,6 +9,7 @@ from support.classic_frames import message_set
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
+from barnabas.core.cluster.topics import LifeNote
 from barnabas.core.log.manager.log_manager import LogManager
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.message import Message
@@ -63,7 +64,8 @@ class Opened:
         self._disk.in_use = False
 
     def append(self) -> _Served:
-        """To each log; returns what they have then."""
+        """Append to each log, as a broker that has registered; return what they have then."""
+        self.manager.note_life(LifeNote(broker_epoch=1))
         for place, log in self.manager.logs().items():
             found = self.served.setdefault(place, serve(log))
             value = b"after the crash"

@@ -19,6 +19,7 @@ from support.kafka_server import KafkaServer
 from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Admin, AsyncConsumer, Broker, Consumer, Producer
+from barnabas.core.coordinator.group import expressions
 from barnabas.ports.types import TopicPartition
 
 APACHE, BARNABAS = "apache", "barnabas"
@@ -211,7 +212,10 @@ def test_new_member_shares_a_group_with_one_of_librdkafka(bootstrap: str, topic:
     close(new)
 
 
-def test_pattern_is_matched_by_the_broker_and_finds_new_topics(bootstrap: str, topic: str) -> None:
+def test_pattern_is_matched_by_the_broker_and_finds_new_topics(
+    bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(expressions, "REFRESH_AFTER_CHANGE_MS", 300)  # of this process: Apache Kafka waits 10 s
     member = Member(bootstrap, topic).subscribe(pattern=f"{topic}(-more)?")
     poll_until([member], lambda: member.count == PARTITIONS)
     assert member.consumer.subscription == [topic]

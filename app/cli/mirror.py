@@ -143,6 +143,8 @@ def _mirror_identically(
     made = IdenticalMirror(read_client_file(sources[0]), read_client_file(target), topics=wanted, overwrite=overwrite)
     try:
         if dry_run:
+            if not made.topics():
+                typer.echo(f"barnabas: the source has no topic that matches {wanted}", err=True)
             found = [*made.differences(), *made.cluster_differences()]
             for each in found:
                 typer.echo(f"{each.topic} {each.text}".strip())

@@ -266,6 +266,7 @@ def test_command_shows_differences_and_promotes(
         (tmp_path / f"{name}.properties").write_text(f"bootstrap.servers={broker.bootstrap}\n")
     barnabas = Command(capsys, *files)
     assert "t is missing" in barnabas("mirror", "--identical", "--whitelist", "t", "--dry-run").out
+    assert "has no topic that matches x" in barnabas("mirror", "--identical", "--whitelist", "x", "--dry-run").err
     assert "t is promoted" in barnabas("mirror", "--identical", "--promote", "t").out
     assert produce(target, b"a") == [None]
     assert "--identical" in barnabas("mirror", "--whitelist", "t", "--dry-run", expect=2).err

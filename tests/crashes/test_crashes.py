@@ -40,7 +40,7 @@ def test_logs_keep_their_promises() -> None:
         with quick_folder() as place:
             tried += try_crashes(seed, place, POINTS - tried)
         seed += 1
-    assert seed > 3
+    assert seed > 1, "a broker alone, and one of a cluster"
 
 
 @pytest.mark.slow

@@ -25,6 +25,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from attrs import astuple, define, evolve, frozen
+from support.history_search import BrokenPromise, search_histories
 
 from barnabas.adapters.storage_memory import MemoryLogDir
 from barnabas.app.broker.handlers.mirroring import MirrorService
@@ -64,10 +65,6 @@ _Contents = frozenset[tuple[int, bytes]]
 def _any(**attributes: Any) -> Any:
     """Return as much of a part as is needed here."""
     return SimpleNamespace(**attributes)
-
-
-class BrokenPromise(AssertionError):
-    """A history after which a record is missing, or there although it should not be."""
 
 
 @frozen
@@ -739,9 +736,15 @@ class History:
             if lost:
                 raise BrokenPromise(f"{self.counts} has lost what it had acknowledged, at {lost}")
 
+    settles_in_motion = True
+
     @property
-    def is_idle(self) -> bool:
+    def may_settle(self) -> bool:
         return not any(each.work or each.promotes for each in self.processes.values())
+
+    @staticmethod
+    def of(text: str) -> str:
+        return text
 
     def rest(self) -> None:
         """Take steps until nothing more happens."""
@@ -845,79 +848,7 @@ def _actions(scope: Scope) -> list[tuple[str, Any]]:
     return found
 
 
-_Waiting = tuple[tuple[tuple[str, Any], ...], History | None]
-"""What was done, and the state that this leads to, unless it must be played again."""
-
-
 def search(scope: Scope) -> int:
     """Play every history of the scope; return the number of states. Raises `BrokenPromise` with the history."""
     with _in_place():
-        return _search(scope)
-
-
-def _search(scope: Scope) -> int:
-    actions = _actions(scope)
-    first = _play(scope, ())
-    found = {first.fingerprint()}
-    waiting: list[_Waiting] = [((), first)]
-    while waiting:
-        before, history = waiting.pop()
-        newest: _Waiting | None = None
-        if history is None:
-            history = _play(scope, before)
-        is_idle = history.is_idle
-        for name, of in actions:
-            if sum(each == name for each, _ in before) >= scope.most.get(name, 1_000):
-                continue
-            if history is None:
-                history = _play(scope, before)
-            done = (*before, (name, of))
-            try:
-                if not _act(history, name, of):
-                    continue
-                history.check()
-            except BrokenPromise as broken:
-                raise BrokenPromise(_line(done, broken)) from None
-            mark = history.fingerprint()
-            if mark not in found:
-                found.add(mark)
-                if newest is not None:
-                    waiting.append((newest[0], None))
-                newest = done, history
-            history = None
-        if newest is not None:
-            waiting.append(newest)
-        if is_idle:
-            try:
-                (history or _play(scope, before)).settle()
-            except BrokenPromise as broken:
-                raise BrokenPromise(_line(before, broken)) from None
-    return len(found)
-
-
-def _line(done: Sequence[tuple[str, Any]], broken: BrokenPromise) -> str:
-    return f"{', '.join(f'{each} {of}' for each, of in done)}: {broken}"
-
-
-def _act(history: History, name: str, of: Any) -> bool:
-    if not getattr(history, name)(of):
-        return False
-    if name in history.scope.most:
-        history.used[name] = history.used.get(name, 0) + 1
-    return True
-
-
-def _play(scope: Scope, actions: Sequence[tuple[str, Any]]) -> History:
-    history = History(scope)
-    history.note()
-    for line in scope.before:
-        name, _, of = line.partition(" ")
-        if name == "rest":
-            history.rest()
-        else:
-            getattr(history, name)(of)
-        history.note()
-    for name, of in actions:
-        _act(history, name, of)
-        history.note()
-    return history
+        return search_histories(History, scope, _actions(scope))

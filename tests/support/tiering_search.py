@@ -26,6 +26,7 @@ from types import FunctionType, GeneratorType, MethodType, SimpleNamespace
 from typing import Any
 
 from attrs import define, frozen
+from support.history_search import BrokenPromise, search_histories
 
 from barnabas.adapters.remote_memory import MemoryRemoteStorage
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
@@ -70,10 +71,6 @@ RECORD_BYTES = len(batch(b"%04d" % 0))
 def _any(**attributes: Any) -> Any:
     """Return as much of a part of a broker as is needed here."""
     return SimpleNamespace(**attributes)
-
-
-class BrokenPromise(AssertionError):
-    """A history after which a record is missing, or there although it should not be."""
 
 
 @frozen
@@ -789,6 +786,12 @@ class History:
 
     # --- the search
 
+    may_settle, settles_in_motion = True, False
+
+    @staticmethod
+    def of(text: str) -> int:
+        return int(text or 0)
+
     def fingerprint(self) -> str:
         text = partial(_text, version=self._version())
         parts = [
@@ -865,75 +868,8 @@ STEPS = ("see", "call", "hear", "follow", "tell", "retain", "tick")
 _OF_NO_BROKER = ("append", "delete_records", "delete_topic", "arrive")
 
 
-_Waiting = tuple[tuple[tuple[str, int], ...], str, History | None]
-"""What was done, the state that this leads to, and that state itself, unless it must be played again."""
-
-
 def search(scope: Scope) -> int:
     """Play every history of the scope; return the number of states. Raises `BrokenPromise` with the history."""
     names = [*scope.most, "arrive", *STEPS]
     actions = [(name, broker) for name in names for broker in ((0,) if name in _OF_NO_BROKER else BROKERS)]
-    first = _play(scope, ())
-    found = {first.fingerprint()}
-    waiting: list[_Waiting] = [((), first.fingerprint(), first)]
-    while waiting:
-        before, own, history = waiting.pop()
-        newest: _Waiting | None = None
-        is_calm = True
-        for name, broker in actions:
-            if sum(each == name for each, _ in before) >= scope.most.get(name, 1_000):
-                continue
-            if history is None:
-                history = _play(scope, before)
-            done = (*before, (name, broker))
-            try:
-                if not _act(history, name, broker):
-                    continue
-                history.check()
-            except BrokenPromise as broken:
-                raise BrokenPromise(_line(done, broken)) from None
-            mark = history.fingerprint()
-            if mark not in found:
-                found.add(mark)
-                if newest is not None:
-                    waiting.append((*newest[:2], None))
-                newest = done, mark, history
-            if name not in scope.most:
-                is_calm = is_calm and mark == own
-            history = None
-        if newest is not None:
-            waiting.append(newest)
-        if is_calm:
-            try:
-                _play(scope, before).settle()
-            except BrokenPromise as broken:
-                raise BrokenPromise(_line(before, broken)) from None
-    return len(found)
-
-
-def _line(done: Sequence[tuple[str, int]], broken: BrokenPromise) -> str:
-    return f"{', '.join(f'{each} {of}' for each, of in done)}: {broken}"
-
-
-def _act(history: History, name: str, broker: int) -> bool:
-    if not getattr(history, name)(broker):
-        return False
-    if name in history.scope.most:
-        history.used[name] = history.used.get(name, 0) + 1
-    return True
-
-
-def _play(scope: Scope, actions: Sequence[tuple[str, int]]) -> History:
-    history = History(scope)
-    history.note()
-    for line in scope.before:
-        name, _, number = line.partition(" ")
-        if name == "rest":
-            history.rest()
-        else:
-            getattr(history, name)(int(number or 0))
-        history.note()
-    for name, broker in actions:
-        _act(history, name, broker)
-        history.note()
-    return history
+    return search_histories(History, scope, actions)

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from attrs import evolve
+from support.history_search import BrokenPromise
 from support.long_tests import first_is_quick
-from support.mirror_search import BrokenPromise, Scope, search
+from support.mirror_search import Scope, search
 
 from barnabas.app.broker.handlers import mirroring
 from barnabas.app.broker.handlers.mirroring import MirrorService

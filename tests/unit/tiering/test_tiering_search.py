@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from attrs import evolve
+from support.history_search import BrokenPromise, play_history
 from support.long_tests import first_is_quick
-from support.tiering_search import FOLDER, KEY, RECORD_BYTES, BrokenPromise, Scope, _play, _Store, search
+from support.tiering_search import FOLDER, KEY, RECORD_BYTES, History, Scope, _Store, search
 
 from barnabas.app.broker.state import tiering
 from barnabas.core.replica.follower.fetcher import PartitionDataProcessor
@@ -69,7 +70,8 @@ def test_no_history_loses_a_record_of_a_tiered_partition(name: str, scope: Scope
 
 @pytest.mark.parametrize("begins_in_tier", [False, True])
 def test_new_follower_copies_only_what_is_not_in_the_tier(*, begins_in_tier: bool) -> None:
-    history = _play(evolve(BEGINS_IN_TIER, before=(*_NEW_FOLLOWER, "rest"), begins_in_tier=begins_in_tier), ())
+    scope = evolve(BEGINS_IN_TIER, before=(*_NEW_FOLLOWER, "rest"), begins_in_tier=begins_in_tier)
+    history = play_history(History, scope)
     leader, follower = (history.brokers[number].log for number in (1, 2))
     assert (leader.local_log_start_offset, follower.log_start_offset) == (0, 0)
     assert (follower.local_log_start_offset, follower.log_end_offset) == (2 if begins_in_tier else 0, 3)

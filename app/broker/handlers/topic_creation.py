@@ -21,8 +21,11 @@ from ..state.changes import as_api_error
 TOPICS_AT_A_TIME = 13
 """The number of topics that one change creates: their nodes (topic, configs, states) fit into one commit.
 
-The limit of a commit is `CHANGES_MAX`. Other changes have their turn between two commits.
+The limit of a commit is `CHANGES_MAX`. Other changes have their turn between two of these changes.
 """
+COMMITS_AT_A_TIME = 5
+"""The number of commits of a larger request before other changes have their turn: what brokers do about the first of
+its topics would else delay the answer by more than its own commits."""
 
 MadeTopics = Sequence[Topic | BarnabasError]
 
@@ -110,30 +113,46 @@ class Creating:
         return self._state.settings.static.num_partitions if new.partitions == -1 else max(0, new.partitions)
 
     def _create_next(self) -> None:
-        some = self._waiting[: self._fit_one_commit() if self._opens_later else TOPICS_AT_A_TIME]
-        del self._waiting[: len(some)]
-        if not some:
+        portions = self._next_portions()
+        if not portions:
             self._answer()
             return
 
-        async def change() -> MadeTopics:
-            if self._opens_later:
-                return await self._topics.store_some(some, self._quota)
-            return await self._topics.create_some(some, validate_only=self._request.validate_only, quota=self._quota)
+        async def change() -> None:
+            validate_only = self._request.validate_only
+            while portions:
+                if self._opens_later:
+                    made = await self._topics.store_some(portions[0], self._quota)
+                else:
+                    made = await self._topics.create_some(portions[0], validate_only=validate_only, quota=self._quota)
+                self._note(portions.pop(0), made)
 
-        def made(result: MadeTopics | BarnabasError) -> None:
-            results = [result] * len(some) if isinstance(result, BarnabasError) else result
-            for new, each in zip(some, results, strict=True):
-                self._outcomes[new.name] = self._outcome(new, each)
-                if self._opens_later and isinstance(each, Topic):
-                    self._unopened.append(each)
+        def changed(error: BarnabasError | None) -> None:
+            if error is not None:
+                for portion in portions:
+                    self._note(portion, [error] * len(portion))
             if self._waiting:
                 self._state.scheduler.call_soon(self._create_next)  # other changes have their turn
             else:
                 self._answer()
                 self._open_next()
 
-        self._state.changes.submit("CreateTopics", change, made)
+        self._state.changes.submit("CreateTopics", change, changed)
+
+    def _note(self, news: Sequence[NewTopic], made: MadeTopics) -> None:
+        for new, each in zip(news, made, strict=True):
+            self._outcomes[new.name] = self._outcome(new, each)
+            if self._opens_later and isinstance(each, Topic):
+                self._unopened.append(each)
+
+    def _next_portions(self) -> list[list[NewTopic]]:
+        """Take the next topics, by commits."""
+        portions: list[list[NewTopic]] = []
+        while self._waiting and len(portions) < (COMMITS_AT_A_TIME if self._opens_later else 1):
+            count = self._fit_one_commit() if self._opens_later else TOPICS_AT_A_TIME
+            portions.append(self._waiting[:count])
+            del self._waiting[:count]
+        return portions
 
     def _fit_one_commit(self) -> int:
         """Return how many of the next topics one commit takes; if it refuses them, each is stored alone."""

@@ -314,5 +314,5 @@ def test_mirror_refuses_topics_that_it_cannot_copy_exactly_once(
 
 def test_sources_need_groups_of_their_own() -> None:
     source = {"bootstrap.servers": "a:1", "group.id": "g"}
-    with pytest.raises(ConfigError, match=r"another group\.id"):
+    with pytest.raises(ConfigError, match=r"different group\.id"):
         MirrorMaker([source, dict(source)], {"bootstrap.servers": "b:1"}, whitelist="views", exactly_once=True)

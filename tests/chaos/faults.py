@@ -107,8 +107,16 @@ def restart_one_by_one(cluster: ChaosCluster, chance: random.Random) -> Done:
     return Done(f"orderly, in {time.monotonic() - began:.1f} s", 0.0, lambda: None)
 
 
+def _running_members(cluster: ChaosCluster) -> list[int]:
+    """Another fault may have killed one of them just now."""
+    return [at for at, member in enumerate(cluster.members) if member.is_running]
+
+
 def kill_member(cluster: ChaosCluster, chance: random.Random) -> Done:
-    at = chance.randrange(len(cluster.members))
+    running = _running_members(cluster)
+    if not running:
+        return Done(f"no member of {cluster.over} runs", 0.0, lambda: None)
+    at = chance.choice(running)
     member = cluster.members[at]
     member.kill()
     return Done(f"member {at + 1} of {cluster.over}", _lasting(chance), member.start)
@@ -116,7 +124,8 @@ def kill_member(cluster: ChaosCluster, chance: random.Random) -> Done:
 
 def pause_members(cluster: ChaosCluster, chance: random.Random) -> Done:
     """Most of them, so that there is no quorum for a while."""
-    chosen = chance.sample(range(len(cluster.members)), len(cluster.members) // 2 + 1)
+    running = _running_members(cluster)
+    chosen = chance.sample(running, min(len(running), len(cluster.members) // 2 + 1))
     for at in chosen:
         cluster.members[at].pause()
 

@@ -62,6 +62,11 @@ class ServerProcess:
         self._signal(signal.SIGCONT)
 
     @property
+    def is_running(self) -> bool:
+        """True from `start` to `kill` or `stop`."""
+        return self._process is not None
+
+    @property
     def pid(self) -> int:
         assert self._process is not None
         return self._process.pid

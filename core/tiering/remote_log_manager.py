@@ -420,7 +420,7 @@ class RemoteLogManager:
         }
         if remote.has_aborted:
             parts[IndexType.TRANSACTION] = _whole(segment.aborted.file())
-        parts[IndexType.PRODUCER_SNAPSHOT] = yield log.snapshot_at(next_offset)
+        parts[IndexType.PRODUCER_SNAPSHOT] = yield log.snapshot_at(next_offset, self._clock.now_ms())
         self._check(leading)
         yield from self._update(leading, lambda manifest: start_copy(manifest, remote))
         yield partial(self._put, leading.folder, remote, batches, parts)

@@ -701,7 +701,21 @@ class UnifiedLog:
             return []
         if count == len(infos):
             self._roll(now_ms, state.end)
-        return self._take_away(count)
+        return self._take_away(count) if self._secure_producers(count, now_ms) else []
+
+    def _secure_producers(self, count: int, now_ms: int) -> bool:
+        """Have a snapshot of the producers written where `count` segments end; False: a flush is writing it now."""
+        state, base = self._state, self._state.segments.bases[count]
+        try:
+            if not state.producers.states.producers or state.producers.has_written(base):
+                return True
+            if state.durable.under_way:
+                return False
+            closed = [each for each in state.segments.items[:count] if isinstance(each, Segment)]
+            state.producers.write_snapshot(closed, base, now_ms)
+        except StorageError as error:  # a full disk needs the space of the segments more than the snapshot
+            state.report(f"{self.topic_partition}: cannot write the producers at offset {base}: {error}")
+        return True
 
     def _take_away(self, count: int) -> list[LogSegment]:
         state = self._state
@@ -757,14 +771,14 @@ class UnifiedLog:
             self.fail(error)
             raise
 
-    def snapshot_at(self, offset: int) -> Callable[[], bytes]:
+    def snapshot_at(self, offset: int, now_ms: int) -> Callable[[], bytes]:
         """Return work that reads the producers at the end of a closed segment, as a snapshot file has them.
 
         Any thread may call the work. It raises `StorageError`.
         """
         state = self._state
         closed = [each for each in state.segments.items if isinstance(each, Segment) and each.base_offset < offset]
-        return state.producers.snapshot_at(closed, Offset(offset))
+        return state.producers.snapshot_at(closed, Offset(offset), now_ms)
 
     @property
     def lacks_producer_state(self) -> bool:

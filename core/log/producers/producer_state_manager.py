@@ -126,7 +126,7 @@ class ProducerStateManager:
             segment.aborted.replace(entries)
             reached = next_base
 
-    def snapshot_at(self, segments: Sequence[Segment], offset: Offset) -> Callable[[], bytes]:
+    def snapshot_at(self, segments: Sequence[Segment], offset: Offset, now_ms: int) -> Callable[[], bytes]:
         """Return work that reads the snapshot at `offset`, where the closed `segments` of the log end. A kill before a
         flush leaves the end of a segment without one: then an earlier one and the batches since give it.
 
@@ -144,7 +144,7 @@ class ProducerStateManager:
             reader = ProducerStateManager(self._folder, self._report)
             reader._offsets = {each for each in known if each < offset}
             reader._keeps_files = True
-            reader._read(segments, segments[0].base_offset, offset, 0)
+            reader._read(segments, segments[0].base_offset, offset, now_ms)
             return encode_snapshot(reader.states)
 
         return work
@@ -193,6 +193,30 @@ class ProducerStateManager:
         """Return and remove the pending snapshots by file name, for a flush."""
         pending, self._pending = self._pending, {}
         return {segment_file(offset, SNAPSHOT_SUFFIX): content for offset, content in pending.items()}
+
+    def has_written(self, offset: int) -> bool:
+        """Return True if the snapshot at `offset` can be read from its file. Raises `StorageError`."""
+        try:
+            check_snapshot(self._folder.read_small(segment_file(offset, SNAPSHOT_SUFFIX)))
+        except (FileMissing, ValueError):
+            return False
+        return True
+
+    def write_snapshot(self, segments: Sequence[Segment], offset: Offset, now_ms: int) -> None:
+        """Write the snapshot at `offset`, where the closed `segments` end, before they are removed: after a kill the
+        log would not know the producers whose records are all in them. The next flush makes it durable.
+
+        Raises `StorageError`.
+        """
+        content = self.snapshot_at(segments, offset, now_ms)()
+        file = self._folder.open(segment_file(offset, SNAPSHOT_SUFFIX))
+        try:
+            file.truncate(0)
+            file.append(content)
+        finally:
+            file.close()
+        self._pending[offset] = content
+        self._offsets.add(offset)
 
     def delete_snapshots_before(self, offset: int) -> None:
         """Delete the snapshots below `offset`, with their segments. Raises `StorageError`."""

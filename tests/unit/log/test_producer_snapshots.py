@@ -1,6 +1,6 @@
 """Producers over restarts: snapshot files in Kafka's format, and without them the batches (facts B3)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -203,6 +203,54 @@ def test_producers_outlive_their_records(folder: Folder) -> None:
     log = open_log(folder, recover=False, config=CONFIG, log_start_offset=10)
     assert send(log, 9) == 9
     assert send(log, 10) == 10
+
+
+def killed(log: UnifiedLog, folder: Folder, *, lost: Sequence[int] = ()) -> UnifiedLog:
+    """The log after kill -9, of which these snapshots had not been written."""
+    log.abandon()
+    for offset in lost:
+        folder.delete(f"{offset:020}.snapshot")
+    return open_log(folder, config=CONFIG, log_start_offset=log.log_start_offset)
+
+
+@pytest.mark.parametrize("recovered", [False, True])
+def test_kill_after_retention_keeps_producers_of_removed_segments(folder: Folder, recovered: bool) -> None:
+    log = open_log(folder, config=CONFIG)
+    send(log, 0, producer=2)
+    for number in range(11):
+        send(log, number)
+    if recovered:  # then no snapshot is waiting to be written
+        log = killed(log, folder)
+        assert snapshots(folder) == []
+    log.advance_log_start(10)
+    for segment in log.retain(2000, 12):
+        segment.delete()
+    assert log.local_log_start_offset == 10
+    log = killed(log, folder)
+    assert send(log, 0, producer=2) == 0, "it is known, and not appended"
+    assert send(log, 10) == 11
+
+
+def test_retention_waits_for_a_flush_that_writes_the_producers(folder: Folder) -> None:
+    log = written(folder)
+    work = log.flushes.begin_flush(0)
+    assert work is not None
+    log.advance_log_start(10)
+    assert log.retain(2000, 12) == []
+    work()
+    log.flushes.end_flush(work)
+    assert len(log.retain(2000, 12)) == 2
+
+
+def test_snapshot_of_a_closed_segment_keeps_the_times_of_an_earlier_one(folder: Folder) -> None:
+    log = open_log(folder, config=CONFIG)
+    send(log, 0, producer=2)
+    for number in range(11):
+        send(log, number)
+    flush(log)
+    log = killed(log, folder, lost=[10])
+    read = decode_snapshot(log.snapshot_at(10, 9000)(), now_ms=10**9).producers
+    assert read[2].seen_ms == 1000, "else it would expire at once"
 
 
 def test_a_fully_truncated_log_knows_no_producers(folder: Folder) -> None:

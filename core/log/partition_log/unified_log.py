@@ -701,21 +701,20 @@ class UnifiedLog:
             return []
         if count == len(infos):
             self._roll(now_ms, state.end)
-        return self._take_away(count) if self._secure_producers(count, now_ms) else []
+        self._secure_producers(count, now_ms)
+        return self._take_away(count)
 
-    def _secure_producers(self, count: int, now_ms: int) -> bool:
-        """Have a snapshot of the producers written where `count` segments end; False: a flush is writing it now."""
+    def _secure_producers(self, count: int, now_ms: int) -> None:
+        """Write a snapshot of the producers where `count` segments end, if there is none; a flush that is writing it
+        replaces the file by an equal one."""
         state, base = self._state, self._state.segments.bases[count]
         try:
             if not state.producers.states.producers or state.producers.has_written(base):
-                return True
-            if state.durable.under_way:
-                return False
+                return
             closed = [each for each in state.segments.items[:count] if isinstance(each, Segment)]
             state.producers.write_snapshot(closed, base, now_ms)
         except StorageError as error:  # a full disk needs the space of the segments more than the snapshot
             state.report(f"{self.topic_partition}: cannot write the producers at offset {base}: {error}")
-        return True
 
     def _take_away(self, count: int) -> list[LogSegment]:
         state = self._state

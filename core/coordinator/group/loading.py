@@ -129,8 +129,8 @@ class Loading:
         return self.skipped.report(f"__consumer_offsets-{self.partition}")
 
     def _add_plain(self, key: bytes, value: bytes) -> bool:
-        """Return the quick way for a position without text as it is written today, or was by older versions. False: not
-        such a one, or damaged."""
+        """Read a position without text, in today's or an older version, quickly; return False for another record or a
+        damaged one."""
         if key[:2] != _OFFSET_KEY:
             return False
         if len(value) == _PLAIN_VALUE.size:

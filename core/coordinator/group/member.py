@@ -173,7 +173,7 @@ class Roster:
         member.assignment = assignment
 
     def wait(self, member: Member, to: To) -> To | None:
-        """Return the member waits for the answer to its join; returns where an earlier one waited."""
+        """Have the member wait for the answer to its join; return where an earlier one waited."""
         earlier, member.joining = member.joining, to
         self.waiting += earlier is None
         return earlier

@@ -121,7 +121,7 @@ def test_broker_that_is_down_is_drained_and_replaced(cluster: TestCluster) -> No
         assert not _held_by(admin, 3)
         admin.create_topic("fleeting", partitions=1)
         barnabas_here("brokers", "remove", "3", *b)
-        assert cluster.broker(1).image.configs.get(3, {}) == {}
+        wait_for(lambda: not cluster.broker(1).image.configs.get(3))
         admin.delete_topics([topic])
         wait_for(lambda: topic not in cluster.broker(1).image.deleting)
     cluster.restart(3)  # another machine with the same number: nothing hinders it

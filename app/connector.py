@@ -28,8 +28,7 @@ class Connector(Protocol):
     def entropy(self) -> Entropy: ...
 
     def start(self) -> Scheduler:
-        """Return the scheduler of a running reactor, started in a background thread if this connector has one of its
-        own.
+        """Start the reactor in a background thread, unless it runs already, and return its scheduler.
 
         Called once, from the user's thread, before anything else. Raises `TransportError` or `ClosedError`.
         """

@@ -37,7 +37,7 @@ class BrokerHost(Protocol):
 
 
 def is_broker_host(value: object) -> TypeGuard[BrokerHost]:
-    """Return True for a broker object."""
+    """Return True if a value is a broker of this process."""
     return all(hasattr(type(value), name) for name in ("api", "attach", "detach"))
 
 
@@ -99,7 +99,7 @@ class InProcessLink:
 
 
 def _with_own_records(request: Request[Any]) -> Request[Any]:
-    """Return the request with copies of the records to append, if it has any."""
+    """Return a produce request with copies of its records, and any other request as it is."""
     if isinstance(request, Produce):
         return evolve(request, partitions=[evolve(each, records=_copied(each.records)) for each in request.partitions])
     if isinstance(request, ClassicProduce):

@@ -6,8 +6,7 @@ from typing import Any
 
 
 def render_page(template: Path, filters: Mapping[str, Callable[..., Any]], **values: Any) -> str:
-    """Return the page as text; the template may include others of its folder. Everything that comes from data is
-    escaped."""
+    """Render a page from a template, which may include others of its folder, with all values escaped."""
     import jinja2
 
     environment = jinja2.Environment(

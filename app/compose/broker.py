@@ -241,8 +241,10 @@ def plugin_host(config: BrokerConfig, plugins: Sequence[object] = ()) -> PluginH
 
 
 def open_log_dirs_of(config: BrokerConfig, *, of_workers: bool = False) -> list[LogDir]:
-    """Return the data folders, each locked; `of_workers`: those that their folders are in. Raises `FolderLocked`,
-    `StorageError`, and `ConfigError` for a broker in a folder of workers."""
+    """Open and lock the data folders; with `of_workers`, the parents of the workers' folders.
+
+    Raises `FolderLocked`, `StorageError`, and `ConfigError` for a broker in a folder of workers.
+    """
     if config.storage == "memory":
         from ...adapters.storage_memory import MemoryLogDir
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def memory_tree(clock: Clock, report: Report = log_report) -> MemoryTree:
-    """Return a tree for several brokers. Who makes it ends the sessions that are not kept (`expire_overdue`)."""
+    """Return a tree for several brokers. Its maker calls `expire_overdue` to end the sessions without heartbeats."""
     from ...adapters.coord_memory import MemoryTree
 
     return MemoryTree(clock=clock, report=report)
@@ -31,7 +31,7 @@ class MemoryLogDirs:
         self._disk = MemoryDisk()
 
     def open_log_dirs(self) -> Sequence[LogDir]:
-        """Return the one folder; locked while it is open."""
+        """Open the only folder, and lock it until it is closed."""
         from ...adapters.storage_memory import MemoryLogDir
 
         return [MemoryLogDir(self._disk)]
@@ -51,5 +51,5 @@ class MemoryStorage(MemoryLogDirs):
         self._tree = MemoryTree(report=report)
 
     def open_coordination(self) -> Coordination:
-        """Return a new session."""
+        """Open a new session with the tree."""
         return self._tree.session()

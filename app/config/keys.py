@@ -69,10 +69,9 @@ class ConfigKey:
         return f"{'a list of' if self.type is ConfigType.LIST else 'one of'} {', '.join(self.choices)}"
 
     def parse(self, given: object) -> Any:
-        """Declare the value, from text or from a value of TOML or Python. Raises `ConfigError`: key, value, what is
-        allowed.
+        """Parse a value from text, TOML or Python; the result has the type of the key.
 
-        Its type is that of the key, which the caller knows.
+        Raises `ConfigError`, which names the key, the value and what is allowed.
         """
         if given is None and self.default is None:
             return None
@@ -93,7 +92,7 @@ class ConfigKey:
         return self._checked(given.strip(), given)
 
     def text(self, value: Value) -> str | None:
-        """Declare the value as Kafka writes it; None for a password."""
+        """Return the value as Kafka writes it, or None for a password."""
         if value is None or isinstance(value, Secret):
             return None
         if isinstance(value, bool):
@@ -143,7 +142,7 @@ class ConfigKey:
         return float(number)
 
     def _is_within(self, number: float) -> bool:
-        """Declare False for what is no number, too."""
+        """Return True if a number is within the bounds; NaN is not."""
         return (self.low is None or number >= self.low) and (self.high is None or number <= self.high)
 
     def _parse_list(self, given: object) -> tuple[str, ...]:
@@ -182,18 +181,18 @@ def int_key(
     dynamic: bool = False,
     scope: str = "",
 ) -> Any:
-    """Declare a 32-bit number."""
+    """Declare a key whose value is a 32-bit integer."""
     kind = ConfigType.INT
     return ConfigKey(name=name, type=kind, default=default, low=low, high=high, doc=doc, dynamic=dynamic, scope=scope)
 
 
 def short_key(name: str, default: int, low: int, *, doc: str) -> Any:
-    """Declare a 16-bit number."""
+    """Declare a key whose value is a 16-bit integer."""
     return ConfigKey(name=name, type=ConfigType.SHORT, default=default, low=low, high=SHORT_MAX, doc=doc)
 
 
 def long_key(name: str, default: int | None, low: int, *, doc: str, dynamic: bool = False, scope: str = "") -> Any:
-    """Declare a 64-bit number."""
+    """Declare a key whose value is a 64-bit integer."""
     kind = ConfigType.LONG
     return ConfigKey(
         name=name, type=kind, default=default, low=low, high=LONG_MAX, doc=doc, dynamic=dynamic, scope=scope
@@ -203,13 +202,13 @@ def long_key(name: str, default: int | None, low: int, *, doc: str, dynamic: boo
 def double_key(
     name: str, default: float, low: float, high: float, *, doc: str, dynamic: bool = False, scope: str = ""
 ) -> Any:
-    """Declare a number with a fraction."""
+    """Declare a key whose value is a floating-point number."""
     kind = ConfigType.DOUBLE
     return ConfigKey(name=name, type=kind, default=default, low=low, high=high, doc=doc, dynamic=dynamic, scope=scope)
 
 
 def flag_key(name: str, default: bool, *, doc: str, dynamic: bool = False, scope: str = "") -> Any:
-    """Declare True or false."""
+    """Declare a key whose value is true or false."""
     kind = ConfigType.BOOLEAN
     return ConfigKey(name=name, type=kind, default=default, doc=doc, dynamic=dynamic, scope=scope)
 
@@ -224,7 +223,7 @@ def text_key(
     scope: str = "",
     ignore_case: bool = False,
 ) -> Any:
-    """Declare a text."""
+    """Declare a key whose value is a string."""
     return ConfigKey(
         name=name,
         type=ConfigType.STRING,
@@ -238,7 +237,7 @@ def text_key(
 
 
 def password_key(name: str, *, doc: str, dynamic: bool = False, scope: str = "") -> Any:
-    """Declare a `Secret`; unset by default, and never shown."""
+    """Declare a key whose value is a `Secret`: unset by default, and never shown."""
     return ConfigKey(name=name, type=ConfigType.PASSWORD, default=None, doc=doc, dynamic=dynamic, scope=scope)
 
 
@@ -251,7 +250,7 @@ def list_key(
     dynamic: bool = False,
     scope: str = "",
 ) -> Any:
-    """Declare several texts: separated by commas, or a list."""
+    """Declare a key whose value is a list of strings, or one string separated by commas."""
     return ConfigKey(
         name=name, type=ConfigType.LIST, default=default, choices=choices, doc=doc, dynamic=dynamic, scope=scope
     )

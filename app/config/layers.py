@@ -40,7 +40,7 @@ _DEPTH_MAX = 100
 
 
 def flatten(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """Yield the entries of nested tables, their names joined by dots. Raises `ConfigError` for tables without end."""
+    """Yield the entries of nested tables, their names joined by dots. Raises `ConfigError` if they are too deep."""
     if prefix.count(".") > _DEPTH_MAX:
         raise ConfigError(f"{prefix[:60]}... is nested too deeply: no key has as many parts")
     for name, value in table.items():

@@ -16,8 +16,8 @@ _OURS = {KAFKA, CLASSIC, CLASSIC_SSL, *(name.lower() for name in SECURITY_PROTOC
 
 
 def with_our_listeners(settings: Mapping[str, object], keys: Mapping[str, ConfigKey]) -> dict[str, object]:
-    """Return the settings (dotted keys, not parsed yet) without the controller's listeners, and what is advertised in
-    the order of the listeners.
+    """Return the unparsed settings without the controller's listeners, and `advertised.listeners` in the order of
+    `listeners`.
 
     Raises `ConfigError`.
     """
@@ -104,7 +104,7 @@ def _name(text: str) -> str:
 
 
 def _in_order(listeners: Sequence[str], advertised: Sequence[str]) -> tuple[str, ...]:
-    """Return one to advertise for each listener; Kafka matches them by name, in any order."""
+    """Return the advertised listeners in the order of the listeners; Kafka matches them by name."""
     by_name = {_name(text): text for text in advertised}
     names = [_name(text) for text in listeners]
     if len(by_name) == len(advertised) and set(names) == set(by_name) and len(set(names)) == len(names):

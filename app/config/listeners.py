@@ -93,7 +93,7 @@ def parse_address(text: str, what: str) -> tuple[str, int]:
 def parse_listeners(
     texts: Sequence[str], key: str = "listeners", *, protocols: Mapping[str, str] | None = None
 ) -> tuple[ListenAddress, ...]:
-    """Return several listeners, no two of which use the same address. Raises `ConfigError`."""
+    """Parse the listeners. Raises `ConfigError` for a malformed one, and if two use the same address."""
     listeners = tuple(parse_listener(text, key, protocols=protocols) for text in texts)
     taken = [(listener.host, listener.port) for listener in listeners if listener.port]
     if len(set(taken)) != len(taken):

@@ -9,12 +9,12 @@ from .names import canonical
 
 
 def read_config(path: Path | None, *layers: Mapping[str, object]) -> BrokerConfig:
-    """Return a configuration from a file (None: no file) and from settings that win over it. Raises `ConfigError`."""
+    """Read a configuration from a file, if any, and from settings that override it. Raises `ConfigError`."""
     return BrokerConfig.from_mapping(*([] if path is None else [read_file(path)]), *layers)
 
 
 def read_file(path: Path) -> Mapping[str, object]:
-    """Return the content of a file: `.toml`, Java's `.properties`, or what it turns out to be.
+    """Return the content of a file: `.toml`, Java's `.properties`, or the one of both that its content fits.
 
     Raises `ConfigError`, which names the file.
     """
@@ -67,7 +67,7 @@ def _properties(path: Path, content: bytes) -> Mapping[str, object]:
 
 
 def _looks_like_properties(content: bytes) -> bool:
-    """Return True if each name in it is that of a key."""
+    """Return True if the content can be parsed as properties and each name is that of a key."""
     from .properties import parse_properties
 
     try:

@@ -47,11 +47,11 @@ class BrokerLayers:
                     yield key, factor, value, source
 
     def is_given(self, name: str) -> bool:
-        """Return True if a broker key, or a stand-in of it, was set."""
+        """Return True if a broker key, or a synonym of it, was set."""
         return any(source is not ConfigSource.DEFAULT for _, _, _, source in self.sources(name))
 
     def effective(self, name: str) -> Value:
-        """Return the value of a broker key, its stand-ins regarded."""
+        """Return the value of a broker key or, where it is not set, that of its synonyms."""
         for _, factor, value, _ in self.sources(name):
             return scaled(value, factor)
         return None
@@ -96,7 +96,7 @@ def layers_of(broker: "BrokerConfig | BrokerLayers") -> BrokerLayers:
 
 
 def scaled(value: Value, factor: int) -> Value:
-    """Return a value of a stand-in in the unit of what it stands for; -1 (for ever) stays."""
+    """Convert the value of a synonym into the unit of its key; 0 and -1 (no limit) stay as they are."""
     return value * factor if factor != 1 and isinstance(value, int) and value > 0 else value
 
 
@@ -234,7 +234,7 @@ def topic_key(name: str) -> TopicKey:
 
 
 def check_topic_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the overrides, when all of them can be used. Raises `ApiError(INVALID_CONFIG)`."""
+    """Check the overrides of a topic, and return them. Raises `ApiError(INVALID_CONFIG)`."""
     checked = {}
     for name, value in configs.items():
         try:

@@ -38,8 +38,11 @@ _PARTITIONERS = ("partitioner", "partitioner.class")
 
 
 def keeps_numbers(partition_by: str | None, target: Mapping[str, Any]) -> bool:
-    """Return True if messages keep the numbers of their partitions; None: unless the target's configuration names a
-    partitioner. Raises `ConfigError` for another word, and for both."""
+    """Return True if messages keep their partition numbers.
+
+    Without `partition_by` they do unless the target's configuration names a partitioner. Raises `ConfigError` for
+    an unknown value, and for `number` with a partitioner.
+    """
     named = next((name for name in _PARTITIONERS if target.get(name)), None)
     if partition_by not in (None, NUMBER, KEY):
         raise ConfigError(f"partition-by {partition_by!r} is neither {NUMBER!r} nor {KEY!r}")
@@ -157,7 +160,7 @@ class PlacingSender:
         return [self._producer.send_many(topic, run, partition=partition) for topic, partition, run in runs]
 
     def report(self, reports: Sequence[Message]) -> list[ManyHandle]:
-        """Send messages that come from no partition of the source."""
+        """Send messages that were not read from the source, such as the reports of an audit."""
         return [self._producer.send_many(report.topic, [current_message(report)]) for report in reports]
 
     def await_sends(self, layout: TopicMaker | None, limit_s: float | None = None) -> None:
@@ -184,7 +187,7 @@ class PlacingSender:
             logger.warning("mirror: topics that the target lacks are not made now, which is tried again: %s", error)
 
     def _is_missing(self, topic: str) -> bool:
-        """Return True if the topic is missing in the producer's metadata."""
+        """Return True if the target has no topic of this name."""
         try:
             self._producer.partitions(topic, 0.0)
         except ApiError as error:
@@ -209,5 +212,5 @@ class PlacingSender:
 
 
 def _where(taken: Taken) -> tuple[str, int | None]:
-    """Return the topic and the partition of a record; one of a classic cluster has no partition number."""
+    """Return the topic of a record and its partition number, None for a record of a classic cluster."""
     return taken.topic, taken.place.partition if isinstance(taken.place, TopicPartition) else None

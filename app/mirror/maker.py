@@ -238,8 +238,10 @@ _CLASSIC_TARGET_KEYS = ("zk.connect", "etcd.connect", "broker.list", "coordinati
 
 
 def is_classic_target(config: Mapping[str, Any]) -> bool:
-    """Return True if the producer's configuration names a classic cluster. Raises `ConfigError` when it names none, or
-    two."""
+    """Return True if the producer's configuration names a classic cluster.
+
+    Raises `ConfigError` if it names no cluster, or two.
+    """
     given = {key for key, value in dotted(config).items() if value}
     classic = [key for key in _CLASSIC_TARGET_KEYS if key in given]
     if classic and "bootstrap.servers" in given:

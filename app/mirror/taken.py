@@ -26,7 +26,7 @@ class Taken(NamedTuple):
 
 
 def dotted(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the names of a configuration as Kafka writes them."""
+    """Return a configuration with Kafka's dotted names."""
     return {str(key).replace("_", "."): value for key, value in config.items()}
 
 

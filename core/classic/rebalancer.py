@@ -44,7 +44,7 @@ class RangeRebalancer:
     """
 
     def assign(self, threads: Sequence[str], places: Sequence[BrokerPartition]) -> dict[str, list[BrokerPartition]]:
-        """Return every thread's partitions as sorted; an empty list for a thread that is left without."""
+        """Return the sorted partitions of each thread; an empty list for a thread that gets none."""
         takers = sorted(set(threads), key=_utf16)
         if not takers:
             return {}
@@ -62,8 +62,7 @@ class RangeRebalancer:
 def own_share(
     view: GroupView, consumer_id: str, rebalancer: Rebalancer
 ) -> dict[str, dict[str, Sequence[BrokerPartition]]]:
-    """Return topic → each thread of this consumer → its partitions, maybe none; {} for a consumer that is not
-    registered.
+    """Return the partitions of each thread of this consumer, by topic; {} if the consumer is not registered.
 
     Raises `ConfigError` for an answer that does not share out each partition once, among the threads.
     """

@@ -202,15 +202,16 @@ class ClusterView:
         return self.brokers.get(node)
 
     def coordinator(self, broker: int, address: Address) -> int:
-        """Return the node by which to reach a broker as a coordinator: over a connection where no fetch is in the
-        way."""
+        """Return the node id of a coordinator's own connection to a broker, where no fetch delays its requests."""
         node = COORDINATORS + broker
         self._coordinators[node] = address
         return node
 
     def any_node(self) -> int:
-        """Return a broker that may know, the same one until `try_another` or until it cannot be reached; bootstrap
-        addresses come after known brokers."""
+        """Return a broker to ask for metadata: the same one until `try_another`, or until it cannot be reached.
+
+        Bootstrap addresses come after known brokers.
+        """
         nodes: list[int] = [*sorted(self.brokers), *range(-1, -len(self._bootstrap) - 1, -1)]
         for turn in range(self._turn, self._turn + len(nodes)):
             node = nodes[turn % len(nodes)]

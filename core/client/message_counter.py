@@ -15,9 +15,9 @@ class MessageCounter(Protocol):
         ...
 
     def reports(self, passed: Sequence[Message], positions: Mapping[TopicPartition, int]) -> Sequence[Message]:
-        """Return messages (their topics are set) to be sent together with those that `passed`, and again with each try.
+        """Return messages, with their topics, to send together with those that `passed`, and again with each retry.
 
-        `positions` are where their source is read up to, these messages included.
+        `positions` are the positions in the source after these messages.
         """
         ...
 

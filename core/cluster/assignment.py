@@ -128,7 +128,7 @@ def _follower(first: int, shift: int, number: int, brokers: int) -> int:
 
 
 def _alternate(brokers: Sequence[int], group_of: Mapping[int, Hashable]) -> list[int]:
-    """Return the brokers, one from each group in turn, in the order given."""
+    """Return the brokers so that the groups take turns; those of one group stay in order."""
     rows: dict[Hashable, list[int]] = {}
     for broker in brokers:
         rows.setdefault(group_of[broker], []).append(broker)

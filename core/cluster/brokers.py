@@ -147,7 +147,7 @@ def _mark_removed(coordination: Coordination, broker_id: int) -> bool:
 
 
 def count_up(coordination: Coordination, path: str) -> int:
-    """Return the next version of a node that counts something; 1 is the first."""
+    """Increase the counter that the version of a node is, and return it; 1 is the first."""
     while True:
         try:
             return coordination.set(path, b"")

@@ -82,7 +82,7 @@ def complete(change: Changing[T]) -> T:
 
 
 def is_unreachable(error: BaseException | None) -> bool:
-    """Return True if the service did not answer, so that the next call will hardly do better; False if it refused."""
+    """Return True if an error means that the service did not answer, and False if the service refused the call."""
     return isinstance(error, CoordinationError | ClosedError) and not isinstance(error, _REFUSALS)
 
 

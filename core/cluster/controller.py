@@ -409,8 +409,7 @@ class Controller:
         return decided
 
     def _is_overdue(self, key: TopicPartition, state: PartitionState, brokers: Brokers, rules: ElectionRules) -> bool:
-        """Return True if an unclean election of the partition has waited long enough. The first look begins the
-        wait."""
+        """Return True if the delay of an unclean election is over; the first call for a partition starts the delay."""
         if not awaits_unclean_election(state, brokers, rules):
             self._unclean.pop(key, None)
             return False

@@ -80,7 +80,7 @@ class ImmutableMap(Mapping[K, V]):
         return self._with(key, _GONE, self._count - 1) if key in self else self
 
     def put_all(self, entries: Mapping[K, V]) -> "ImmutableMap[K, V]":
-        """Return the mapping with all of these."""
+        """Return the mapping with these entries, in place of those of the same keys."""
         if len(entries) > self._over_max():
             return ImmutableMap({**self, **entries})
         made = self

@@ -229,7 +229,7 @@ def decode_features(data: bytes) -> dict[str, int]:
 
 
 def encode_topic(topic: Topic, *, deleting: bool = False) -> bytes:
-    """Return the topic without its configs, which have a node of their own; `deleting` marks it as going."""
+    """Encode a topic without its configs, which have a node of their own; `deleting` marks it as being deleted."""
     partitions = _by_number(topic.partitions)
     node: dict[str, object] = {"topic_id": encode_id(topic.topic_id), "partitions": partitions}
     for key, moving in (("adding_replicas", topic.adding), ("removing_replicas", topic.removing)):
@@ -248,7 +248,7 @@ def _by_number(brokers: Mapping[int, tuple[int, ...]]) -> dict[str, list[int]]:
 
 
 def decode_topic(name: str, data: bytes, configs: Mapping[str, str]) -> tuple[Topic, bool]:
-    """Return the topic, and whether it is being deleted."""
+    """Decode a topic; return it, and whether it is being deleted."""
     check_topic_name(name)
     node = _load(data)
     topic_id = decode_id(_text(node, "topic_id"))
@@ -332,7 +332,7 @@ def _state_list(state: PartitionState, common_min_isr: int | None) -> list[objec
 
 
 def decode_states(data: bytes) -> tuple[bytes, dict[int, PartitionState]]:
-    """Return the id of the topic, and the states of its partitions."""
+    """Decode the states of a topic's partitions; return the topic's id and the states."""
     node = _load(data)
     states = node.get("states")
     if not isinstance(states, dict):
@@ -422,7 +422,7 @@ def encode_deleted(name: str, brokers: Sequence[int]) -> bytes:
 
 
 def decode_deleted(data: bytes) -> tuple[str, tuple[int, ...]]:
-    """Return the name that the topic had, and the brokers that may still have logs of it."""
+    """Decode a deleted topic; return its name and the brokers that may still have logs of it."""
     node = _load(data)
     return _text(node, "topic"), _integers(node, "brokers")
 

@@ -22,13 +22,13 @@ STATES_NODES_AT_A_TIME = 5
 
 
 def target_of(topic: Topic, number: int) -> tuple[int, ...]:
-    """Return the brokers that shall hold the partition in the end."""
+    """Return the replicas of a partition after its reassignment."""
     going = topic.removing.get(number, ())
     return tuple(broker for broker in topic.partitions[number] if broker not in going)
 
 
 def origin_of(topic: Topic, number: int) -> tuple[int, ...]:
-    """Return the brokers that held it before the move."""
+    """Return the replicas of a partition before its reassignment."""
     coming = topic.adding.get(number, ())
     return tuple(broker for broker in topic.partitions[number] if broker not in coming)
 

@@ -30,7 +30,7 @@ def plan_topic(
     default_replication_factor: int,
     configs: Mapping[str, str],
 ) -> Topic:
-    """Return the topic that a request asks for, with a new id. `configs` are checked by the caller.
+    """Plan the topic that a request asks for, with a new id. The caller has checked `configs`.
 
     Raises `ApiError`: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_CONFIG,
     INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST, POLICY_VIOLATION.
@@ -58,7 +58,7 @@ def plan_topic(
 def plan_partitions(
     image: ClusterImage, name: str, count: int, racks: Racks, *, assignments: Sequence[Sequence[int]] | None = None
 ) -> Topic:
-    """Return the topic grown to `count` partitions.
+    """Plan the topic with `count` partitions.
 
     Raises `ApiError`: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
     INVALID_REPLICA_ASSIGNMENT, POLICY_VIOLATION.

@@ -90,7 +90,7 @@ def _states_of(
 
 
 def read_own_nodes(coordination: Coordination, names: Sequence[str]) -> Mapping[str, tuple[Node | None, Node | None]]:
-    """Return the nodes of these topics and of their configs."""
+    """Read the nodes of these topics and of their configs."""
     topics = coordination.get_many([layout.topic_path(name) for name in names])
     configs = coordination.get_many([layout.topic_config_path(name) for name in names])
     return dict(zip(names, zip(topics, configs, strict=True), strict=True))
@@ -436,8 +436,10 @@ def write_states(
 
 
 def _guards_of(coordination: Coordination, topics: Sequence[Topic]) -> Mapping[str, int]:
-    """Return the own nodes of these topics, with their versions: what is made for a topic that is gone would stay for
-    ever. Raises `BadVersion` if one of them is."""
+    """Return the versions of the topics' nodes, by path, as guards of a commit.
+
+    Nodes that are created for a topic that was deleted would never be removed. Raises `BadVersion` if one was.
+    """
     paths = [layout.topic_path(topic.name) for topic in topics]
     found = {}
     for topic, path, node in zip(topics, paths, coordination.get_many(paths) if paths else [], strict=True):
@@ -465,7 +467,7 @@ def read_live_topics(coordination: Coordination, names: Sequence[str]) -> dict[s
 
 
 def is_topic_node(own: Node, name: str, topic_id: bytes) -> bool:
-    """Return True if the own node of a topic is that of the one with this id, which is not being deleted."""
+    """Return True if a node is that of the topic with this id, and the topic is not being deleted."""
     try:
         topic, deleting = layout.decode_topic(name, own.data, {})
     except (ValueError, ApiError):

@@ -567,8 +567,10 @@ class LogLoader(Generic[TakesT]):
         self._ended(reading.loading)
 
     def _may_be_repaired(self, reading: _Reading[TakesT]) -> bool:
-        """Return True if other replicas may have the records that are damaged here: a repair is requested. Without it,
-        acknowledged positions and transactions would be forgotten although only one copy of them is lost."""
+        """Return True if other replicas may have the records that are damaged here, and request a repair.
+
+        Without the repair, acknowledged offsets and transactions would be lost with one of their copies.
+        """
         partition, now_ms = reading.partition, self._clock.monotonic_ms()
         if not reading.damaged_at or len(partition.replicas) < 2 or now_ms - reading.began_ms > _REPAIR_WAIT_MS:
             return False
@@ -588,6 +590,6 @@ class LogLoader(Generic[TakesT]):
         self._replicas.purgatory.watch(_Uncommitted(reading, finish), (key,), _RETRY_MS)
 
     def _is_gone(self, reading: _Reading[TakesT]) -> bool:
-        """Return True if the partition is no longer here, or not in the epoch in which its reading began."""
+        """Return True if this broker no longer has the partition, or not in the epoch in which the reading began."""
         here = self._replicas.partitions.get(reading.partition.topic_partition)
         return here is not reading.partition or reading.is_over

@@ -35,7 +35,7 @@ def encode_text(text: str) -> bytes:
 
 
 def encode_varint(number: int) -> bytes:
-    """Return an unsigned varint: the lengths and tags of flexible values."""
+    """Encode an unsigned varint, as the lengths and tags of flexible versions are."""
     parts = bytearray()
     while number > 0x7F:
         parts.append(0x80 | (number & 0x7F))
@@ -126,7 +126,7 @@ class RecordReader:
         return self._number(_LONG)
 
     def count(self) -> int:
-        """Return the length of a list; each of its elements takes a byte at least."""
+        """Read the length of a list. Raises CORRUPT_MESSAGE if fewer bytes than elements follow."""
         count = self._list_size()
         if not 0 <= count <= len(self._data) - self._position:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a list of {count} elements")
@@ -144,7 +144,7 @@ class RecordReader:
         """At the end of a structure."""
 
     def tags(self) -> Mapping[int, bytes]:
-        """Return the tagged fields at the end of a structure; none in values that are not flexible."""
+        """Read the tagged fields at the end of a structure; there are none in versions that are not flexible."""
         return {}
 
     def text(self) -> str:
@@ -178,11 +178,11 @@ class RecordReader:
         return self._take(_UUID_BYTES)
 
     def numbers(self) -> tuple[int, ...]:
-        """Return a list of 32-bit integers."""
+        """Read a list of 32-bit integers."""
         return tuple(self.i32() for _ in range(self.count()))
 
     def texts(self) -> tuple[str, ...]:
-        """Return a list of strings."""
+        """Read a list of strings."""
         return tuple(self.text() for _ in range(self.count()))
 
     def _text_size(self) -> int:

@@ -378,7 +378,7 @@ class RegularExpression:
         self._compile(_Parser(text).parse())
 
     def matches(self, text: str) -> Steps[bool]:
-        """Return True if the expression stands for the whole text. In steps: it takes time with the length of both."""
+        """Return True if the expression matches the whole text. In steps: the time grows with both lengths."""
         program, end = self._program, len(self._program)
         threads = self._reached([0], text, 0)
         work = 0

@@ -87,7 +87,7 @@ def _check_groups(rule: _Rule) -> None:
 
 
 def _expand(replacement: str, match: re.Match[str]) -> str:
-    """Return Java's replacement text: `$1` and `${name}` are groups, a backslash takes the next character literally."""
+    """Expand a Java replacement text: `$1` and `${name}` are groups, a backslash quotes the next character."""
 
     def text(found: re.Match[str]) -> str:
         if found[1]:

@@ -34,12 +34,12 @@ def folder_of(partition: Partition) -> str:
 
 
 def is_beyond_replicas(partition: Partition, offset: int) -> bool:
-    """Return True if not all in-sync replicas of a read-only partition know yet that it is readable up to `offset`."""
+    """Return True if `offset` of a read-only partition is above the offset that all in-sync replicas can serve."""
     return bool(partition.log.config.remote_storage_source) and offset > partition.high_watermark
 
 
 def lacks_news(partition: Partition, view: RemoteView | None) -> bool:
-    """Return True if a read-only partition is readable further than a follower's reading of the manifest goes."""
+    """Return True if a follower's copy of the manifest ends below the high watermark of a read-only partition."""
     is_read_only = bool(partition.log.config.remote_storage_source)
     return is_read_only and view is not None and view.manifest.end < partition.high_watermark
 

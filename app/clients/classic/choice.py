@@ -17,7 +17,7 @@ _WANTED = "exactly one of broker.list, zk.connect, etcd.connect, coordination, o
 
 
 def is_classic(positional: Sequence[object], named: Mapping[str, Any]) -> bool:
-    """Return True for `classic://...`, and for arguments that only the classic generation has and no bootstrap."""
+    """Return True if the bootstrap is `classic://...`, or missing beside an argument of the classic generation."""
     arguments = _arguments(positional, named)
     if arguments.bootstrap is not None and arguments.bootstrap != "":
         return is_classic_address(arguments.bootstrap)
@@ -35,7 +35,7 @@ def _arguments(positional: Sequence[object], named: Mapping[str, Any]) -> Client
 
 
 def is_classic_address(bootstrap: object) -> bool:
-    """Return True if `classic://` stands before an address."""
+    """Return True if an address begins with `classic://`."""
     entries = bootstrap if isinstance(bootstrap, list | tuple) else [bootstrap]
     return any(isinstance(entry, str) and entry.strip().startswith(SCHEME) for entry in entries)
 

@@ -83,7 +83,7 @@ def find_registries(settings: ConnectorSettings, coordination: object) -> object
 
 
 def rebalancer_of(settings: ConnectorSettings, given: object, host: PluginHost) -> Rebalancer:
-    """Return the object that was given, or what the settings name. Raises `ConfigError`."""
+    """Return the rebalancer that was given, or the one that the settings name. Raises `ConfigError`."""
     if given is None or isinstance(given, str):
         return host.rebalancer(settings.rebalance_strategy)
     if not hasattr(given, "assign"):
@@ -305,7 +305,7 @@ class ConsumerConnector:
     # --- inside
 
     def _start(self, subscription: ClassicSubscription) -> ClassicConsumer:
-        """Return a running consumer. Raises why it cannot run."""
+        """Start the consumer of the connector. Raises what prevents it from running."""
         with self._begun:
             self._check_open()
             if self._consumer is not None:

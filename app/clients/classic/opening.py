@@ -44,8 +44,10 @@ def classic_partitioner(host: PluginHost, given: Any, where: Whereabouts) -> Par
 
 
 def open_coordination(where: Whereabouts, chosen: ClassicProducerSettings, plugins: PluginHost) -> Coordination | None:
-    """Return a session with the registries; None for a fixed list of brokers. Raises `ConfigError`,
-    `CoordinationError`."""
+    """Open a session with the registries, unless the brokers are a fixed list.
+
+    Raises `ConfigError`, `CoordinationError`.
+    """
     if where.brokers is not None:
         return None
     from ...compose.coordination import client_coordination
@@ -86,7 +88,7 @@ def make_directory(where: Whereabouts, coordination: Coordination | None, schedu
 
 
 def make_pool(connector: Connector, scheduler: Scheduler, chosen: ClassicProducerSettings) -> BrokerPool:
-    """Return the connections."""
+    """Create the producer's connections, which open when they are needed."""
     return BrokerPool(
         scheduler,
         connector.clock,

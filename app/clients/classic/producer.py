@@ -215,7 +215,10 @@ class RunMaker:
         self._topics: set[str] = set()
 
     def run(self, topic: str, value: Any, key: Any, partition: Any, headers: Iterable[Any] = ()) -> Run:
-        """Return one message. Raises `EncodeError`, `ApiError` INVALID_TOPIC_EXCEPTION or MESSAGE_TOO_LARGE."""
+        """Return a run of one encoded message.
+
+        Raises `EncodeError`, `ApiError` INVALID_TOPIC_EXCEPTION or MESSAGE_TOO_LARGE.
+        """
         if topic not in self._topics:
             self._check_topic(topic)
         if headers:
@@ -269,7 +272,7 @@ class RunMaker:
 
 
 def wish_of(partition: Any) -> Wish:
-    """Return a partition as a user says it. Raises `EncodeError`."""
+    """Return the wish that a user's `partition` argument means. Raises `EncodeError`."""
     if type(partition) is int and -1 <= partition < 2**31:
         return partition
     if isinstance(partition, tuple) and len(partition) == 2 and all(type(number) is int for number in partition):
@@ -278,7 +281,7 @@ def wish_of(partition: Any) -> Wish:
 
 
 def split_run(run: Run, messages_max: int | None) -> list[Run]:
-    """Return the run in parts that fit into a batch and into a request."""
+    """Split a run into parts that fit into a batch and into a request."""
     if run.size <= REQUEST_BYTES_MAX and (messages_max is None or run.count <= messages_max):
         return [run]
     parts: list[Run] = []
@@ -662,7 +665,7 @@ class ClassicProducer(AnyProducer):
         self._machine.dispatch(runs)
 
     def _has_room(self) -> bool:
-        """Return False while what is under way fills the memory."""
+        """Return True if the messages under way leave room for another one in `queue.size`."""
         return self._machine.messages < self.settings.queue_size
 
     # --- on the way

@@ -187,7 +187,7 @@ class ClassicSimpleConsumer(AnySimpleConsumer):
         return self.get_offsets_before(topic, partition, time, max_offsets)
 
     def offset_at(self, topic: str, partition: int, time: int) -> int:
-        """Return the newest of `get_offsets_before`; -1: none."""
+        """Return the newest offset of `get_offsets_before`, or -1 if there is none."""
         return next(iter(self.get_offsets_before(topic, partition, time)), -1)
 
     def close(self) -> None:
@@ -204,7 +204,7 @@ class ClassicSimpleConsumer(AnySimpleConsumer):
             self.close()
 
     def _grown(self, asked: ClassicFetchPartition, answer: ClassicFetchResultPartition) -> ClassicMessageSet:
-        """Return the set; fetched again with more room where its first message is larger than what was asked for."""
+        """Return the message set of an answer, fetched again with more room if its first message did not fit."""
         found = self._set(asked, answer)
         size = asked.max_bytes
         while found.error is ErrorCode.NONE and found.size > 0 and not found.valid_bytes:

@@ -87,7 +87,7 @@ class MessageStream(Iterator[StreamMessage]):
         raise ConsumerTimeout(f"no message within {self._timeout_s} s")
 
     def poll(self, timeout: float | None = 0.0) -> StreamMessage | None:
-        """Return the next message; None if none comes within `timeout` seconds (None: wait for ever), or at the end.
+        """Return the next message; None if none comes within `timeout` seconds (None: no limit), or at the end.
 
         Raises what iterating raises.
         """

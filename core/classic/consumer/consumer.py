@@ -274,7 +274,7 @@ class BrokerFetcher:
             self._rest()
 
     def _keep(self, partition: OwnedPartition, outcome: ClassicFetchResultPartition | BarnabasError) -> bool:
-        """Return True when the partition got on, so that it pays to ask again at once."""
+        """Queue what a fetch returned; return True if the partition advanced and can be fetched again at once."""
         if isinstance(outcome, BarnabasError):
             self._surface(partition, outcome)
             return False
@@ -312,7 +312,7 @@ class BrokerFetcher:
         )
 
     def _grow(self, partition: OwnedPartition, records: Buffer | Region, size: int) -> bool:
-        """Return the first message did not fit. (0.7 stuck there, or raised; facts A2.)"""
+        """Enlarge the next fetch for a message that did not fit; return False if it cannot. (0.7 hung; facts A2.)"""
         head = records.read(0, _ENTRY_SIZE_BYTES) if not isinstance(records, Buffer) else records[:_ENTRY_SIZE_BYTES]
         declared = int.from_bytes(head, "big", signed=True) if size >= _ENTRY_SIZE_BYTES else _MESSAGE_BYTES_MIN
         needed, at = declared + _ENTRY_SIZE_BYTES, f"{partition} offset {partition.fetch_offset}"
@@ -478,8 +478,7 @@ class ClassicConsumer:
     # --- what users ask for
 
     def owned(self) -> dict[Owned, int | None]:
-        """Return each partition that is ours → the next offset that the user gets; None while the broker is asked for
-        it."""
+        """Return the next offset of each owned partition, None while the broker is being asked for it."""
         return {owned: partition.consumed for owned, partition in self._partitions.items()}
 
     @property

@@ -237,8 +237,7 @@ class ClassicMembership:
         self._lane.run(lambda: self._registry.claim(claimed, starts), done)
 
     def _overtaken(self, session: int) -> bool:
-        """Return True when the work is obsolete: the session in which it was done has expired, or the member is
-        closed."""
+        """Return True if the work is obsolete, because its session has expired or the member is closed."""
         if self._closed:
             return True
         if session == self._session:

@@ -244,8 +244,9 @@ class StreamReader:
         self._made_room = False
 
     def poll(self) -> StreamMessage | None:
-        """Return all steps to the next message, where nothing is to be guarded; None when there is none now, or
-        (`queue.ended`) ever. Raises as the steps do.
+        """Return the next message, decoded; None if there is none now or, with `queue.ended`, if none will come.
+
+        Raises what `take_message`, `decoded` and `read_on` raise.
         """
         while True:
             message = self.take_message()
@@ -255,7 +256,7 @@ class StreamReader:
                 return None
 
     def take_message(self) -> StreamMessage | None:
-        """Return the next message that is read, consumed with that; None when none is.
+        """Return the next message that has been read, and count it as consumed; None if there is none.
 
         Raises the error of a partition that cannot be read, once: the next call continues with the others, and with
         that one after a seek. Raises `ConsumerRebalanceFailed`.
@@ -294,7 +295,7 @@ class StreamReader:
         return True
 
     def decoded(self, message: StreamMessage) -> StreamMessage:
-        """Return the message with its value as the decoder makes it. Raises `DecodeError`."""
+        """Return the message with its value decoded. Raises `DecodeError`."""
         if self._decoder is None or message.codec_id:
             return message
         return message._replace(value=decoded_value(self._decoder, message))

@@ -247,8 +247,7 @@ class _Channel:
             self._close_connection()
 
     def _proven_on(self, link: BrokerLink) -> bool:
-        """Return False while the broker has to say that it has everything of this connection, before the next one
-        begins.
+        """Return True if the broker has confirmed the requests of the last connection, or else ask it to.
 
         Otherwise it could take what comes over the next one first, and the pool would not know what it took of this.
         """

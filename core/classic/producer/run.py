@@ -64,7 +64,7 @@ def first_value(run: Run) -> bytes:
 
 
 def encode_runs(runs: Sequence[Run], codec: Codec | None, max_message_bytes: int) -> bytes:
-    """Return one message set. With a codec one wrapper, or several where one would be too large for the broker.
+    """Encode runs as one message set; with a codec as one wrapper, or several if it would exceed `max_message_bytes`.
 
     Raises `ApiError` MESSAGE_TOO_LARGE, and what the codec raises.
     """

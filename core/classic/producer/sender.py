@@ -197,7 +197,7 @@ class ProducerSender:
             self._attempt(broker_id, ClassicProduce(partitions=sets), groups, size, self._settings.num_retries)
 
     def _encode(self, topic: str, runs: list[Run]) -> bytes:
-        """Return the set of those that can be encoded; the others fail."""
+        """Encode the runs as a message set; runs that cannot be encoded fail."""
         codec, limit = self._codec_for(topic), self._settings.max_message_bytes
         try:
             return encode_runs(runs, codec, limit)

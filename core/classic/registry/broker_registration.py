@@ -41,7 +41,7 @@ class IdNode:
 
 
 def classic_id_node(broker: ClassicBroker) -> IdNode:
-    """Return the node of the classic registry."""
+    """Return the node that registers a broker in `/brokers/ids`."""
 
     def is_our_place(data: bytes) -> bool:
         try:

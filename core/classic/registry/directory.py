@@ -36,8 +36,7 @@ class Directory(Protocol):
         ...
 
     def places(self, topic: str) -> Sequence[BrokerPartition] | None:
-        """Return the partitions on live brokers, sorted by broker, then partition; None when nothing is known yet:
-        `learn`.
+        """Return the partitions on live brokers, sorted by broker, then partition; None before `learn` has read them.
 
         A topic that no broker has is taken to have partition 0 on every live broker. Empty: there is no live broker.
         """
@@ -278,7 +277,7 @@ class RegistryDirectory:
 
 
 def places_of(counts: Mapping[int, int], live: Iterable[int]) -> tuple[BrokerPartition, ...]:
-    """Return the sorted pairs on live brokers; partition 0 of every live broker when no live broker has the topic."""
+    """Return the sorted partitions on live brokers, or partition 0 of each if no live broker has the topic."""
     alive = sorted(live)
     pairs = tuple(BrokerPartition(b, partition) for b in alive for partition in range(counts.get(b, 0)))
     return pairs or tuple(BrokerPartition(b, 0) for b in alive)

@@ -39,7 +39,7 @@ class GroupView:
     brokers: Mapping[int, ClassicBroker]
 
     def threads(self, topic: str) -> list[str]:
-        """Return the ids of all threads in the group that want the topic."""
+        """Return the ids of all threads of the group that are subscribed to the topic."""
         return [
             thread_id(consumer_id, number)
             for consumer_id, streams in self.consumers.items()
@@ -80,7 +80,7 @@ def unregister_consumer(coordination: Coordination, group: str, consumer_id: str
 
 
 def read_group(coordination: Coordination, group: str, consumer_id: str | None, report: Report) -> GroupView:
-    """Return the group as it stands, with the partitions of this consumer's topics, or of everybody's for None.
+    """Read a group, with the partitions of this consumer's topics, or of all members' topics for None.
 
     Members whose node makes no sense are reported and do not count.
     """
@@ -136,7 +136,7 @@ def release(coordination: Coordination, group: str, claims: Mapping[Owned, str])
 
 
 def read_owners(coordination: Coordination, group: str, topic: str, report: Report) -> dict[BrokerPartition, str]:
-    """Return the thread that owns each partition of the topic, where one does."""
+    """Read the owner of each partition of a topic that has one."""
     check_ids(group)
     path = layout.owners_path(group, layout.check_name("topic", topic))
     owners = {}
@@ -151,7 +151,7 @@ def read_owners(coordination: Coordination, group: str, topic: str, report: Repo
 def read_offset(
     coordination: Coordination, group: str, topic: str, place: BrokerPartition, report: Report
 ) -> int | None:
-    """Return the committed offset; None where there is none, or what stands there is reported to be no offset."""
+    """Read a committed offset; None if there is none, or if the node is malformed, which is reported."""
     check_ids(group)
     path = layout.offset_path(group, layout.check_name("topic", topic), place)
     node = registries.get(coordination, path)
@@ -177,7 +177,7 @@ def read_offsets(coordination: Coordination, group: str, owned: Iterable[Owned],
 def read_topic_offsets(
     coordination: Coordination, group: str, topic: str, report: Report
 ) -> dict[BrokerPartition, int]:
-    """Return all committed offsets of the topic, also those of brokers that are gone."""
+    """Read all committed offsets of a topic, also those of brokers that no longer exist."""
     check_ids(group)
     path = layout.offsets_path(group, layout.check_name("topic", topic))
     offsets = {}

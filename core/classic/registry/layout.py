@@ -75,7 +75,7 @@ def offset_path(group: str, topic: str, place: BrokerPartition) -> str:
 
 
 def check_name(kind: str, name: str) -> str:
-    """Return the name, if it can be one part of a path; `kind` is what the error calls it. Raises `ConfigError`."""
+    """Check that a name can be a part of a path, and return it; errors call it `kind`. Raises `ConfigError`."""
     if not name or name in (".", "..") or "/" in name or not name.isprintable():
         rule = "it may not be empty, '.' or '..', nor contain '/' or characters that cannot be printed"
         raise ConfigError(f"{kind} {name[:200]!r} cannot be used: {rule}")
@@ -100,12 +100,12 @@ def decode_broker(name: str, data: bytes) -> ClassicBroker:
 
 
 def encode_number(number: int) -> bytes:
-    """Return a partition count or an offset, as decimal text."""
+    """Encode a partition count or an offset as decimal text."""
     return str(number).encode()
 
 
 def decode_number(data: bytes, what: str, largest: int = _LONG_MAX) -> int:
-    """Return a number from 0 to `largest`. Raises `ValueError`."""
+    """Decode a number from 0 to `largest`. Raises `ValueError`."""
     text = _text(data).strip()
     if not (text.isascii() and text.isdecimal() and len(text) <= 19 and int(text) <= largest):
         raise ValueError(f"{data[:100]!r} is not a valid {what}")
@@ -113,8 +113,10 @@ def decode_number(data: bytes, what: str, largest: int = _LONG_MAX) -> int:
 
 
 def decode_name(name: str, what: str) -> int:
-    """Return a number that names a node: written in one way only, so that no two nodes mean the same. Raises
-    `ValueError`."""
+    """Decode the number that names a node; leading zeros are errors, so that no two nodes mean the same number.
+
+    Raises `ValueError`.
+    """
     number = decode_number(name.encode(), what, 2**31 - 1)
     if str(number) != name:
         raise ValueError(f"{name[:100]!r} is not a valid {what}")

@@ -631,7 +631,7 @@ class FetchPosition:
         return CheckedRecords(b"", [], behind, behind, damage)
 
     def _larger(self) -> int:
-        """Return the size of the next fetch, when the last one was too small."""
+        """Return the size of the next fetch after one that was too small for a batch."""
         return max(self._asked_bytes, min(self._largest, max(_STEP_BYTES, 2 * self._asked_bytes)))
 
     @property

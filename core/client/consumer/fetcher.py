@@ -196,7 +196,7 @@ class Fetcher:
         return node
 
     def _is_another(self, state: TopicPartitionState) -> bool:
-        """Return True if the topic is not the one of the position: it was deleted, and one of its name was made."""
+        """Return True if the topic was deleted and created since the position was set: its id is another one."""
         there = self._topic_id(state)
         if state.topic_id == NO_TOPIC_ID:
             state.topic_id = there

@@ -127,7 +127,7 @@ def wanted_topics(members: Mapping[str, Subscription]) -> dict[str, frozenset[st
 
 
 def subscribers(wanted: Mapping[str, frozenset[str]], partitions: Mapping[str, int]) -> dict[str, list[str]]:
-    """Return topic, ascending → its subscribers, in order; topics that exist and that someone is subscribed to."""
+    """Return the subscribers of each existing topic that has some, in order; the topics are sorted."""
     found: dict[str, list[str]] = {}
     distinct = set(wanted.values())
     if len(distinct) == 1:

@@ -90,8 +90,7 @@ def crc32_partition(key: bytes, partitions: int) -> int:
 
 @_remembered
 def java_string_hash(key: bytes) -> int:
-    """Return Java's `String.hashCode` of the key's text, as a signed number; bytes that are no UTF-8 count one by
-    one."""
+    """Return Java's `String.hashCode` of the key as a signed number; a key that is not UTF-8 is read as Latin-1."""
     try:
         units = key.decode().encode("utf-16-be")
     except UnicodeDecodeError:

@@ -64,7 +64,7 @@ class PendingTopicMessages:
         self._topics[topic].append((now_ms, message))
 
     def waiting(self) -> list[PendingMessage]:
-        """Return everything that waits."""
+        """Return all pending messages."""
         return [message for group in self._topics.values() for _, message in group]
 
     def poll(self, now_ms: float) -> Poll:

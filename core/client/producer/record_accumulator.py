@@ -256,7 +256,7 @@ class RecordAccumulator:
         return (tp for tp, queue in self._queues.items() if queue.batches)
 
     def take_all(self, *, tried: bool = True) -> list[ProducerBatch]:
-        """Return everything not in flight, for failing it; without `tried` only what has no numbers yet."""
+        """Take the batches that are not in flight, to fail them; without `tried` only those without a sequence."""
         batches: list[ProducerBatch] = []
         for queue in self._queues.values():
             left = [] if tried else [batch for batch in queue.batches if batch.base_sequence >= 0]

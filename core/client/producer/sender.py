@@ -289,7 +289,7 @@ class Sender:
 
 
 def _is_certain(error: BarnabasError) -> bool:
-    """Return True if a request that failed with this has changed nothing."""
+    """Return True if this error of a request proves that it changed nothing."""
     return isinstance(error, EncodeError) or (
         isinstance(error, ApiError) and error.code is not ErrorCode.UNKNOWN_SERVER_ERROR
     )

@@ -27,12 +27,11 @@ class SequenceAssigner(Protocol):
     def poll(self, now_ms: float) -> Poll: ...
 
     def prepare(self) -> bool:
-        """Return True if batches can be sent this turn."""
+        """Prepare the producer's state; return True if batches can be sent in this turn."""
         ...
 
     def admits(self, tp: TopicPartition) -> bool:
-        """Return True if batches of that partition can be sent now; where not, the way there is opened if that is
-        possible."""
+        """Return True if batches of a partition can be sent now; if not, request what is missing."""
         ...
 
     def number(self, batch: ProducerBatch) -> None:

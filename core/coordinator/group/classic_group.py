@@ -101,7 +101,7 @@ class Agreement:
         return subscribed_topics(metadata)
 
     def subscribed_topics(self, roster: Roster) -> frozenset[str] | None:
-        """Return the topics of all members together; None where that cannot be known. A step per member."""
+        """Return the topics that some member is subscribed to, or None if that is unknown. A step per member."""
         if not len(roster):
             return frozenset()
         if self.protocol_type != CONSUMER_PROTOCOL or self.protocol is None:
@@ -376,7 +376,7 @@ class ClassicGroup:
         return self._deadlines.next_ms()
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """Return the topics of all members together; None where that cannot be known. A step per member."""
+        """Return the topics that some member is subscribed to, or None if that is unknown. A step per member."""
         return self._agreed.subscribed_topics(self.roster)
 
     # --- events
@@ -618,7 +618,7 @@ class ClassicGroup:
         self._prepare(now_ms, out)
 
     def _update(self, member: Member, request: JoinGroup, caller: Caller, new_id: str = "") -> Member:
-        """Return the member as it says it is now, under `new_id` if there is one."""
+        """Replace a member by what its JoinGroup says, with `new_id` if one is given; return the new member."""
         now = Member.joined(new_id or member.member_id, request, caller)
         now.group_instance_id = member.group_instance_id
         now.is_new, now.assignment = member.is_new, member.assignment

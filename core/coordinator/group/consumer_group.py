@@ -701,7 +701,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         return ErrorCode.NONE if is_current else ErrorCode.ILLEGAL_GENERATION
 
     def _must_rejoin(self, member: ConsumerMember) -> bool:
-        """Return True if there is something that the member only gets, or gives up, by joining again."""
+        """Return True if the member must rejoin to get a partition, or to give one up."""
         if member.member_epoch < self.target_epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
             return True
         if member.state is not MemberState.UNRELEASED_PARTITIONS:

@@ -531,7 +531,7 @@ class GroupCoordinator:
             self._positions.drop_from_log(loading.partition, loading.stale)
 
     def is_wanted(self, loading: Loading) -> bool:
-        """Return True while the coordinator waits for `loaded`."""
+        """Return True while the coordinator waits for this load to end (`loaded`)."""
         return self._table.is_wanted(loading)
 
     def unload(self, partition: int) -> None:

@@ -78,8 +78,7 @@ class Deadlines:
         heapify(self._heap)
 
     def _pop(self) -> tuple[bool, Key]:
-        """Return the key of the first entry, and whether that was the key's earliest (an older one stands for
-        nothing)."""
+        """Take the first entry; return whether it is the current one of its key, and the key."""
         at_ms, key = heappop(self._heap)
         current = self._queued.get(key) == at_ms
         if current:

@@ -113,7 +113,7 @@ class GroupExpressions:
         return bool(self._members)
 
     def is_used(self, text: str) -> bool:
-        """Return True if a member has the expression."""
+        """Return True if a member is subscribed by the expression."""
         return text in self._members
 
     def unused(self) -> Sequence[str]:

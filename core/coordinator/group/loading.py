@@ -95,8 +95,7 @@ class Loading:
             self.skipped.add(error.message)
 
     def topics_unlike(self, topic_id_of: Callable[[str], bytes | None]) -> list[str]:
-        """Return the topics of which offsets may be stale: the records name another id than `topic_id_of` does, or it
-        knows no such topic."""
+        """Return the topics whose offsets may be stale: `topic_id_of` has another id than the records, or none."""
         return [
             topic
             for topic, named in self.topic_ids.items()
@@ -125,7 +124,7 @@ class Loading:
                 self.stale.setdefault(group_id, []).extend(stale)
 
     def report(self) -> str | None:
-        """Return one line about what was left out; None when nothing was."""
+        """Return a line about the records that were skipped; None if none were."""
         return self.skipped.report(f"__consumer_offsets-{self.partition}")
 
     def _add_plain(self, key: bytes, value: bytes) -> bool:

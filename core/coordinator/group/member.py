@@ -185,7 +185,7 @@ class Roster:
         return to
 
     def supports(self, names: Iterable[str], excluded: Member | None = None) -> bool:
-        """Return True if every member, except `excluded`, knows one of the protocols (whichever, but all the same)."""
+        """Return True if one of the protocols is supported by every member except `excluded`."""
         if excluded is None:
             return any(self._support[name] == len(self._members) for name in names)
         others = len(self._members) - 1

@@ -49,7 +49,7 @@ class GroupOffsets:
         return iter(self._committed)
 
     def items(self) -> Sequence[tuple[TopicPartition, StoredOffset]]:
-        """Return the committed positions, as they are now. Any thread."""
+        """Return the offsets that are committed now. May be called from any thread."""
         return tuple(self._committed.items())
 
     @property
@@ -61,11 +61,11 @@ class GroupOffsets:
         return self._committed.get(partition)
 
     def is_pending(self, partition: TopicPartition) -> bool:
-        """Return True while another position is being written, or belongs to an open transaction."""
+        """Return True while another offset of the partition is being written, or is part of an open transaction."""
         return partition in self._pending
 
     def touch(self, partitions: frozenset[TopicPartition]) -> bool:
-        """Return True if one of these is committed or pending. The cost grows with the smaller of both sets."""
+        """Return True if a partition has a committed or pending offset. The cost grows with the smaller set."""
         keys = self._committed.keys(), self._pending.keys()
         return not all(known.isdisjoint(partitions) for known in keys)
 
@@ -110,7 +110,7 @@ class GroupOffsets:
                         del mine[number]
 
     def is_open(self, producer_id: int) -> bool:
-        """Return True if a transaction of this producer has positions here."""
+        """Return True if an open transaction of this producer has offsets of the group."""
         return producer_id in self._open
 
     def end(self, producer_id: int, *, committed: bool) -> int:

@@ -270,7 +270,7 @@ class AcceptedPositions(NamedTuple):
 
 
 def tombstones(entry: GroupEntry, partitions: Iterable[TopicPartition]) -> list[Record]:
-    """Return the records that take positions out of the log."""
+    """Return the tombstones of the offsets that a group has committed for these partitions."""
     group_id = entry.group.group_id
     return [(encode_offset_key(group_id, *partition), None) for partition in partitions]
 

@@ -55,7 +55,7 @@ class StoredOffset(NamedTuple):
     topic_id: bytes = NO_TOPIC_ID
 
     def is_of(self, topic_id: bytes) -> bool:
-        """Return True if the offset is of the topic with this id, as far as the record says."""
+        """Return True if the offset belongs to the topic with this id, or the record names no id."""
         return self.topic_id in (topic_id, NO_TOPIC_ID)
 
 

@@ -122,7 +122,7 @@ class TransactingGroups:
         self._groups.setdefault(partition, {}).setdefault(producer_id, {})[group_id] = epoch
 
     def is_open(self, partition: int, producer_id: int, epoch: int) -> bool:
-        """Return True if a group has positions in the producer's transaction of this epoch."""
+        """Return True if a group has offsets in the producer's transaction of this epoch."""
         return epoch in self._groups.get(partition, {}).get(producer_id, {}).values()
 
     def discard(self, partition: int, producer_id: int, group_id: str) -> None:

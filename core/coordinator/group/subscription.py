@@ -34,7 +34,7 @@ class EmbeddedAssignment(NamedTuple):
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """Return the topics in a ConsumerProtocolSubscription; every version begins alike. None if it cannot be read."""
+    """Return the topics of a ConsumerProtocolSubscription of any version; None if it cannot be read."""
     reader = RecordReader(metadata)
     try:
         if reader.i16() < 0:

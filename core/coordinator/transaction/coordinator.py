@@ -121,7 +121,7 @@ def _lasts(stored: StoredTransaction, duration_ms: int, now_ms: int) -> bool:
 
 
 def describe_transactions(table: TransactionTable, request: DescribeTransactions) -> Steps[DescribeTransactionsResult]:
-    """Return each id that is named, once."""
+    """Describe each transactional id of a request once."""
     described = []
     for transactional_id in dict.fromkeys(request.transactional_ids):
         described.append(_described(table, transactional_id))

@@ -121,7 +121,7 @@ def _encode_partitions_flexibly(partitions: Iterable[TopicPartition]) -> Iterabl
 
 
 def decode_key(key: bytes) -> str:
-    """Return the transactional id. Raises `UnknownVersion`, and `ApiError` CORRUPT_MESSAGE for nonsense."""
+    """Decode a transactional id. Raises `UnknownVersion`, and `ApiError` CORRUPT_MESSAGE for a malformed key."""
     reader = RecordReader(key)
     version = reader.i16()
     if version != 0:

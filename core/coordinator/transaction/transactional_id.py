@@ -99,7 +99,7 @@ class TransactionalId:
     # --- the producer's identity
 
     def wants_fresh_id(self, request: InitProducerId | EndTxn) -> bool:
-        """Return True if `init` or `end` would need another producer id: this one has no epochs left."""
+        """Return True if the request needs a new producer id, because the present one has no epochs left."""
         epoch = self.stored.producer_epoch
         if isinstance(request, EndTxn):
             is_last = request.supports_epoch_bump and epoch == request.producer_epoch == LAST_EPOCH
@@ -149,7 +149,7 @@ class TransactionalId:
         )
 
     def _may_be(self, producer_id: int, epoch: int) -> bool:
-        """Return True if a producer with this identity may be the one that asked last."""
+        """Return True if this producer id and epoch may be those of the last producer that was answered."""
         stored = self.stored
         is_last = producer_id in (self.last_id, stored.previous_producer_id) and epoch >= LAST_EPOCH
         return stored.producer_epoch < 0 or producer_id == stored.producer_id or is_last
@@ -254,7 +254,7 @@ class TransactionalId:
         return self._store(Pending(value=after, asked=asked, result=result, last_epoch=stored.producer_epoch))
 
     def _repeats_end(self, request: EndTxn) -> bool:
-        """Return True if the producer asks for the end of the transaction that has ended: it has not got the answer."""
+        """Return True if the request repeats an EndTxn that was done, whose answer the producer did not get."""
         stored = self.stored
         if self.state is TransactionState.EMPTY or not self.state.is_idle or not stored.supports_epoch_bump:
             return False

@@ -51,12 +51,17 @@ pytestmark = pytest.mark.xdist_group("attempts")
 SECRETS = {"admin": "secret-of-admin", "alice": "secret-of-alice"}
 RECEIVE_MAX = 20_000
 SESSION_MS = 400
+LONG_SESSION_MS = 3_600_000
 FLOOD = 300
 BROKER = {
-    "listeners": "SASL_PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0,STRICT://127.0.0.1:0",
-    "listener.security.protocol.map": "SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL,STRICT:SASL_PLAINTEXT",
+    "listeners": "SASL_PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0,STRICT://127.0.0.1:0,BRIEF://127.0.0.1:0",
+    "listener.security.protocol.map": (
+        "SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL,STRICT:SASL_PLAINTEXT,BRIEF:SASL_PLAINTEXT"
+    ),
     "listener.name.strict.sasl.enabled.mechanisms": "SCRAM-SHA-256,OAUTHBEARER",
-    "listener.name.strict.connections.max.reauth.ms": str(SESSION_MS),
+    "listener.name.strict.connections.max.reauth.ms": str(LONG_SESSION_MS),
+    "listener.name.brief.sasl.enabled.mechanisms": "SCRAM-SHA-256",
+    "listener.name.brief.connections.max.reauth.ms": str(SESSION_MS),
     "security.inter.broker.protocol": "SASL_PLAINTEXT",
     "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
     "sasl.mechanism.inter.broker.protocol": "PLAIN",
@@ -191,7 +196,7 @@ def scram(user: str, password: str, *, is_token: bool = False) -> ScramClient:
 
 @pytest.fixture
 def strict(broker: Broker) -> Iterator[SaslConnection]:
-    """A connection to a listener without PLAIN, whose sessions end."""
+    """A connection to a listener without PLAIN, whose sessions have an end."""
     with SaslConnection(broker.listeners[2].partition("://")[2]) as made:
         yield made
 
@@ -270,28 +275,29 @@ def test_plain_where_only_scram_is_enabled_is_refused(strict: SaslConnection) ->
 # --- sessions and tokens
 
 
-def session(strict: SaslConnection) -> float:
-    """Log in as alice; return when the session ends."""
-    result = strict.log_in(scram("alice", SECRETS["alice"]))
-    assert (result.error, result.session_lifetime_ms) == (ErrorCode.NONE, SESSION_MS)
-    return time.monotonic() + SESSION_MS / 1000
+def begin_session(connection: SaslConnection, lifetime_ms: int = LONG_SESSION_MS) -> None:
+    """Log in as alice."""
+    result = connection.log_in(scram("alice", SECRETS["alice"]))
+    assert (result.error, result.session_lifetime_ms) == (ErrorCode.NONE, lifetime_ms)
 
 
-def test_request_after_the_end_of_the_session_closes_without_an_answer(strict: SaslConnection) -> None:
-    time.sleep(session(strict) - time.monotonic() + 0.05)
-    with pytest.raises(ConnectionError):
-        strict.ask(Metadata(topics=None))
+def test_request_after_the_end_of_the_session_closes_without_an_answer(broker: Broker) -> None:
+    with SaslConnection(broker.listeners[3].partition("://")[2]) as connection:
+        begin_session(connection, SESSION_MS)
+        time.sleep(SESSION_MS / 1000 + 0.05)
+        with pytest.raises(ConnectionError):
+            connection.ask(Metadata(topics=None))
 
 
 def test_another_user_in_a_reauthentication_is_refused(strict: SaslConnection) -> None:
-    session(strict)
+    begin_session(strict)
     result = strict.log_in(bearer(claims(sub="admin")))
     assert result.error is ErrorCode.SASL_AUTHENTICATION_FAILED
     assert strict.closed_by_broker()
 
 
 def test_another_mechanism_in_a_reauthentication_is_refused(strict: SaslConnection) -> None:
-    session(strict)
+    begin_session(strict)
     result = strict.log_in(bearer(claims(sub="alice")))
     assert result.error is ErrorCode.SASL_AUTHENTICATION_FAILED
     assert "not supported for re-authentication" in (result.error_message or "")

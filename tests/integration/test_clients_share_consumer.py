@@ -24,7 +24,9 @@ T0 = TopicPartition("t", 0)
 class World:
     def __init__(self, partitions: int = 1, **settings: Any) -> None:
         self.cluster = PlainCluster(t=partitions)
-        self.group = ShareGroupScript(self.cluster, lambda: time.monotonic() * 1000, **settings)
+        self.passed_ms = 0.0
+        """Time that the group is ahead of the clock."""
+        self.group = ShareGroupScript(self.cluster, lambda: time.monotonic() * 1000 + self.passed_ms, **settings)
 
     def consumer(self, *, subscribed: bool = True, **settings: Any) -> ShareConsumer:
         chosen = {"retry_backoff_ms": 1, "reconnect_backoff_ms": 1, "group_id": "g", **settings}
@@ -58,7 +60,8 @@ def test_iteration_accepts_what_it_has_passed() -> None:
     world = World()
     values = world.group.fill(T0, 3, 2)
     with world.consumer() as consumer:
-        read = list(consumer.messages(timeout=2))
+        read: list[Message] = []
+        wait_for(lambda: read.extend(consumer.messages(timeout=0.2)) or len(read) >= len(values))
     assert [message.value for message in read] == values
     assert all(isinstance(message, Message) and message.delivery_count == 1 for message in read)
     assert world.group.all_done(T0)
@@ -141,13 +144,15 @@ def test_message_without_acknowledgement_stops_the_next_call() -> None:
 
 
 def test_renewed_message_stays_with_user_while_it_reads_on() -> None:
-    world = World(lock_ms=2000)
+    world = World(lock_ms=600_000)
     world.group.fill(T0, 1, 1)
     with world.explicit(max_poll_records=1, share_acquire_mode="record_limit") as consumer:
         (slow,) = get(consumer, 1)
         for _ in range(4):
+            locked_until_ms = world.group.state(T0).batches[0].deadline_ms
+            world.passed_ms += 400_000
             consumer.acknowledge(slow, "renew")
-            time.sleep(0.7)
+            wait_for(lambda: world.group.state(T0).batches[0].deadline_ms > locked_until_ms)  # noqa: B023
         (other,) = get(consumer, 1)
         assert other.offset == 1
         consumer.acknowledge(other)

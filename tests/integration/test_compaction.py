@@ -95,7 +95,9 @@ def by_librdkafka(broker: Broker, start: int = 0) -> list[tuple[int, bytes | Non
 
 
 def by_kafka_python(broker: Broker) -> list[tuple[bytes | None, bytes | None]]:
-    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, consumer_timeout_ms=2000, check_crcs=True)
+    consumer = KafkaConsumer(
+        bootstrap_servers=broker.bootstrap, consumer_timeout_ms=int(PATIENCE_S * 1000), check_crcs=True
+    )
     place = PythonPartition("t", 0)
     consumer.assign([place])
     consumer.seek_to_beginning(place)

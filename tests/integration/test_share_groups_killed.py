@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.cluster_process import ClusterProcess
-from support.raw_shares import RawShareMember, offsets
+from support.raw_shares import RawShareMember, acquire_all
 from support.share_groups import read_from_the_beginning
 from support.waiting import PATIENCE_S, wait_for
 
@@ -75,29 +75,22 @@ def begun(cluster: ClusterProcess, admin: Admin, *, same: bool) -> tuple[RawShar
     raise AssertionError("no partition has such brokers")
 
 
-def acquire_all(member: RawShareMember) -> dict[int, int]:
-    got: dict[int, int] = {}
-    while more := offsets(member.fetch()):
-        got |= more
-    return got
-
-
 @pytest.mark.parametrize("victim", ["leader", "coordinator", "both"])
 def test_what_is_acknowledged_outlives_the_kill_of(cluster: ClusterProcess, admin: Admin, victim: str) -> None:
     member, leader, coordinator = begun(cluster, admin, same=victim == "both")
     with Producer(cluster.bootstrap, acks="all") as producer:
         for number in range(10):
             producer.send(member.topic, b"%d" % number, partition=member.partition)
-    assert acquire_all(member) == dict.fromkeys(range(10), 1)
+    assert acquire_all(member, 10) == dict.fromkeys(range(10), 1)
     assert member.acknowledge((0, 2, ACCEPT), (3, 3, RELEASE), (4, 4, REJECT), (5, 5, ACCEPT)) is E.NONE
     kill(cluster, coordinator if victim == "coordinator" else leader)
     if victim == "coordinator":
         assert member.acknowledge((6, 6, ACCEPT), (7, 7, RELEASE)) is E.NONE, "it waits for the next coordinator"
-        assert acquire_all(member) == {3: 2, 7: 2}
+        assert acquire_all(member, 2) == {3: 2, 7: 2}
         assert member.acknowledge((3, 3, ACCEPT), (7, 9, ACCEPT)) is E.NONE
     else:
         member.leave()
-        assert acquire_all(member) == {3: 2, **dict.fromkeys(range(6, 10), 1)}
+        assert acquire_all(member, 5) == {3: 2, **dict.fromkeys(range(6, 10), 1)}
         assert member.acknowledge((3, 3, ACCEPT), (6, 9, ACCEPT)) is E.NONE
     assert member.state() == (10, [])
     member.leave()

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from support.raw_shares import RawShareMember, offsets
+from support.raw_shares import RawShareMember, acquire_all
 from support.waiting import PATIENCE_S, wait_for
 
 from barnabas.core.coordinator.table import partition_of
@@ -56,14 +56,6 @@ def member(cluster: TestCluster) -> Iterator[RawShareMember]:
     made.leave()
 
 
-def acquire_all(member: RawShareMember) -> dict[int, int]:
-    """The delivery counts of all that is to be had now."""
-    got: dict[int, int] = {}
-    while more := offsets(member.fetch()):
-        got |= more
-    return got
-
-
 def acquire_first(member: RawShareMember) -> None:
     """Acquire the ten records with the delivery count 1; if an answer is lost or late on a busy machine, in another
     group.
@@ -87,7 +79,7 @@ def test_next_leader_delivers_what_was_not_acknowledged(
     leader = member.leader
     EVENTS[event](cluster, member.topic, 0, leader)
     member.leave()
-    got = acquire_all(member)
+    got = acquire_all(member, 5)
     assert member.leader != leader
     assert got == {3: 2, **dict.fromkeys(range(6, 10), 1)}, "locks end with the leader, and counts are those stored"
     assert member.acknowledge((3, 3, ACCEPT), (6, 9, ACCEPT)) is E.NONE
@@ -109,11 +101,11 @@ def test_acknowledgement_waits_for_next_coordinator(cluster: TestCluster, member
     assert member.acknowledge((2, 4, ACCEPT), (5, 5, RELEASE)) is E.NONE
     assert member.coordinator() != coordinator
     assert member.state() == (5, [(5, 5, 0, 1)])
-    assert offsets(member.fetch()) == {5: 2}
+    assert acquire_all(member, 1) == {5: 2}
 
 
 def test_leader_that_is_also_the_coordinator_dies(cluster: TestCluster, member: RawShareMember) -> None:
-    acquire_all(member)
+    acquire_all(member, 10)
     assert member.acknowledge((0, 6, ACCEPT)) is E.NONE
     place = partition_of(member.key(), PARTITIONS)
     if cluster.leader(LOG, place) != member.leader:
@@ -121,17 +113,17 @@ def test_leader_that_is_also_the_coordinator_dies(cluster: TestCluster, member: 
     assert member.acknowledge((8, 8, ACCEPT)) is E.NONE
     cluster.kill(member.leader)
     member.leave()
-    assert acquire_all(member) == {7: 1, 9: 1}
+    assert acquire_all(member, 2) == {7: 1, 9: 1}
 
 
 def test_deposed_leader_cannot_store_what_a_later_leader_has_delivered(
     cluster: TestCluster, member: RawShareMember
 ) -> None:
-    acquire_all(member)
+    acquire_all(member, 10)
     before = member.leader
     cluster.move_leader(member.topic, 0, next(each for each in cluster.running if each != before))
     other = RawShareMember(cluster.bootstrap, member.topic, member="n")
-    assert acquire_all(other) == dict.fromkeys(range(10), 1)
+    assert acquire_all(other, 10) == dict.fromkeys(range(10), 1)
     assert other.leader != before
     assert member.acknowledge((0, 9, ACCEPT)) is not E.NONE
     assert other.acknowledge((0, 9, RELEASE)) is E.NONE
@@ -144,14 +136,14 @@ def test_renewed_lock_ends_with_its_leader(cluster: TestCluster, member: RawShar
     """Neither locks nor deliveries under way are stored: the next leader counts from what was released."""
     acquire_first(member)
     assert member.acknowledge((0, 4, RELEASE)) is E.NONE
-    assert acquire_all(member) == dict.fromkeys(range(5), 2)
+    assert acquire_all(member, 5) == dict.fromkeys(range(5), 2)
     assert member.acknowledge((0, 9, RENEW)) is E.NONE
     stored = (0, [(0, 4, 0, 1)])
     assert member.state() == stored
     leader = member.leader
     EVENTS[event](cluster, member.topic, 0, leader)
     other = RawShareMember(cluster.bootstrap, member.topic, member="n")
-    assert acquire_all(other) == {**dict.fromkeys(range(5), 2), **dict.fromkeys(range(5, 10), 1)}
+    assert acquire_all(other, 10) == {**dict.fromkeys(range(5), 2), **dict.fromkeys(range(5, 10), 1)}
     assert other.leader != leader
     member.leave()
     assert member.fetch() == [], "the other member has all of them"
@@ -159,7 +151,7 @@ def test_renewed_lock_ends_with_its_leader(cluster: TestCluster, member: RawShar
         assert member.acknowledge((0, 9, late)) is E.INVALID_RECORD_STATE
     assert member.state() == stored
     assert other.acknowledge((0, 4, RELEASE), (5, 9, ACCEPT)) is E.NONE
-    assert acquire_all(member) == dict.fromkeys(range(5), 3)
+    assert acquire_all(member, 5) == dict.fromkeys(range(5), 3)
     other.leave()
 
 
@@ -167,7 +159,7 @@ def test_dead_letters_reach_leaders_that_are_other_brokers(cluster: TestCluster,
     member.configure("errors.deadletterqueue.topic.name", "dlq.t")
     with cluster.admin() as admin:
         admin.create_topic("dlq.t", replication_factor=3, configs={"errors.deadletterqueue.group.enable": "true"})
-    acquire_all(member)
+    acquire_all(member, 10)
     if cluster.leader("dlq.t", 0) == member.leader:
         cluster.move_leader("dlq.t", 0, next(each for each in cluster.running if each != member.leader))
     assert member.acknowledge((0, 3, REJECT), (4, 9, ACCEPT)) is E.NONE

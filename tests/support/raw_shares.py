@@ -203,3 +203,14 @@ class RawShareMember:
 def offsets(ranges: Sequence[tuple[int, int, int]]) -> dict[int, int]:
     """The delivery count of each offset."""
     return {offset: count for first, last, count in ranges for offset in range(first, last + 1)}
+
+
+def acquire_all(member: RawShareMember, count: int = 0) -> dict[int, int]:
+    """The delivery counts of all that is to be had, of `count` records at least: a new leader delivers nothing until
+    its followers have shown it the high watermark."""
+    got: dict[int, int] = {}
+    deadline = time.monotonic() + PATIENCE_S
+    while (more := offsets(member.fetch())) or len(got) < count:
+        assert time.monotonic() < deadline, got
+        got |= more
+    return got

@@ -125,7 +125,7 @@ def test_a_timeout_leaves_the_stream_usable(world: ClassicWorld, connect: Open) 
         with pytest.raises(ConsumerTimeout):
             next(stream)
         log.append(numbered(number, number + 1))
-        assert stream.poll(5.0) is not None
+        assert stream.poll(PATIENCE_S) is not None
     assert stream.poll() is None
 
 
@@ -133,9 +133,9 @@ def test_many_threads_read_many_streams(world: ClassicWorld, connect: Open) -> N
     broker = world.add_broker(0, {"t": 4})
     for partition in range(4):
         broker.log("t", partition).append(numbered(0, 2000))
-    streams = connect(consumer_timeout_ms=500, fetch_size=1000, queuedchunks_max=2).create_message_streams({"t": 4})[
-        "t"
-    ]
+    streams = connect(
+        consumer_timeout_ms=PATIENCE_S * 1000, fetch_size=1000, queuedchunks_max=2
+    ).create_message_streams({"t": 4})["t"]
 
     def read(number: int) -> list[bytes]:
         values: list[bytes] = []

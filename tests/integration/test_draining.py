@@ -98,13 +98,14 @@ def test_mark_of_a_drained_broker_survives_restarts_of_all_brokers(cluster: Test
     for broker in (2, 1, 3, 4):
         cluster.stop(broker)
         cluster.restart(broker)
+    wait_for(lambda: all(cluster.broker(each).image.is_cordoned(2) for each in cluster.running))
     topic = cluster.create_topic(partitions=8, replication_factor=2)
     assert all(2 not in cluster.replicas(topic, number) for number in range(8))
     with cluster.admin() as admin:
         drained = admin.describe_log_dirs([1, 2])
         assert [folder.is_cordoned for broker in (1, 2) for folder in drained[broker]] == [False, True]
         admin.cordon_broker(2, cordoned=False)
-    wait_for(lambda: not cluster.broker(1).image.is_cordoned(2))
+    wait_for(lambda: not any(cluster.broker(each).image.is_cordoned(2) for each in cluster.running))
     wide = cluster.create_topic(partitions=1, replication_factor=4)
     assert 2 in cluster.replicas(wide)
 
@@ -125,6 +126,7 @@ def test_broker_that_is_down_is_drained_and_replaced(cluster: TestCluster) -> No
         admin.delete_topics([topic])
         wait_for(lambda: topic not in cluster.broker(1).image.deleting)
     cluster.restart(3)  # another machine with the same number: nothing hinders it
+    wait_for(lambda: all(3 in cluster.broker(each).image.brokers for each in cluster.running))
     wide = cluster.create_topic(partitions=1, replication_factor=4)
     assert 3 in cluster.replicas(wide)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from support.plain_cluster import WITHHELD, PlainCluster, PlainConnector
-from support.waiting import PATIENCE_S
+from support.waiting import PATIENCE_S, with_enough_time
 
 from barnabas import Consumer, Message, Producer, SimpleConsumer
 from barnabas.core.client.errors import ClientTimeout, DecodeError, EncodeError, LogTruncated, NoOffset
@@ -124,11 +124,15 @@ def test_topics_and_partitions_that_are_not_there(consumer: Consumer) -> None:
 def test_assign_with_unreachable_bootstrap_times_out() -> None:
     connector = PlainConnector(PlainCluster())
     connector.refused = {"bootstrap"}
-    with (
-        Consumer(connector, default_api_timeout_ms=100) as consumer,
-        pytest.raises(ClientTimeout, match="bootstrap refuses"),
-    ):
-        consumer.assign("t")
+
+    def assign(limit_ms: int) -> None:
+        with (
+            Consumer(connector, default_api_timeout_ms=limit_ms) as consumer,
+            pytest.raises(ClientTimeout, match="bootstrap refuses"),
+        ):
+            consumer.assign("t")
+
+    with_enough_time(assign)
 
 
 # --- reading
@@ -465,14 +469,21 @@ def test_reading_a_range(simple: SimpleConsumer) -> None:
 
 
 def test_lost_connections_are_made_good_for_as_long_as_a_call_may_take(cluster: PlainCluster) -> None:
-    quick: dict[str, Any] = {"retry_backoff_ms": 1, "reconnect_backoff_ms": 1, "default_api_timeout_ms": 300}
+    quick: dict[str, Any] = {"retry_backoff_ms": 1, "reconnect_backoff_ms": 1}
     with SimpleConsumer(PlainConnector(cluster), **quick) as simple:
         for _ in range(3):
             cluster.once(Fetch, TransportError("lost"))
         assert offsets(simple.fetch("t", 0, 6)) == [6, 7, 8]
-        cluster.script(lambda _, request: TransportError("lost") if isinstance(request, Fetch) else None)
-        with pytest.raises(ClientTimeout, match="lost"):
+    cluster.script(lambda _, request: TransportError("lost") if isinstance(request, Fetch) else None)
+
+    def fetch(limit_ms: int) -> None:
+        with (
+            SimpleConsumer(PlainConnector(cluster), default_api_timeout_ms=limit_ms, **quick) as simple,
+            pytest.raises(ClientTimeout, match="lost"),
+        ):
             simple.fetch("t", 0, 6)
+
+    with_enough_time(fetch)
 
 
 def test_a_new_leader_that_does_not_know_yet_how_far_its_followers_are_is_waited_for(

@@ -60,8 +60,11 @@ def test_iteration_accepts_what_it_has_passed() -> None:
     world = World()
     values = world.group.fill(T0, 3, 2)
     with world.consumer() as consumer:
-        read: list[Message] = []
-        wait_for(lambda: read.extend(consumer.messages(timeout=0.2)) or len(read) >= len(values))
+        read: list[ShareMessage] = []
+        deadline = time.monotonic() + PATIENCE_S
+        while len(read) < len(values):
+            assert time.monotonic() < deadline
+            read += consumer.messages(timeout=0.2)
     assert [message.value for message in read] == values
     assert all(isinstance(message, Message) and message.delivery_count == 1 for message in read)
     assert world.group.all_done(T0)

@@ -1,4 +1,4 @@
-"""Waiting for a condition."""
+"""Waiting for a condition, and time enough for a slow machine."""
 
 import time
 from collections.abc import Callable
@@ -19,3 +19,16 @@ def wait_for(condition: Callable[[], object], patience_s: float = PATIENCE_S, *,
         cost_s = time.process_time() - begin
         time.sleep(max(pause_s, min(cost_s * _PAUSES_PER_COST, _PAUSE_MAX_S)))
         begin = time.process_time()
+
+
+def with_enough_time(check: Callable[[int], object], limit_ms: int = 200) -> None:
+    """Calls `check` with a limit in milliseconds for what it tries, and with longer ones as long as an assertion in it
+    fails: a slow machine may not come to the point within the first."""
+    while True:
+        try:
+            check(limit_ms)
+            return
+        except AssertionError:
+            if limit_ms > PATIENCE_S * 1000:
+                raise
+        limit_ms *= 5

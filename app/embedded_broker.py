@@ -9,6 +9,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Literal, Unpack
 
 from ..ports.errors import ClosedError
+from .background import ReactorThread, loading
 from .clients.shared.signature import SettingsSignature
 from .typed_broker_settings import BrokerKeywords
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from ..ports.coordination import Coordination
     from ..ports.errors import BarnabasError
     from ..ports.scheduler import Scheduler
-    from .background import ReactorThread
     from .broker.lifecycle.broker_server import BrokerServer
     from .broker.state.dependencies import MakeOutside
     from .in_process import InProcessLink
@@ -89,11 +89,15 @@ class Broker:
 
     def start(self) -> Broker:
         """Start the broker; returns when it accepts connections. Twice is harmless."""
-        from .background import ReactorThread
+        if self._thread is None:
+            with loading("a broker"):
+                reactor, node = self._begin()
+            self._wait_until_ready(reactor, node)
+        return self
+
+    def _begin(self) -> tuple[Scheduler, BrokerServer]:
         from .compose.broker import build_broker, make_reactor
 
-        if self._thread is not None:
-            return self
         reactor = make_reactor(self.config)
         try:
             node = build_broker(self.config, reactor, plugins=self._plugins, outside=self._outside)
@@ -106,8 +110,7 @@ class Broker:
         self._listeners = [str(listener) for listener in node.listeners]
         self._cluster_id = node.state.cluster_id
         atexit.register(self.close)
-        self._wait_until_ready(reactor, node)
-        return self
+        return reactor, node
 
     def _wait_until_ready(self, reactor: Scheduler, node: BrokerServer) -> None:
         """Wait until the broker is ready; over ZooKeeper or etcd its predecessor's session may have to end first."""

@@ -77,6 +77,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    value: object = getattr(import_module(home, __name__), name)
+    with import_module("..app.background", __name__).loading("a test broker"):
+        value: object = getattr(import_module(home, __name__), name)
     globals()[name] = value
     return value

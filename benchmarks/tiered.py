@@ -3,7 +3,9 @@
 Plain and tiered topics take turns; CPU is that of the broker.
 """
 
+import os
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -28,10 +30,12 @@ from harness import (
     produce_frame,
     records_of,
 )
+from s3_sink import s3_sink
 
 from barnabas import Admin, SimpleConsumer
 from barnabas.adapters.remote_folder import FolderRemoteStorage
 from barnabas.adapters.remote_s3 import S3RemoteStorage
+from barnabas.app.certificates import DevelopmentAuthority
 from barnabas.app.clients.arrow.decode import decode_arrow
 from barnabas.app.reserve_port import reserve_port
 from barnabas.core.message.codec import NO_CODECS
@@ -136,11 +140,11 @@ def _settings(url: str) -> list[str]:
     ]
 
 
-def copying(name: str, url: str) -> list[Result]:
+def copying(name: str, url: str, *settings: str) -> list[Result]:
     """Plain and tiered topics take turns; local segments stay, as the deletion of files is no part of copying."""
     seconds: dict[str, list[float]] = {"plain": [], "tiered": []}
     cpu = {"plain": 0.0, "tiered": 0.0}
-    with broker(None, *_settings(url)) as running:
+    with broker(None, *_settings(url), *settings) as running:
         with Admin(running.bootstrap) as admin:
             admin.create_topic("plain", partitions=1)
             admin.create_topic("tiered", partitions=1, configs={"remote.storage.enable": "true"})
@@ -349,10 +353,28 @@ def copying_to_folder() -> list[Result]:
         return copying("folder", f"file://{folder}")
 
 
+def copying_to_s3() -> list[Result]:
+    """Copy to a server that throws the bytes away, by HTTP and by HTTPS; its CPU would be that of another machine."""
+    found = []
+    keys = ["rsm.config.access.key.id=x", "rsm.config.secret.access.key=y"]
+    with tempfile.TemporaryDirectory() as folder:
+        authority = DevelopmentAuthority(Path(folder))
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(authority.issue("store", ("127.0.0.1",), 2).path)
+        os.environ["SSL_CERT_FILE"] = str(authority.path)
+        for scheme, context in (("http", None), ("https", tls)):
+            with s3_sink(context) as endpoint:
+                settings = [f"rsm.config.endpoint={endpoint}", *keys]
+                found += copying(f"S3 by {scheme}", "s3://bucket/k", *settings)
+        del os.environ["SSL_CERT_FILE"]
+    return found
+
+
 def measure() -> list[Result]:
     return [
         *copying("memory", "memory://benchmark"),
         *copying_to_folder(),
+        *copying_to_s3(),
         in_folder(),
         in_s3(),
         hot_fetches(),

@@ -1,7 +1,12 @@
 """Remote storage in S3 keeps the contract of remote storage, at moto's server."""
 
+import hashlib
+import ssl
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +14,7 @@ pytest.importorskip("obstore")
 if find_spec("moto") is None:
     pytest.skip("moto is not installed", allow_module_level=True)
 
+from support.certificates import authority, certificate
 from support.s3_server import KEYS, S3Server
 
 from barnabas.adapters.remote_s3 import S3RemoteStorage, open_s3_remote_storage
@@ -67,3 +73,46 @@ def test_malformed_endpoint_of_the_environment_is_named_as_such(monkeypatch: pyt
     monkeypatch.setenv("AWS_ENDPOINT", "127.0.0.1:9")
     with pytest.raises(ConfigError, match="AWS_ENDPOINT is not of the form"):
         S3RemoteStorage("bucket", "", {})
+
+
+def _puts(seen: list[str]) -> type[BaseHTTPRequestHandler]:
+    """Return a handler of PUT that notes how each request describes its payload."""
+
+    class Puts(BaseHTTPRequestHandler):
+        def do_PUT(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            seen.append(self.headers["x-amz-content-sha256"])
+            self.send_response(200)
+            self.send_header("ETag", '"1"')
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_args: object) -> None:
+            """Write nothing to standard error."""
+
+    return Puts
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_payload_is_hashed_for_the_signature_only_without_tls(
+    scheme: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen: list[str] = []
+    with ThreadingHTTPServer(("127.0.0.1", 0), _puts(seen)) as server:
+        if scheme == "https":
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            certificate("127.0.0.1").configure_cert(context)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+            authority().cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+            monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            endpoint = f"{scheme}://127.0.0.1:{server.server_address[1]}"
+            keys = {"access.key.id": KEYS[0], "secret.access.key": KEYS[1]}
+            open_s3_remote_storage("s3://bucket/x", {"endpoint": endpoint, **keys}).put("k", b"content")
+        finally:
+            server.shutdown()
+            thread.join()
+    expected = {"https": "UNSIGNED-PAYLOAD", "http": hashlib.sha256(b"content").hexdigest()}
+    assert seen == [expected[scheme]]

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from attrs import evolve
 from support.api_connection import ApiConnection
-from support.authorization_cases import CASES, STANDARD, TP, Case, Right, codes
+from support.authorization_cases import CASES, SHARE_GROUP, STANDARD, TP, Case, Right, codes
 from support.kafka_frames import newest
 from support.kafka_server import KafkaServer
 from support.raw import frame, text
@@ -27,6 +28,7 @@ from barnabas.ports.broker_api.groups import (
 )
 from barnabas.ports.broker_api.mirroring import MirrorRecords
 from barnabas.ports.broker_api.offsets import ListOffsets
+from barnabas.ports.broker_api.share_groups import ShareGroupHeartbeat
 from barnabas.ports.broker_api.share_partitions import DescribeSharePartitions
 from barnabas.ports.broker_api.topics import CreateTopics, NewTopic
 from barnabas.ports.error_codes import ErrorCode
@@ -137,7 +139,15 @@ def _with_topic(server: Server) -> Server:
     )
     stored = server.ask(server.admin, OffsetCommit(group_id="g", partitions=[OffsetCommitPartition("t", 0, 0)]))
     assert not codes(stored)
+    _make_share_group(server)
     return server
+
+
+def _make_share_group(server: Server) -> None:
+    """Have a member join and leave: the error of a group that is no share group would come before that of a topic."""
+    joining = ShareGroupHeartbeat(group_id=SHARE_GROUP, member_id="m", member_epoch=0, subscribed_topic_names=["t"])
+    wait_for(lambda: not codes(server.ask(server.admin, joining)))
+    assert not codes(server.ask(server.admin, evolve(joining, member_epoch=-1, subscribed_topic_names=None)))
 
 
 @pytest.mark.parametrize(("case", "missing"), ATTEMPTS)

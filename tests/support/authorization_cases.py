@@ -129,6 +129,7 @@ ADMIN = Caller(client_id="app", host="10.0.0.9", connection=2, principal=Princip
 Right = tuple[Operation, ResourceType, str]
 STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 CLUSTER_NAME = "kafka-cluster"
+SHARE_GROUP = "shared"
 TOPIC_29, GROUP_30, CLUSTER_31, TRANSACTIONAL_ID_53 = (
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ErrorCode.GROUP_AUTHORIZATION_FAILED,
@@ -145,8 +146,8 @@ def topic(operation: Operation, name: str = "t") -> Right:
     return (operation, R.TOPIC, name)
 
 
-def group(operation: Operation) -> Right:
-    return (operation, R.GROUP, "g")
+def group(operation: Operation, name: str = "g") -> Right:
+    return (operation, R.GROUP, name)
 
 
 def transactional_id(operation: Operation) -> Right:
@@ -310,14 +311,19 @@ def _cases() -> Iterator[Case]:
     sharing = ShareGroupHeartbeat(group_id="g", member_id="m", member_epoch=0, subscribed_topic_names=["t"])
     yield case(sharing, {group(Op.READ): GROUP_30, topic(Op.DESCRIBE): TOPIC_29})
     yield case(ShareGroupDescribe(group_ids=["g"]), {group(Op.DESCRIBE): GROUP_30})
-    asked = ShareGroupOffsetsQuery(group_id="g", topics=[ShareGroupTopic("t", [0])])
-    yield case(DescribeShareGroupOffsets(groups=[asked]), {group(Op.DESCRIBE): GROUP_30, topic(Op.DESCRIBE): TOPIC_29})
+    asked = ShareGroupOffsetsQuery(group_id=SHARE_GROUP, topics=[ShareGroupTopic("t", [0])])
+    yield case(
+        DescribeShareGroupOffsets(groups=[asked]),
+        {group(Op.DESCRIBE, SHARE_GROUP): GROUP_30, topic(Op.DESCRIBE): TOPIC_29},
+    )
     starts = [SharePartitionStart("t", 0, 0)]
     yield case(
-        AlterShareGroupOffsets(group_id="g", partitions=starts), {group(Op.READ): GROUP_30, topic(Op.READ): TOPIC_29}
+        AlterShareGroupOffsets(group_id=SHARE_GROUP, partitions=starts),
+        {group(Op.READ, SHARE_GROUP): GROUP_30, topic(Op.READ): TOPIC_29},
     )
     yield case(
-        DeleteShareGroupOffsets(group_id="g", topics=["t"]), {group(Op.DELETE): GROUP_30, topic(Op.READ): TOPIC_29}
+        DeleteShareGroupOffsets(group_id=SHARE_GROUP, topics=["t"]),
+        {group(Op.DELETE, SHARE_GROUP): GROUP_30, topic(Op.READ): TOPIC_29},
     )
     acknowledged = ShareAcknowledge(group_id="g", member_id="m", share_session_epoch=1, partitions=[])
     yield case(acknowledged, {group(Op.READ): GROUP_30})

@@ -138,6 +138,9 @@ class ShareGroups:
             self._describe_offsets(query, partial(done, number))
 
     def _describe_offsets(self, query: ShareGroupOffsetsQuery, done: Callable[[ShareGroupOffsets], None]) -> None:
+        if query.topics is not None and not query.topics:  # Kafka does not look for the group either
+            done(ShareGroupOffsets(group_id=query.group_id))
+            return
         try:
             _, group = self._find(query.group_id)
         except ApiError as error:

@@ -188,6 +188,12 @@ def test_no_group_is_described_where_none_is_asked_for(share: ShareHarness) -> N
     assert share.ask(share.groups.describe_offsets, DescribeShareGroupOffsets(groups=[])).groups == ()
 
 
+def test_offsets_of_an_unknown_group_are_an_error_unless_no_topic_is_left_to_describe(share: ShareHarness) -> None:
+    assert share.offsets("unknown", [ShareGroupTopic("u", [0])]).error is ErrorCode.GROUP_ID_NOT_FOUND
+    answered = share.offsets("unknown", [])
+    assert (answered.error, answered.topics) == (ErrorCode.NONE, ())
+
+
 def test_altered_and_deleted_offsets(share: ShareHarness) -> None:
     share.heartbeat("m", 0, "u")
     share.heartbeat("m", -1)

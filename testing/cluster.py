@@ -360,6 +360,9 @@ class ClusterBroker:
         if self._pause is not None:
             return
         gate, stands = threading.Event(), threading.Event()
+        session = self._session
+        if session is not None:
+            session.is_paused = True
 
         def stand_still() -> None:
             stands.set()
@@ -375,6 +378,8 @@ class ClusterBroker:
     def resume(self) -> None:
         """Undo `pause`. Twice is harmless."""
         gate, self._pause = self._pause, None
+        if self._session is not None:
+            self._session.is_paused = False
         if gate is not None:
             gate.set()
 
@@ -387,6 +392,8 @@ class ClusterBroker:
         self._forget()
 
     def _forget(self) -> None:
+        if self._session is not None:
+            self._tree.forget(self._session)
         self._scheduler = self._session = self._transport = self._hide_metrics = None
 
     # --- the network

@@ -17,18 +17,21 @@ from ..ports.errors import ClosedError
 
 _TICK_S = 0.01
 _TICK_MAX_MS = 20.0
+_STILL_MAX_S = 20.0
+"""The longest wait for a broker that should be heard of."""
 
 
 class SteadyClock:
     """Fulfils `Clock`: time that passes while this process runs.
 
     When the machine stands still for a second, so do the sessions, and when it is slow, they are: no broker had a
-    chance to be heard of meanwhile.
+    chance to be heard of meanwhile. On a busy machine a broker's threads may get no turn for longer than a session
+    lasts, so time also stands still while a broker is behind that should be heard of.
     """
 
     def __init__(self) -> None:
         self._passed_ms = 0.0
-        self._seen = time.monotonic()
+        self._seen = self._passed = time.monotonic()
 
     def now_ms(self) -> int:
         """Return milliseconds since the Unix epoch."""
@@ -38,10 +41,13 @@ class SteadyClock:
         """Return milliseconds that have passed."""
         return self._passed_ms
 
-    def tick(self) -> None:
-        """Let time pass; one thread only."""
+    def tick(self, *, is_behind: bool) -> None:
+        """Let time pass, unless a broker is behind; one thread only."""
         seen = time.monotonic()
-        self._passed_ms += min((seen - self._seen) * 1000, _TICK_MAX_MS)
+        if not is_behind or seen - self._passed > _STILL_MAX_S:
+            self._passed_ms += min((seen - self._seen) * 1000, _TICK_MAX_MS)
+        if not is_behind:
+            self._passed = seen
         self._seen = seen
 
 
@@ -56,12 +62,20 @@ class ClusterTree:
         self.nodes = memory_tree(self.clock, report)
         """The tree itself, with the faults that its sessions can have."""
         self._own: Coordination = self.nodes.session()
+        self._sessions: list[TreeSession] = []
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
 
     def session(self, deliver: Callable[[Callable[[], None]], None]) -> TreeSession:
         """Return the session of one life of a broker; `deliver` runs its callbacks."""
-        return TreeSession(self, deliver, self._session_timeout_ms)
+        made = TreeSession(self, deliver, self._session_timeout_ms)
+        self._sessions.append(made)
+        return made
+
+    def forget(self, session: TreeSession) -> None:
+        """Expect nothing more of the session of a life that has ended."""
+        with suppress(ValueError):
+            self._sessions.remove(session)
 
     def start(self) -> None:
         """Let time pass. Twice is harmless."""
@@ -100,7 +114,7 @@ class ClusterTree:
 
     def _run(self) -> None:
         while not self._over.wait(_TICK_S):
-            self.clock.tick()
+            self.clock.tick(is_behind=any(each.is_behind for each in tuple(self._sessions)))
             self.nodes.expire_overdue()
 
 
@@ -109,7 +123,16 @@ class TreeSession:
 
     def __init__(self, tree: ClusterTree, deliver: Callable[[Callable[[], None]], None], timeout_ms: float) -> None:
         self._nodes = tree.nodes
+        self._timeout_ms = timeout_ms
+        self._is_cut = False
+        self.is_paused = False
+        """True while its broker stands still."""
         self.coordination = tree.nodes.session(deliver=deliver, session_timeout_ms=timeout_ms)
+
+    @property
+    def is_behind(self) -> bool:
+        """True if the service should have heard of the broker by now, and has not."""
+        return not (self._is_cut or self.is_paused) and self.coordination.left_ms < self._timeout_ms / 2
 
     def expire(self) -> None:
         """The service ends the session, and says so."""
@@ -117,9 +140,11 @@ class TreeSession:
 
     def cut(self) -> None:
         """Make the service unreachable; after its timeout the session ends."""
+        self._is_cut = True
         with suppress(ClosedError):  # it has ended in order
             self._nodes.disconnect(self.coordination)
 
     def mend(self) -> None:
         """Undo `cut`."""
+        self._is_cut = False
         self._nodes.reconnect(self.coordination)

@@ -118,7 +118,7 @@ def test_admin_continues_after_controller_is_killed(cluster: TestCluster) -> Non
         cluster.kill(controller)
         admin.create_topic("while", partitions=1, replication_factor=2)
         admin.alter_topic_configs("while", {"retention.ms": "1000"})
-        assert {"before", "while"} <= set(admin.list_topics())
+        wait_for(lambda: {"before", "while"} <= set(admin.list_topics()))
         assert isinstance(admin.list_groups(), list)
         admin.delete_topics(["before"])
         wait_for(lambda: "before" not in admin.list_topics())

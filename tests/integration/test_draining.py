@@ -115,7 +115,9 @@ def test_broker_that_is_down_is_drained_and_replaced(cluster: TestCluster) -> No
     cluster.produce(topic, ["a", "b", "c"])
     cluster.kill(3)
     b = ("--bootstrap", ",".join(cluster.broker(each).bootstrap for each in cluster.running))
-    wait_for(lambda: 3 not in cluster.broker(1).image.brokers)
+    for partition in range(4):
+        cluster.wait_for_leader(topic, partition, other_than=3)
+    wait_for(lambda: all(3 not in cluster.broker(each).image.brokers for each in cluster.running))
     with cluster.admin() as admin:
         assert b"broker 3, which is down, has" in barnabas_here("brokers", "drain", "3", *b).stdout
         barnabas_here("brokers", "drain", "3", "--execute", *b)

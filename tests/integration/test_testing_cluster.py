@@ -9,6 +9,7 @@ import pytest
 from support.waiting import PATIENCE_S, wait_for
 
 from barnabas.ports.broker_api.epochs import OffsetForLeaderEpoch, OffsetForLeaderPartition
+from barnabas.ports.broker_api.metadata import Metadata
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, ClosedError, ConfigError
 from barnabas.testing import COORDINATION, TestCluster, assert_produced
@@ -159,6 +160,18 @@ def test_leader_keeps_its_lease_while_the_machine_stands_still(cluster: TestClus
         assert asked.result().partitions[0].error is ErrorCode.NONE
     cluster._tree.start()
     assert cluster.leader(topic) == leader
+
+
+def test_broker_whose_thread_gets_no_turn_keeps_its_session(cluster: TestCluster) -> None:
+    topic = cluster.create_topic()
+    cluster.wait_in_sync(topic)
+    leader = cluster.leader(topic)
+    assert leader is not None
+    broker = cluster.broker(leader)
+    busy_s = 3 * broker.config.zookeeper_session_timeout_ms / 1000
+    broker.inner.scheduler.call_soon(lambda: time.sleep(busy_s))
+    broker.ask(Metadata(topics=[topic]))
+    assert (cluster.leader(topic), cluster.leader_epoch(topic)) == (leader, 0)
 
 
 def test_a_paused_leader_is_replaced_and_comes_back_as_a_follower(cluster: TestCluster) -> None:

@@ -117,7 +117,7 @@ def test_next_coordinator_completes_a_decided_transaction(commit: bool, event: s
         assert sender.produce(lonely, b"3") is E.NONE
         cluster.kill(away)
         wait_for(lambda: not {cluster.leader(topic, number) for number in (0, 1)} & {None, away})
-        assert sender.end(commit=commit) is E.NONE
+        assert sender.end(commit=commit, is_stuck=True) is E.NONE
         coordinator = sender.coordinator()
         assert sender.describe().state == ("PrepareCommit" if commit else "PrepareAbort")
         EVENTS[event](cluster, coordinator)

@@ -92,9 +92,13 @@ class RawTransactions:
             self._sequences[key] = sequence + len(values)
         return error
 
-    def end(self, *, commit: bool) -> ErrorCode:
-        error: ErrorCode = self._ask_coordinator(EndTxn(**self._identity, committed=commit)).error
-        return error
+    def end(self, *, commit: bool, is_stuck: bool = False) -> ErrorCode:
+        """With `is_stuck`, not all markers can be written: if the first answer is lost, the next one is that the
+        transaction is about to end."""
+        retried = RETRIED - {ErrorCode.CONCURRENT_TRANSACTIONS} if is_stuck else RETRIED
+        request = EndTxn(**self._identity, committed=commit)
+        error: ErrorCode = self._ask_coordinator(request, retried=retried).error
+        return ErrorCode.NONE if is_stuck and error is ErrorCode.CONCURRENT_TRANSACTIONS else error
 
     def describe(self) -> Any:
         request = DescribeTransactions(transactional_ids=[self.transactional_id])
@@ -119,7 +123,9 @@ class RawTransactions:
                 return found.node_id, f"{found.host}:{found.port}"
         return -1, ""
 
-    def _ask_coordinator(self, request: Any, version: int | None = None) -> Any:
+    def _ask_coordinator(
+        self, request: Any, version: int | None = None, *, retried: frozenset[ErrorCode] = RETRIED
+    ) -> Any:
         deadline = time.monotonic() + PATIENCE_S
         while True:
             result = None
@@ -130,7 +136,7 @@ class RawTransactions:
                         result = connection.ask(request, version)
             except (OSError, EOFError, TimeoutError):
                 pass
-            if result is not None and not RETRIED & set(_errors(result)):
+            if result is not None and not retried & set(_errors(result)):
                 return result
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{type(request).__name__} gets no answer but {result}")

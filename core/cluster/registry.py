@@ -267,6 +267,14 @@ class ClusterRegistry:
             changed += [name for name in some if not self._is_known(name, *found[name])]
         return changed
 
+    async def topics_of_unknown_id(self, topic_id: bytes) -> Sequence[str]:
+        """Return the topics that differ between the tree and the image, if the tree has a topic with this id."""
+        await elsewhere(self._coordination.heartbeat)
+        (states,) = await elsewhere(partial(self._coordination.get_many, [layout.states_path(topic_id, 0)]))
+        if states is None:
+            return ()
+        return await self.changed_topics(await elsewhere(partial(children, self._coordination, layout.TOPICS)))
+
     def _is_known(self, name: str, own: Node | None, configs: Node | None) -> bool:
         known = self.image.topics.get(name)
         if own is None:
@@ -526,11 +534,12 @@ class ClusterRegistry:
             self.apply(TopicSet(topic=after, states=stored, states_versions=versions))
 
     async def set_configs(self, name: str, configs: Mapping[str, str]) -> None:
-        """Replace the overrides of a topic. Raises `ApiError`: UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG."""
+        """Replace the overrides of a topic. Raises `ApiError`: UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG; `BadVersion`
+        when another broker has changed them, or deleted the topic."""
         before = self.image.topic(name)
         check_configs_fit(configs)
         topic = before.with_configs(configs)
-        await elsewhere(partial(topic_store.write_configs, self._coordination, topic))
+        await elsewhere(partial(topic_store.write_configs, self._coordination, before, topic))
         self.apply(TopicSet(topic=topic))
         self._report_configured(f"topic {name}", before.configs, topic.configs)
 

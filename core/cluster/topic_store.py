@@ -26,7 +26,7 @@ from ...ports.errors import ApiError
 from ...ports.values import frozen
 from ..tree.tree import DATA_BYTES_MAX
 from . import layout
-from .brokers import children, configs_in, put, read_configs, remove
+from .brokers import children, configs_in, read_configs, remove
 from .topics import PartitionState, Topic
 
 Report = Callable[[str], None]
@@ -413,9 +413,18 @@ def deleted_of(coordination: Coordination, broker_id: int) -> dict[bytes, str]:
     return found
 
 
-def write_configs(coordination: Coordination, topic: Topic) -> None:
-    """Replace the configs of a topic."""
-    put(coordination, layout.topic_config_path(topic.name), layout.encode_configs(topic.configs))
+def write_configs(coordination: Coordination, before: Topic, after: Topic) -> None:
+    """Replace the configs of a topic, if they are what they were `before`.
+
+    Raises `BadVersion` if another broker has changed them or removed the topic: neither the change of another broker
+    nor the configs of a later topic of the name may be overwritten.
+    """
+    path, data = layout.topic_config_path(after.name), layout.encode_configs(after.configs)
+    (node,) = coordination.get_many([path])
+    if configs_in(node, path, lambda _: None) != before.configs:
+        raise BadVersion(f"another broker has changed {path}")
+    change = CreateNode(path, data) if node is None else SetNode(path, data, node.version)
+    write_states(coordination, [change], topics=[after])
 
 
 def write_states(

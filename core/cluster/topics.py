@@ -30,6 +30,11 @@ def check_topic_name(name: str) -> None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic name {name[:260]!r} {reason}")
 
 
+def is_topic_name(name: str) -> bool:
+    """Return True for a name that a topic may have."""
+    return not _name_fault(name)
+
+
 def check_not_internal(name: str, why: str) -> None:
     """Raise `ApiError(INVALID_TOPIC_EXCEPTION)` for a topic that belongs to the broker itself."""
     if name in INTERNAL_TOPICS:

@@ -485,7 +485,9 @@ def _delete_topics(check: AccessCheck, request: DeleteTopics) -> DeniedAnswer | 
             refused.append(DeletedTopic(name=name, error=code, error_message=text))
     for topic_id in request.topic_ids:
         name = check.topics.topic_name(topic_id)
-        if not name or check.allows(DELETE, TOPIC, name):
+        if not name:  # the handler could find a topic that is new to this broker: no one has checked that one
+            refused.append(DeletedTopic(name=None, topic_id=topic_id, error=ErrorCode.UNKNOWN_TOPIC_ID))
+        elif check.allows(DELETE, TOPIC, name):
             ids.append(topic_id)
         else:
             shown = name if check.allows(DESCRIBE, TOPIC, name, log=False) else None

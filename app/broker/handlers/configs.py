@@ -42,13 +42,13 @@ from ....ports.broker_api.quotas import (
     QuotaAlteration,
     QuotaEntry,
 )
-from ....ports.coordination import CoordinationError
+from ....ports.coordination import BadVersion, CoordinationError
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
 from ...config.classic import FORMAT_KEY
 from ..state.broker_state import BrokerState
 from ..state.changes import as_api_error
-from .topics import TopicService
+from .topics import ATTEMPTS, TopicService
 
 Plan = Callable[[Mapping[str, str]], Sequence[ConfigAlteration]]
 """Returns the changes to make, by the present configs."""
@@ -159,7 +159,8 @@ class ConfigService:
         async def one(resource: ConfigResource, plan: Plan) -> ResourceOutcome:
             try:
                 if resource.kind == ResourceKind.TOPIC:
-                    await self._alter_topic(resource.name, plan, validate_only=validate_only)
+                    alter = partial(self._alter_topic, resource.name, plan, validate_only=validate_only)
+                    await self._topics.retry_if_late(resource.name, alter)
                 elif resource.kind == ResourceKind.GROUP:
                     await self._groups.alter(resource.name, plan, validate_only=validate_only)
                 else:
@@ -202,12 +203,18 @@ class ConfigService:
         state = self._state
         state.check_owns_topics()
         await self._topics.settled(name)
-        topic = state.image.topic(name)
-        altered = state.settings.altered_topic_configs(topic.configs, plan(topic.configs))
-        if validate_only:
-            return
-        with self._topics.reread_on_failure(name):
-            await state.registry.set_configs(name, altered)
+        for _ in range(ATTEMPTS):
+            topic = state.image.topic(name)
+            altered = state.settings.altered_topic_configs(topic.configs, plan(topic.configs))
+            if validate_only:
+                return
+            try:
+                with self._topics.reread_on_failure(name):
+                    await state.registry.set_configs(name, altered)
+                return
+            except BadVersion:  # another broker has changed them in between, or the topic
+                await self._topics.catch_up(name)
+        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"others change topic {name} as often as it is tried")
 
     async def _alter_broker_resource(self, resource: ConfigResource, plan: Plan, *, validate_only: bool) -> None:
         if resource.kind == ResourceKind.BROKER and resource.name.isdecimal() and self._cordons(resource, plan):

@@ -1,6 +1,7 @@
 """ElectLeaders, AlterPartitionReassignments and ListPartitionReassignments (facts C6)."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from attrs import evolve
 
@@ -176,7 +177,8 @@ class ReplicaService:
     async def _move(self, wanted: Reassignment, *, may_grow: bool) -> PartitionChange:
         key = TopicPartition(wanted.topic, wanted.partition)
         try:
-            await self._moved(key, wanted.replicas, may_grow=may_grow)
+            moved = partial(self._moved, key, wanted.replicas, may_grow=may_grow)
+            await self._topics.retry_if_late(key.topic, moved)
         except (ApiError, CoordinationError, ClosedError) as error:
             return _outcome(key, as_api_error(error))
         return _outcome(key, None)
@@ -202,7 +204,7 @@ class ReplicaService:
                 try:
                     await state.registry.move(after, states)
                 except BadVersion:
-                    await self._topics.apply_topic(key.topic)
+                    await self._topics.catch_up(key.topic)
                     continue
                 await self._topics.apply_topic(key.topic)  # opens logs that move here, removes those that move away
             return

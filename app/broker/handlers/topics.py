@@ -13,7 +13,14 @@ from ....core.cluster.layout import deleted_path, topic_path
 from ....core.cluster.stray_replicas import why_orphan_is_stray
 from ....core.cluster.topic_planning import plan_partitions, plan_topic
 from ....core.cluster.topic_store import confirm_deleted
-from ....core.cluster.topics import PartitionState, Topic, check_not_internal, check_topic_name, metric_name
+from ....core.cluster.topics import (
+    PartitionState,
+    Topic,
+    check_not_internal,
+    check_topic_name,
+    is_topic_name,
+    metric_name,
+)
 from ....core.security.quotas.request_quotas import ControllerMutationQuota
 from ....ports.broker_api.envelope import Caller, Reply
 from ....ports.broker_api.topics import (
@@ -39,6 +46,17 @@ from .topic_creation import Creating, named_twice, refusal
 
 ATTEMPTS = 10
 """The maximum number of attempts at a change while other brokers change the topic in between."""
+
+_CAUSED_BY_LATENESS = (
+    ErrorCode.TOPIC_ALREADY_EXISTS,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.INVALID_PARTITIONS,
+    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+    ErrorCode.REASSIGNMENT_IN_PROGRESS,
+    ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+)
+"""The errors that a broker may see only because other brokers' changes have not arrived yet."""
 
 T = TypeVar("T")
 T2 = TypeVar("T2")
@@ -77,7 +95,7 @@ class TopicService:
 
         `quota` pays for the partitions.
         """
-        planned = [await self._planned_or_not(new, validate_only=validate_only, quota=quota) for new in news]
+        planned = [await self._planned_or_not(new, quota) for new in news]
         if validate_only:
             return planned
         results = await self._stored(planned)
@@ -94,7 +112,7 @@ class TopicService:
     ) -> Sequence[Topic | BarnabasError]:
         """Create topics in the coordination tree as `create_some` does; their logs are left to `open_stored`, or to the
         next start. Until then these partitions have no leader here."""
-        planned = [await self._planned_or_not(new, validate_only=False, quota=quota) for new in news]
+        planned = [await self._planned_or_not(new, quota) for new in news]
         topics = [each for each in planned if isinstance(each, Topic)]
         self._state.await_logs(topics)  # before the image has them, so that nothing else opens each alone
         made: Sequence[Topic | BarnabasError] = ()
@@ -119,17 +137,13 @@ class TopicService:
         for name, error in failures.items():
             state.failed(f"opening the logs of topic {name}", error)
 
-    async def _planned_or_not(
-        self, new: NewTopic, *, validate_only: bool, quota: ControllerMutationQuota | None
-    ) -> Topic | BarnabasError:
+    async def _planned_or_not(self, new: NewTopic, quota: ControllerMutationQuota | None) -> Topic | BarnabasError:
         try:
-            topic = await self._planned(new)
+            topic = await self.retry_if_late(new.name, partial(self._planned, new))
             if quota is not None:
                 quota.record(len(topic.partitions))
             return topic
         except (ApiError, StorageError, CoordinationError, ClosedError) as error:
-            if isinstance(error, ApiError) and error.code is ErrorCode.TOPIC_ALREADY_EXISTS and not validate_only:
-                await self._follow_if_unknown(new.name)
             return error
 
     async def _stored(self, planned: Sequence[Topic | BarnabasError]) -> Sequence[Topic | BarnabasError]:
@@ -149,12 +163,13 @@ class TopicService:
         return [await self._stored_alone(each) if isinstance(each, Topic) else each for each in planned]
 
     async def _stored_alone(self, topic: Topic) -> Topic | BarnabasError:
-        try:
+        async def store() -> None:
             with self.reread_on_failure(topic.name):
                 await self._registry.create(topic, self._first_states(topic, topic.partitions))
+
+        try:
+            await self.retry_if_late(topic.name, store)
         except (ApiError, StorageError, CoordinationError, ClosedError) as error:
-            if isinstance(error, ApiError) and error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
-                await self._follow_if_unknown(topic.name)
             return error
         return topic
 
@@ -164,13 +179,6 @@ class TopicService:
             return {}
         brokers, min_isr = self._state.image.brokers, self._state.election_rules(topic).min_isr
         return {number: new_state(topic.partitions[number], brokers, min_isr=min_isr) for number in numbers}
-
-    async def _follow_if_unknown(self, name: str) -> None:
-        """Open a topic that another broker has just created."""
-        image = self._state.image
-        if not (name in image.topics or name in image.deleting or name in image.unreadable):
-            with self.reread_on_failure(name):
-                await self.apply_topic(name)
 
     async def _planned(self, new: NewTopic) -> Topic:
         state, static = self._state, self._state.settings.static
@@ -213,7 +221,8 @@ class TopicService:
         async def one(new: NewPartitions) -> TopicOutcome:
             if new.topic in twice:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"topic {new.topic[:260]!r} is named twice in the request")
-            await self._grow_one(new, validate_only=request.validate_only, quota=quota)
+            grow = partial(self._grow_one, new, validate_only=request.validate_only, quota=quota)
+            await self.retry_if_late(new.topic, grow)
             return TopicOutcome(name=new.topic)
 
         def failed(new: NewPartitions, code: ErrorCode, text: str | None) -> TopicOutcome:
@@ -251,7 +260,7 @@ class TopicService:
                     await registry.resize(grown, added)
                 break
             except BadVersion:  # another broker has changed it in between
-                await self.apply_topic(new.topic)
+                await self.catch_up(new.topic)
         else:
             text = f"others change topic {new.topic} as often as it is tried"
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text)
@@ -278,7 +287,8 @@ class TopicService:
         quota = self._state.quotas.controller_mutations(caller, is_strict=request.allows_throttling)
 
         async def one(wanted: DeletedTopic) -> DeletedTopic:
-            return await self._delete_one(wanted, quota)
+            name = await self._name_of(wanted.topic_id) if wanted.name is None else wanted.name
+            return await self.retry_if_late(name, partial(self._delete_one, wanted, quota))
 
         async def all_of_them() -> DeleteTopicsResult:
             topics = await self._each(one, failed, [*by_name, *by_id])
@@ -313,7 +323,7 @@ class TopicService:
                     topic = await self._registry.begin_delete(name, holders)
                 break
             except BadVersion:  # the topic was deleted, or created again, and this broker has not heard of it yet
-                await self.apply_topic(name)
+                await self.catch_up(name)
         else:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"others change topic {name} as often as it is tried")
         try:
@@ -342,6 +352,44 @@ class TopicService:
             coordination, own = self._registry.coordination, self._state.node_id
             await elsewhere(partial(confirm_deleted, coordination, topic.topic_id, own))
         return is_gone
+
+    # --- what other brokers have changed
+
+    async def retry_if_late(self, name: str, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Call `attempt`; if it refuses a change of a topic, and other brokers have changed the topic before this call,
+        apply that and call it once more.
+
+        Kafka's controller answers such requests, and knows each topic. The image of a broker may be late: without a
+        look into the tree it would deny a topic that was created a moment ago, or claim that a deleted one exists.
+        """
+        try:
+            return await attempt()
+        except ApiError as error:
+            if error.code not in _CAUSED_BY_LATENESS or not is_topic_name(name) or not await self.catch_up(name):
+                raise
+        return await attempt()
+
+    async def catch_up(self, name: str) -> bool:
+        """Apply the tree's state of a topic, not older than this call; return whether this broker was late."""
+        await elsewhere(self._registry.coordination.heartbeat)
+        if not await self._registry.changed_topics([name]):
+            return False
+        with self.reread_on_failure(name):
+            await self.apply_topic(name)
+        return True
+
+    async def _name_of(self, topic_id: bytes) -> str:
+        """Return the name of the topic with this id, which may be new to this broker. Raises
+        `ApiError(UNKNOWN_TOPIC_ID)`.
+
+        Only for a caller that may delete each topic: the gate cannot know the name.
+        """
+        registry = self._registry
+        if not registry.image.has_id(topic_id) and not self._state.is_alone:
+            for name in await registry.topics_of_unknown_id(topic_id):
+                with self.reread_on_failure(name):
+                    await self.apply_topic(name)
+        return registry.image.topic_by_id(topic_id).name
 
     # --- what a failed write has left
 

@@ -26,6 +26,7 @@ from support.authorization_cases import (
 )
 
 from barnabas.app.broker.handlers.authorization import STEPS
+from barnabas.app.broker.state.broker_state import BrokerState
 from barnabas.core.cluster.entity_store import change_entities
 from barnabas.core.cluster.layout import EntityKind
 from barnabas.core.security.acl import ResourcePattern, encode_acls
@@ -271,6 +272,16 @@ def test_deleted_topic_by_id_is_named_only_to_those_who_may_describe_it(broker: 
     assert [(each.name, each.error) for each in broker.ask(asking, ALICE).topics] == [(None, TOPIC_29)]
     grant(broker, topic(Op.DESCRIBE))
     assert [(each.name, each.error) for each in broker.ask(asking, ALICE).topics] == [("t", TOPIC_29)]
+
+
+def test_topic_that_becomes_known_after_the_check_is_not_deleted_by_id(
+    broker: ManualBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identifier = broker.node.state.image.topic("t").topic_id
+    monkeypatch.setattr(BrokerState, "topic_name", lambda _self, _topic_id: "")
+    deleted = broker.ask(DeleteTopics(names=[], topic_ids=[identifier]), ALICE).topics
+    assert [(each.name, each.error) for each in deleted] == [(None, ErrorCode.UNKNOWN_TOPIC_ID)]
+    assert "t" in broker.node.state.image.topics
 
 
 def test_configs_of_a_new_topic_are_shown_with_the_right_to_describe_them(broker: ManualBroker) -> None:

@@ -1,0 +1,157 @@
+"""Brokers whose image of the topics is late: what they answer to a request for the controller is true all the same.
+
+A client may send such a request to any broker, and goes to another one when the first does not answer in time.
+"""
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from functools import partial
+from unittest.mock import patch
+
+import pytest
+
+from barnabas.ports.broker_api.configs import ConfigAlteration, ConfigResource, IncrementalAlterConfigs, ResourceKind
+from barnabas.ports.broker_api.replicas import AlterPartitionReassignments, Reassignment
+from barnabas.ports.broker_api.topics import CreatePartitions, CreateTopics, DeleteTopics, NewPartitions, NewTopic
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.testing import TestCluster
+
+EARLY, LATE = 1, 2
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[TestCluster]:
+    with TestCluster(brokers=3) as running:
+        yield running
+
+
+@contextmanager
+def is_late(cluster: TestCluster) -> Iterator[None]:
+    """What the watch reports to `LATE` arrives there only when this ends."""
+    node = cluster.broker(LATE).inner.node
+    assert node.member is not None
+    listener, held = node.member._follower, list[Collection[str] | None]()
+    note = listener._note
+    try:
+        with patch.object(listener, "_note", held.append):
+            yield
+    finally:
+        for paths in held:
+            node.state.scheduler.call_soon(partial(note, paths))
+
+
+def _create(cluster: TestCluster, broker_id: int, name: str) -> tuple[ErrorCode, bytes]:
+    new = NewTopic(name=name, partitions=1, replication_factor=3)
+    (made,) = cluster.broker(broker_id).ask(CreateTopics(topics=[new])).topics
+    return made.error, made.topic_id
+
+
+def _delete(cluster: TestCluster, broker_id: int, *names: str, ids: Collection[bytes] = ()) -> tuple[ErrorCode, bytes]:
+    (deleted,) = cluster.broker(broker_id).ask(DeleteTopics(names=names, topic_ids=tuple(ids))).topics
+    return deleted.error, deleted.topic_id
+
+
+def _has(cluster: TestCluster, broker_id: int, name: str) -> bool:
+    return name in cluster.broker(broker_id).image.topics
+
+
+def _alter(cluster: TestCluster, broker_id: int, topic: str, key: str, value: str) -> ErrorCode:
+    resource = ConfigResource(kind=ResourceKind.TOPIC, name=topic)
+    change = ConfigAlteration(resource=resource, name=key, value=value)
+    request = IncrementalAlterConfigs(resources=[resource], alterations=[change])
+    (altered,) = cluster.broker(broker_id).ask(request).resources
+    return altered.error
+
+
+def _known_to_all(cluster: TestCluster, topic: str) -> None:
+    cluster.wait_in_sync(topic)
+    cluster.wait_until(lambda: all(_has(cluster, each, topic) for each in cluster.broker_ids), "a broker is late")
+
+
+def test_late_broker_deletes_topic_that_another_has_just_created(cluster: TestCluster) -> None:
+    with is_late(cluster):
+        error, made = _create(cluster, EARLY, "new")
+        assert error is ErrorCode.NONE
+        assert not _has(cluster, LATE, "new")
+        assert _delete(cluster, LATE, "new") == (ErrorCode.NONE, made)
+        assert _delete(cluster, LATE, "new")[0] is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_late_broker_deletes_topic_by_an_id_that_is_new_to_it(cluster: TestCluster) -> None:
+    with is_late(cluster):
+        _, made = _create(cluster, EARLY, "by-id")
+        assert _delete(cluster, LATE, ids=[made]) == (ErrorCode.NONE, made)
+        assert _delete(cluster, LATE, ids=[made])[0] is ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_late_broker_creates_topic_that_another_has_just_deleted(cluster: TestCluster) -> None:
+    _, first = _create(cluster, EARLY, "again")
+    _known_to_all(cluster, "again")
+    with is_late(cluster):
+        assert _delete(cluster, EARLY, "again") == (ErrorCode.NONE, first)
+        assert _has(cluster, LATE, "again")
+        error, second = _create(cluster, LATE, "again")
+        assert error is ErrorCode.NONE
+        assert second != first
+        assert _create(cluster, LATE, "again")[0] is ErrorCode.TOPIC_ALREADY_EXISTS
+    _known_to_all(cluster, "again")
+    assert {cluster.broker(each).image.topics["again"].topic_id for each in cluster.broker_ids} == {second}
+
+
+def test_late_broker_deletes_the_later_topic_of_a_name(cluster: TestCluster) -> None:
+    _create(cluster, EARLY, "twice")
+    _known_to_all(cluster, "twice")
+    with is_late(cluster):
+        _delete(cluster, EARLY, "twice")
+        _, second = _create(cluster, EARLY, "twice")
+        assert _delete(cluster, LATE, "twice") == (ErrorCode.NONE, second)
+        assert _create(cluster, EARLY, "twice")[0] is ErrorCode.NONE
+    _delete(cluster, EARLY, "twice")
+
+
+def test_late_broker_adds_partitions_to_topic_that_another_has_just_created(cluster: TestCluster) -> None:
+    with is_late(cluster):
+        _create(cluster, EARLY, "grows")
+        request = CreatePartitions(topics=[NewPartitions(topic="grows", count=3)])
+        (grown,) = cluster.broker(LATE).ask(request).topics
+        assert grown.error is ErrorCode.NONE
+        assert len(cluster.broker(LATE).image.topics["grows"].partitions) == 3
+
+
+def test_late_broker_moves_partition_of_topic_that_another_has_just_created(cluster: TestCluster) -> None:
+    with is_late(cluster):
+        _create(cluster, EARLY, "moves")
+        request = AlterPartitionReassignments(partitions=[Reassignment(topic="moves", partition=0, replicas=[3, 1, 2])])
+        (moved,) = cluster.broker(LATE).ask(request).partitions
+        assert moved.error is ErrorCode.NONE
+
+
+def test_late_broker_alters_configs_of_topic_that_another_has_just_created(cluster: TestCluster) -> None:
+    with is_late(cluster):
+        _create(cluster, EARLY, "altered")
+        assert _alter(cluster, LATE, "altered", "retention.ms", "1") is ErrorCode.NONE
+
+
+def test_late_broker_does_not_undo_the_configs_that_another_has_just_altered(cluster: TestCluster) -> None:
+    _create(cluster, EARLY, "both")
+    _known_to_all(cluster, "both")
+    with is_late(cluster):
+        assert _alter(cluster, EARLY, "both", "retention.ms", "12345") is ErrorCode.NONE
+        assert _alter(cluster, LATE, "both", "segment.bytes", "23456") is ErrorCode.NONE
+    wanted = {"retention.ms": "12345", "segment.bytes": "23456"}
+    cluster.wait_until(
+        lambda: all(cluster.broker(each).image.topics["both"].configs == wanted for each in cluster.broker_ids),
+        "a change was undone",
+    )
+
+
+def test_late_broker_does_not_give_the_configs_of_a_deleted_topic_to_the_next(cluster: TestCluster) -> None:
+    _create(cluster, EARLY, "next")
+    _alter(cluster, EARLY, "next", "retention.ms", "12345")
+    _known_to_all(cluster, "next")
+    cluster.wait_until(lambda: bool(cluster.broker(LATE).image.topics["next"].configs), "the configs do not arrive")
+    with is_late(cluster):
+        _delete(cluster, EARLY, "next")
+        _create(cluster, EARLY, "next")
+        assert _alter(cluster, LATE, "next", "segment.bytes", "23456") is ErrorCode.NONE
+        assert cluster.broker(LATE).image.topics["next"].configs == {"segment.bytes": "23456"}

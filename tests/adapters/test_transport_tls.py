@@ -17,6 +17,7 @@ from attrs import evolve
 from cryptography import x509
 from support.certificates import authority, certificate, chain, client_settings, pem, server_settings, write_pem
 from support.tcp_harness import TcpHarness
+from support.waiting import PATIENCE_S
 
 from barnabas.adapters.transport_tcp import TcpTransport
 from barnabas.adapters.transport_tls import CertificateReloading, TlsServer, client_tls, server_tls
@@ -301,7 +302,7 @@ class SlowSocket(TlsSocket):
         self._released = released
 
     def compute_handshake(self) -> None:
-        assert self._released.wait(30)
+        assert self._released.wait(PATIENCE_S)
         super().compute_handshake()
 
 

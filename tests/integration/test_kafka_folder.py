@@ -43,13 +43,13 @@ def test_nothing_of_it_is_taken_for_damage(server: KafkaServer, tmp_path: Path) 
     for number in range(MESSAGES):
         producer.produce("c", os.urandom(500), key=b"%d" % (number % 40))
         producer.poll(0)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
     producer = Producer({"bootstrap.servers": server.bootstrap, "transactional.id": "some"})
     producer.init_transactions(30)
     for number in range(12):
         producer.begin_transaction()
         producer.produce("c", b"value", key=b"t%d" % number)
-        producer.flush(30)
+        producer.flush(PATIENCE_S)
         (producer.abort_transaction if number % 3 == 0 else producer.commit_transaction)(30)
     wait_for(lambda: any((data / "c-0").glob("*.txnindex")))
     running = verify(data)

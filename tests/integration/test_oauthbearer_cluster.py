@@ -14,7 +14,7 @@ import pytest
 import trustme
 from joserfc import jwt
 from joserfc.jwk import RSAKey
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Consumer, Producer
 from barnabas.ports.errors import BarnabasError, ConfigError
@@ -134,7 +134,7 @@ def test_server_of_keys_that_is_not_trusted_refuses_all_tokens(provider: Identit
         security = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
         config = {**security, "sasl.oauth.token.provider": lambda: token_of("alice")}
         with pytest.raises(BarnabasError, match="invalid_token"), Producer(broker.bootstrap, config=config) as producer:
-            producer.send("t", b"x").result(30)
+            producer.send("t", b"x").result(PATIENCE_S)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_callable_without_a_token_fails_the_connection_with_the_reason(provider_
         security = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
         config = {**security, "sasl.oauth.token.provider": provider_of_tokens, "default.api.timeout.ms": 3000}
         with pytest.raises(BarnabasError, match=problem), Producer(broker.bootstrap, config=config) as producer:
-            producer.send("t", b"x").result(30)
+            producer.send("t", b"x").result(PATIENCE_S)
 
 
 def test_token_provider_that_cannot_be_called_is_refused() -> None:

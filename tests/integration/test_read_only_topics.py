@@ -8,6 +8,7 @@ from attrs import evolve
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from support.s3_server import S3Server
 from support.tiered_topics import QUICK, TIERED, read_all, wait_for, write
+from support.waiting import PATIENCE_S
 
 from barnabas import Admin, Broker
 from barnabas.adapters.remote_s3.s3 import open_s3_remote_storage
@@ -96,7 +97,7 @@ def test_read_only_topic_refuses_changes_and_leaves_the_remote_storage_as_it_is(
         producer.init_transactions(30)
         producer.begin_transaction()
         producer.produce("t", b"v", on_delivery=lambda error, _: failures.append(str(error)))
-        producer.flush(30)
+        producer.flush(PATIENCE_S)
         assert ["POLICY_VIOLATION" in failure for failure in failures] == [True]
         with pytest.raises(KafkaException):
             producer.commit_transaction(30)

@@ -67,7 +67,7 @@ def read_all(bootstrap: str, topic: str) -> list[bytes]:
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
         values: list[bytes] = []
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             # The end is an event among the messages, and waits with them until there are so many or the time is over.
             for message in consumer.consume(10_000, timeout=0.1):
@@ -132,7 +132,7 @@ def test_kill_keeps_what_was_acknowledged_and_serves_nothing_damaged(tmp_path: P
                 producer.poll(0.1)
         running.kill()
         producer.purge()
-        producer.flush(10)
+        producer.flush(PATIENCE_S)
     newest = max((data / "killed-0").glob("*.log"))
     with newest.open("ab") as segment:
         segment.write(newest.read_bytes()[:130])

@@ -92,8 +92,9 @@ def test_fenced_registry_writer_reads_schemas_of_other_writer(broker: TestBroker
 
 
 def test_brokers_that_are_away_for_too_long(broker: TestBroker) -> None:
-    with writing(broker, timeout_s=1) as (reader, writer):
+    with writing(broker) as (_, writer):
         assert writer.submit(Wish("a", "A")).result(PATIENCE_S) == 1
+    with writing(broker, timeout_s=1) as (reader, writer):
         broker.stop()
         with pytest.raises(RegistryError) as refused:
             writer.submit(Wish("b", "B")).result(PATIENCE_S)
@@ -135,8 +136,9 @@ def test_a_topic_that_would_lose_schemas_is_refused(broker: TestBroker, partitio
 
 def test_cancelled_registration_does_not_disturb_other_registrations(broker: TestBroker) -> None:
     """Whoever hangs up, or a server that stops, cancels the answer."""
-    with writing(broker, timeout_s=1) as (_, writer):
+    with writing(broker) as (_, writer):
         assert writer.submit(Wish("a", "A")).result(PATIENCE_S) == 1
+    with writing(broker, timeout_s=1) as (_, writer):
         broker.stop()
         writer.submit(Wish("b", "B")).cancel()
         with pytest.raises(RegistryError, match="cannot be reached"):

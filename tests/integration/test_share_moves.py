@@ -122,7 +122,7 @@ def test_deposed_leader_cannot_store_what_a_later_leader_has_delivered(
     acquire_all(member, 10)
     before = member.leader
     cluster.move_leader(member.topic, 0, next(each for each in cluster.running if each != before))
-    other = RawShareMember(cluster.bootstrap, member.topic, member="n")
+    other = RawShareMember(cluster.bootstrap, member.topic, group=member.group, member="n")
     assert acquire_all(other, 10) == dict.fromkeys(range(10), 1)
     assert other.leader != before
     assert member.acknowledge((0, 9, ACCEPT)) is not E.NONE
@@ -142,7 +142,7 @@ def test_renewed_lock_ends_with_its_leader(cluster: TestCluster, member: RawShar
     assert member.state() == stored
     leader = member.leader
     EVENTS[event](cluster, member.topic, 0, leader)
-    other = RawShareMember(cluster.bootstrap, member.topic, member="n")
+    other = RawShareMember(cluster.bootstrap, member.topic, group=member.group, member="n")
     assert acquire_all(other, 10) == {**dict.fromkeys(range(5), 2), **dict.fromkeys(range(5, 10), 1)}
     assert other.leader != leader
     member.leave()

@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from support.ports import free_port
 from support.s3_server import S3Server
 from support.tiered_topics import QUICK, TIERED, read_all, wait_for, write
+from support.waiting import PATIENCE_S
 
 from barnabas import Admin, Broker
 from barnabas.ports.broker_api.configs import ResourceKind
@@ -78,7 +79,7 @@ def test_aborted_transactions_in_remote_storage_are_skipped(tmp_path: Path) -> N
             producer.begin_transaction()
             for part in range(10):
                 producer.produce("t", value=f"{number * 10 + part:06d}".encode() * 10, partition=0)
-            producer.flush(30)
+            producer.flush(PATIENCE_S)
             if number % 3:
                 producer.commit_transaction(30)
                 committed += range(number * 10, number * 10 + 10)

@@ -9,6 +9,7 @@ import pytest
 from aetcd import rpc
 from support.ports import free_ports
 from support.server_process import ServerProcess, start_all
+from support.waiting import PATIENCE_S
 
 
 def _executable() -> str:
@@ -58,17 +59,17 @@ class EtcdServer(ServerProcess):
 
     def end_lease(self, lease: int) -> None:
         with self.channel() as channel:
-            rpc.LeaseStub(channel).LeaseRevoke(rpc.LeaseRevokeRequest(ID=lease), timeout=10)
+            rpc.LeaseStub(channel).LeaseRevoke(rpc.LeaseRevokeRequest(ID=lease), timeout=PATIENCE_S)
 
     def value(self, key: bytes) -> bytes | None:
         """What plainly stands at a key."""
         with self.channel() as channel:
-            found = rpc.KVStub(channel).Range(rpc.RangeRequest(key=key), timeout=10).kvs
+            found = rpc.KVStub(channel).Range(rpc.RangeRequest(key=key), timeout=PATIENCE_S).kvs
             return found[0].value if found else None
 
     def put(self, key: bytes, value: bytes) -> None:
         with self.channel() as channel:
-            rpc.KVStub(channel).Put(rpc.PutRequest(key=key, value=value), timeout=10)
+            rpc.KVStub(channel).Put(rpc.PutRequest(key=key, value=value), timeout=PATIENCE_S)
 
     def channel(self, options: Sequence[tuple[str, int]] = ()) -> grpc.Channel:
         if self._credentials is None:

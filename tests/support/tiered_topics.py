@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 
 from confluent_kafka import Consumer, Producer, TopicPartition
+from support.waiting import PATIENCE_S
 
 TIERED = {
     "remote.storage.enable": "true",
@@ -19,7 +20,7 @@ QUICK: dict[str, object] = {
 }
 
 
-def wait_for(what: Callable[[], bool], seconds: float = 60) -> None:
+def wait_for(what: Callable[[], bool], seconds: float = PATIENCE_S) -> None:
     end = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < end, "it does not come"
@@ -32,14 +33,14 @@ def write(bootstrap: str, topic: str, numbers: range, **settings: object) -> Non
         producer.produce(topic, value=f"{number:06d}".encode() * 20, partition=0, timestamp=1_000_000 + number)
         if number % 50 == 49:
             producer.flush()
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
 
 
 def read_all(bootstrap: str, topic: str, start: int, end: int, **settings: object) -> list[int]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g", "enable.auto.commit": False, **settings})
     consumer.assign([TopicPartition(topic, 0, start)])
     found: list[int] = []
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     try:
         while len(found) < end - start:
             assert time.monotonic() < deadline, f"only {len(found)} came"

@@ -30,7 +30,7 @@ KINDS = {
     "aborted-read": "a read_committed reader was given something else than what is committed",
     "client-stuck": "a client does not end though the cluster is healthy, or has died",
     "offsets-apart": "the committed offsets of a transactional group and its output are apart",
-    "offset-of-deleted-topic": "a group was given an offset, or a message, of a deleted topic of that name",
+    "offset-of-deleted-topic": "a message of a topic in another one of its name, or a group at an offset of that one",
     "accepted-twice": "a message of a share group was accepted, and accepted again",
     "share-skip": "a share group was never given a message",
     "diverging-replicas": "two replicas have different batches at one offset",

@@ -28,8 +28,9 @@ from chaos.clients import (
 from chaos.cluster import ChaosCluster, wait_until
 from chaos.faults import FAULTS, SmallDisks
 from chaos.history import ACKNOWLEDGED, Fault, History
+from chaos.recreated import RecreatedTopic
 from chaos.replicas import read_replicas
-from chaos.transactions import RecreatedTopic, TransactionalLoad
+from chaos.transactions import TransactionalLoad
 from kills.work import PARTITIONS as TRANSACTIONAL_PARTITIONS
 from kills.work import SOURCE, TARGET
 from support.waiting import PATIENCE_S
@@ -111,7 +112,7 @@ def play(plan: Plan, folder: Path, tell: Callable[[str], None]) -> Outcome:
                     producer.stop(FINISH_S)
                 for topic in recreated:
                     topic.stop(FINISH_S)
-                    figures["lives of a recreated topic"] = topic.lives
+                    figures |= {"lives of a recreated topic": topic.lives, **topic.topics.late}
                 cluster.wait_healthy()
                 if load is not None:
                     figures |= load.finish(history)

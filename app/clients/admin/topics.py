@@ -91,12 +91,18 @@ class TopicAdmin:
             check(topic.error, topic.error_message, f"topic {topic.name}")
         return result.topics
 
-    def delete_topics(self, names: Sequence[str]) -> None:
-        """Delete topics with all their messages. Raises the first `ApiError`."""
-        request = DeleteTopics(names=names, timeout_ms=self._asker.settings.request_timeout_ms)
+    def delete_topics(self, names: Sequence[str] = (), *, topic_ids: Sequence[bytes] = ()) -> None:
+        """Delete topics with all their messages. Raises the first `ApiError`.
+
+        A topic named by its id is never mistaken for a later topic of its name (UNKNOWN_TOPIC_ID once it is deleted).
+        Brokers before Kafka 2.8 know no topic ids.
+        """
+        timeout_ms = self._asker.settings.request_timeout_ms
+        request = DeleteTopics(names=names, topic_ids=topic_ids, timeout_ms=timeout_ms)
         result: DeleteTopicsResult = self._asker.shell.ask(request, Target.CONTROLLER, retriable=_not_controller)
         for topic in result.topics:
-            check(topic.error, topic.error_message, f"topic {topic.name}")
+            what = f"the topic with the id {topic.topic_id.hex()}" if topic.name is None else f"topic {topic.name}"
+            check(topic.error, topic.error_message, what)
 
     def delete_topic(self, name: str) -> None:
         """Delete one topic with all its messages. Raises `ApiError` (UNKNOWN_TOPIC_OR_PARTITION, ...)."""

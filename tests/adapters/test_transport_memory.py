@@ -1,4 +1,4 @@
-"""The network inside the process fulfils the contract, and makes the faults it is told to."""
+"""The network inside the process fulfils the contract, and makes the faults that a test asks for."""
 
 from collections.abc import Callable, Iterator
 

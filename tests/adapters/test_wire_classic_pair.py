@@ -1,4 +1,4 @@
-"""Client and server joined by real transports: bytes arrive, slow and lost peers hurt nobody else."""
+"""Client and server joined by real transports: bytes arrive, slow and lost peers do not disturb others."""
 
 import socket
 import time

@@ -255,7 +255,7 @@ class ChaosCluster:
         self.topics.add(name)
 
     def leader_of(self, topic: str, partition: int) -> ChaosBroker | None:
-        """Who leads it, as far as somebody tells."""
+        """Which broker leads it, as far as one knows."""
         try:
             with Admin(self.bootstrap, default_api_timeout_ms=2000, request_timeout_ms=1000) as admin:
                 found = admin.describe_topics([topic])[0].partitions

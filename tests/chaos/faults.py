@@ -65,7 +65,7 @@ def kill_all(cluster: ChaosCluster, chance: random.Random) -> Done:
 
 
 def pause(cluster: ChaosCluster, chance: random.Random) -> Done:
-    """SIGSTOP, as a machine that sleeps; then it goes on as if nothing had been."""
+    """SIGSTOP, as a machine that sleeps; then it continues as if nothing had been."""
     victim = _victim(cluster, chance)
     victim.signal(signal.SIGSTOP)
     return Done(victim.name, _lasting(chance), lambda: victim.signal(signal.SIGCONT))

@@ -80,7 +80,7 @@ class History:
     resets: list[str] = field(factory=list)
     """Consumers that were told that their position is not there any more."""
     broken: list[str] = field(factory=list)
-    """Producers that could not go on: an idempotent one is told so when messages before its own are missing."""
+    """Producers that could not continue: an idempotent one is told so when messages before its own are missing."""
     transactional: list[tuple[str, str]] = field(factory=list)
     """Kind and text of each anomaly of the transactional load, as `chaos.transactions` finds them."""
     final: dict[int, list[tuple[int, str]]] = field(factory=dict)

@@ -1,4 +1,4 @@
-"""The network of the chaos runs: it forwards, and it cuts what it is told to."""
+"""The network of the chaos runs: it forwards, and cuts the connections that a fault names."""
 
 import socket
 import struct

@@ -13,7 +13,7 @@ from barnabas.ports.types import TopicPartition
 
 @frozen
 class Began:
-    """A partition is made, or its log begins anew at an offset."""
+    """A partition is made, or its log starts again at an offset."""
 
     place: TopicPartition
     topic_id: bytes
@@ -66,7 +66,7 @@ class Gone:
 
 @frozen
 class Found:
-    """After a crash the broker goes on with this."""
+    """After a crash the broker continues with this."""
 
     place: TopicPartition
     start: int

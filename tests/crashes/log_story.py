@@ -199,7 +199,7 @@ class LogStory:
                 self._create(place)
 
     def _find(self) -> None:
-        """The broker goes on with what was there."""
+        """The broker continues with what was there."""
         promises = Promises()
         promises.take(self._known)
         served = promises.check(self.manager.logs())

@@ -1,4 +1,4 @@
-"""`Admin` and consumer groups: told, reset, deleted."""
+"""`Admin` describes, resets and deletes consumer groups."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""What may be done is told to who asks, in every version that can ask, and to nobody else."""
+"""Answers list the authorized operations if the request asks for them, in every version that can."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""What brokers write into a real ZooKeeper, seen by a client of somebody else."""
+"""What brokers write into a real ZooKeeper, read by a client that is not ours."""
 
 import re
 import socket

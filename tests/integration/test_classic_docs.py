@@ -55,7 +55,7 @@ class Page:
 
 
 class Enough(Exception):
-    """The example would go on for ever."""
+    """The example would continue for ever."""
 
 
 def begin(command: str, folder: Path, stack: ExitStack) -> subprocess.Popen[bytes]:

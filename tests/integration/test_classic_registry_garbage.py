@@ -1,4 +1,4 @@
-"""Clients among registry nodes that somebody else wrote, and names and expressions that cannot be used."""
+"""Clients among registry nodes that other programs wrote, and names and expressions that cannot be used."""
 
 import logging
 from collections.abc import Iterator

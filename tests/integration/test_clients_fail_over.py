@@ -1,4 +1,4 @@
-"""Our clients on a cluster whose brokers die, hang and come back: nobody's code has to do anything about it."""
+"""Our clients on a cluster whose brokers die, hang and come back: user code does nothing about it."""
 
 import threading
 from collections.abc import Iterator

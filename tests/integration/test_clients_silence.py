@@ -1,4 +1,4 @@
-"""Who waits in vain is told for whom: a server that takes connections and says nothing, a broker that has stopped."""
+"""Errors of clients that wait in vain name the server: one that accepts connections and is silent, or has stopped."""
 
 import socket
 import time

@@ -47,7 +47,7 @@ def _values(count: int) -> list[str]:
 
 
 class _Background:
-    """Something that goes on until it is told to stop; what it raises is raised at the end."""
+    """A function that is repeated until `stop`; what it raises is raised at the end."""
 
     def __init__(self, step: Callable[[], None]) -> None:
         self._step = step

@@ -1,4 +1,4 @@
-"""What readers of committed records are told over a socket, and transactions that nobody ends but a person."""
+"""Reads of committed records over a socket, and transactions that only an administrator ends."""
 
 from collections.abc import Iterator
 from contextlib import closing

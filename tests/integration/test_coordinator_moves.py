@@ -1,4 +1,4 @@
-"""Groups of every client library whose coordinator moves: members go on, with one rebalance at most."""
+"""Groups of every client library whose coordinator moves: members continue, with one rebalance at most."""
 
 import gc
 from collections.abc import Callable, Iterator

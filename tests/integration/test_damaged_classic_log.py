@@ -1,4 +1,4 @@
-"""One bit of a classic broker's segment file flips: readers say where; the pipeline goes on behind it on request."""
+"""One bit of a classic broker's segment file flips: readers say where; the pipeline continues behind it on request."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""One bit of a broker's segment file flips: each reader says where, or leaves it out and tells; none waits for ever."""
+"""One bit of a broker's segment file flips: each reader reports the place or skips it; none waits for ever."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a broker makes of damaged files: all that is intact is served, over a socket, and the rest is told."""
+"""What a broker makes of damaged files: all that is intact is served, over a socket, and the rest is reported."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Every API asked wrongly over a socket, in every version: the right code, and the connection goes on."""
+"""Every API asked wrongly over a socket, in every version: the right code, and the connection continues."""
 
 from collections.abc import Iterator
 from typing import Any

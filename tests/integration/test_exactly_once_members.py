@@ -1,5 +1,5 @@
-"""Members of a group that transform messages in transactions: killed, paused until the group goes on without them, and
-without the brokers that coordinate and lead."""
+"""Members of a group that transform messages in transactions: killed, paused until the group continues without
+them, and without the brokers that coordinate and lead."""
 
 import signal
 import subprocess
@@ -68,7 +68,7 @@ def test_each_order_makes_one_invoice() -> None:
         second = open_.enter_context(_worker(cluster, "two"))
 
         def pause(process: "subprocess.Popen[bytes]") -> None:
-            """The group goes on without it, for longer than its session; then it is there again."""
+            """The group continues without it, for longer than its session; then it is there again."""
             process.send_signal(signal.SIGSTOP)
             wait_for(lambda: len(world.invoices()) >= world.sent - 120 + 60, WAIT_S, pause_s=0.1)
             process.send_signal(signal.SIGCONT)

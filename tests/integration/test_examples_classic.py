@@ -139,7 +139,7 @@ def example(site: Site, checkout: Path, tmp_path: Path, stack: ExitStack) -> Sta
 
 
 def kill_at_random(program: Program, site: Site, done: Callable[[], Collection[str]]) -> None:
-    """Views and kills; `done` tells the pages that were dealt with."""
+    """Views and kills; `done` returns the pages that were processed."""
     for _ in range(KILLS):
         program.start()
         wait_for(partial(lambda pages: pages <= set(done()), site.view_last()))
@@ -193,7 +193,7 @@ def test_at_most_once_example_prints_no_page_twice_after_long_pause(example: Sta
         paused.send_signal(signal.SIGSTOP)
         last = site.view_last()
         program.run_until(lambda: last <= set(program.lines()))
-        taken = os.read(reading, 1 << 16)  # it can go on as soon as it runs
+        taken = os.read(reading, 1 << 16)  # it can continue as soon as it runs
         paused.send_signal(signal.SIGCONT)
         last = site.view_last()
         while not last <= set(taken.decode().splitlines()) and (part := os.read(reading, 1 << 16)):

@@ -1,4 +1,4 @@
-"""One of two disks of a single broker fails: its partitions take no more records until a restart, the others go on."""
+"""One of two disks of a single broker fails: its partitions refuse records until a restart, the others continue."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""Group requests as no client would send them: each is answered or closes its connection, and nobody else notices."""
+"""Group requests as no client would send them: each is answered or closes its connection, and others do not notice."""
 
 import socket
 from collections.abc import Iterator

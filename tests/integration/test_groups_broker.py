@@ -189,7 +189,7 @@ def test_members_of_three_libraries_share_a_topic() -> None:
 
 
 def test_a_killed_broker_comes_back_with_its_groups(tmp_path: Path) -> None:
-    """Positions are there, and a member goes on as if nothing had been: no rebalance."""
+    """Positions are there, and a member continues as if nothing had been: no rebalance."""
     settings = [f"{name}={value}" for name, value in QUICK.items()]
     with closing(TcpProxy(("127.0.0.1", 1))) as proxy:
         bootstrap = f"127.0.0.1:{proxy.port}"

@@ -1,5 +1,5 @@
 """docs/moving.md: a live cluster of Apache Kafka moves to Barnabas, with the commands of the page; librdkafka's and
-Java's clients go on where they were."""
+Java's clients continue where they were."""
 
 import re
 import signal

@@ -1,4 +1,4 @@
-"""Loads and streams tell a consumer group what they have read, never before it is safe."""
+"""Loads and streams commit to a consumer group what they have read, never before it is safe."""
 
 from collections.abc import Iterator
 from functools import partial

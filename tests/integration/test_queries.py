@@ -1,4 +1,4 @@
-"""`barnabas query` and `barnabas sql`: docs/queries.md does as it says, and what the page only tells."""
+"""`barnabas query` and `barnabas sql`: docs/queries.md does what it says, also what it only describes."""
 
 import json
 import re

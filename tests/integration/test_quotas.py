@@ -1,4 +1,4 @@
-"""Quotas on sockets: what real clients are told, how long they wait, and that their neighbours do not."""
+"""Quotas on sockets: the answers to real clients, how long they wait, and that their neighbours do not."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Consumers that say where they are read from the replica near them, and go on when it is gone (KIP-392)."""
+"""Consumers that say where they are read from the replica near them, and continue when it is gone (KIP-392)."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager

@@ -46,7 +46,7 @@ def test_deleting_has_two_steps(ask: Asking) -> None:
     assert ask("GET", "/subjects/s/versions") == (200, [1])
     assert ask("GET", "/subjects/s/versions?deleted=true") == (200, [1, 2])
     assert ask.code("GET", "/subjects/s/versions/2") == (404, 40402)
-    assert ask("GET", "/schemas/ids/2") == (200, {"schema": TWO})  # readers of old messages go on
+    assert ask("GET", "/schemas/ids/2") == (200, {"schema": TWO})  # readers of old messages continue
     assert ask.register("s", TWO) == 2
     assert ask("GET", "/subjects/s/versions") == (200, [1, 3])  # no number is given twice
     assert ask("DELETE", "/subjects/s") == (200, [1, 3])

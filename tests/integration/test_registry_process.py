@@ -68,7 +68,7 @@ def test_registry_command_rejects_wrong_arguments() -> None:
 
 @pytest.mark.slow
 def test_a_killed_registry_loses_no_schema_that_it_acknowledged(tmp_path: Path) -> None:
-    """Killed at once, while four clients register; another one goes on."""
+    """Killed at once, while four clients register; another one continues."""
     acknowledged: dict[int, int] = {}
 
     def register(ask: Asking, number: int) -> None:

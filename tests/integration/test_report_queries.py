@@ -1,4 +1,4 @@
-"""The page of a report: each query on it gives the number above it, and rows are shown by an event time when told."""
+"""The page of a report: each query on it gives the number above it, and shows rows by event time on request."""
 
 import html
 import json

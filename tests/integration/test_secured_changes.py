@@ -131,7 +131,7 @@ def test_certificates_passwords_and_acls_change_under_load_without_a_lost_or_dou
             began = [before is None and after is not None for before, after in pairwise(guest.outcomes)]
             assert sum(began) == 3  # denied only in between
 
-            # A password: who is connected goes on with the old one until the session ends, so the user's clients move.
+            # A password: connected clients continue with the old one until their session ends, so they move later.
             set_password(admin, "writer", "writer-2")
             load.pause()
             load.start(bootstrap, login(brokers, "writer", "writer-2"), login(brokers, "reader", "reader-1"))

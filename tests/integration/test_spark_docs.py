@@ -33,7 +33,7 @@ def test_the_page_does_as_it_says(
         for block in blocks:
             code = block.replace("127.0.0.1:9092", broker.bootstrap)
             code = code.replace('"checkpoint', f'"{tmp_path}/checkpoint')  # Java is somewhere else
-            if " watch(" in code:  # a stream that goes on while it is watched
+            if " watch(" in code:  # a stream that continues while it is watched
                 code = code.replace("print(", "look(watching), print(")
                 names["look"] = lambda watching: queries.append(_begin_watched(spark, broker, tmp_path, watching))
             exec(compile(code, "docs/spark.md", "exec"), names)  # our own page

@@ -1,4 +1,4 @@
-"""`TestCluster`: its brokers die, stop, stand still and are cut off, and the cluster goes on."""
+"""`TestCluster`: its brokers die, stop, stand still and are cut off, and the cluster continues."""
 
 import time
 from collections.abc import Iterator

@@ -171,7 +171,7 @@ def test_live_cluster_changes_the_version_under_producers(cluster: TestCluster) 
             thread.join(PATIENCE_S)
     assert failures == []
     assert [level for level, _ in levels] == [1, 2]
-    with Admin(cluster.bootstrap) as admin:  # a producer goes on before the markers of its transaction are written
+    with Admin(cluster.bootstrap) as admin:  # a producer continues before the markers of its transaction are written
         wait_for(lambda: all(each.state == "CompleteCommit" for each in admin.describe_transactions(list(sent))))
     assert sorted(committed(cluster.bootstrap)) == sorted(sent["ours"] + sent["theirs"])
 

@@ -1,4 +1,4 @@
-"""Positions that librdkafka sends to a transaction: with the messages, or not at all, whoever coordinates the group."""
+"""Offsets that librdkafka sends to a transaction are committed with its messages or not at all, by any coordinator."""
 
 import time
 from collections.abc import Callable, Iterator

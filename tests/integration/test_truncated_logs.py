@@ -1,4 +1,4 @@
-"""Consumers of a log that an unclean election has cut: they go on where both agree, or are told (KIP-320)."""
+"""Consumers of a log that an unclean election has cut: they continue where both agree, or get an error (KIP-320)."""
 
 from collections.abc import Iterator
 from typing import Any

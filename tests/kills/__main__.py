@@ -1,4 +1,4 @@
-"""`make kills ROUNDS=n`: kill -9 under transactional load, so many times. Ends with 1 if anything was wrong."""
+"""`make kills ROUNDS=n`: kill -9 under transactional load, `n` times. Ends with 1 if anything was wrong."""
 
 import sys
 import tempfile

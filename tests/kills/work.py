@@ -1,4 +1,4 @@
-"""Consume, transform, produce, exactly once: librdkafka's clients in threads, each of which goes on after any error."""
+"""Consume, transform, produce, exactly once: librdkafka's clients in threads, which continue after any error."""
 
 import logging
 import random
@@ -24,7 +24,7 @@ QUICK: dict[str, Any] = {
     "retry.backoff.ms": 20,
     "socket.timeout.ms": 5000,
     "log_level": 0,
-    # librdkafka 2.16 begins anew when its one broker is away, and then asks a coordinator of before for ever.
+    # librdkafka 2.16 starts again when its one broker is away, and then asks a coordinator of before for ever.
     "metadata.recovery.strategy": "none",
 }
 

@@ -1,4 +1,4 @@
-"""The clients of the simulation, and the book in which they write what they were told."""
+"""The clients of the simulation, and the record of the answers that they got."""
 
 from collections.abc import Callable, Sequence
 
@@ -57,7 +57,7 @@ class Book:
         assert promised in (None, value), f"inconsistent: {offset} was acknowledged as {promised!r}, read as {value!r}"
 
     def power_cut(self, recovery_point: int) -> None:
-        """What was not on the platters may be gone, and its offsets be given anew."""
+        """What was not on the platters may be gone, and its offsets be given again."""
         for book in (self.acknowledged, self.seen):
             for offset in [offset for offset in book if offset >= recovery_point]:
                 del book[offset]

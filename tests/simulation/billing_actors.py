@@ -27,7 +27,7 @@ _READER: dict[str, Any] = {
 
 
 class ChangedHisMind(BarnabasError):
-    """A clerk drops what he has begun, and begins anew."""
+    """A clerk drops what he has begun, and starts again."""
 
 
 @define

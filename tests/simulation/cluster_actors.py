@@ -128,7 +128,7 @@ class GroupPositions:
 
 
 class Member:
-    """A consumer of the group, which commits what it has read, and goes on where the group is."""
+    """A consumer of the group, which commits what it has read, and continues where the group is."""
 
     def __init__(self, positions: GroupPositions, books: Sequence[Book], checker: ClusterChecker) -> None:
         self._positions = positions
@@ -314,7 +314,7 @@ class Operator:
         drain.start(drain.plan())
         began = self.program.now
         while self.program.now - began < DRAIN_S:
-            with suppress(BarnabasError):  # nobody answered: the next step looks anew
+            with suppress(BarnabasError):  # nobody answered: the next step looks again
                 if drain.advance().is_done:
                     world.reached["drain: complete"] += 1
                     return True

@@ -402,7 +402,7 @@ class ClusterChecker:
             is_compacted = partition.topic_partition.topic == OFFSETS
             for found in entries_of(log, max(mirror.end, start), end):
                 entry = agreed.batches.setdefault((found.base, found.epoch), found)
-                # In a log that is read anew after a restart, or was copied from the beginning, records may be missing.
+                # In a log that is read again after a restart, or was copied from the beginning, records may be missing.
                 if entry != found and not (is_compacted and entry.next == found.next):
                     raise Broken(f"epoch: {where} has {found}, where another replica has {entry}")
                 mirror.entries.append(entry)

@@ -1,4 +1,4 @@
-"""Members of a group in the simulation, and the book of what they were told."""
+"""Members of a group in the simulation, and the record of the answers that they got."""
 
 import re
 from collections.abc import Callable

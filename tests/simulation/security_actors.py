@@ -254,7 +254,7 @@ class AllowedWriter(ClusterWriter):
 def read_all(world: World, access: Access) -> None:
     """The whole guarded topic, as its leader has it: all that was acknowledged before, nothing that was denied.
 
-    Guests go on writing meanwhile.
+    Guests continue writing meanwhile.
     """
     accepted = set(access.accepted)
     with SimpleConsumer(world.client("founder")) as consumer:

@@ -1,4 +1,4 @@
-"""The story of a cluster finds bugs: each of `MUTATIONS` is one, and some seed tells it from a cluster without it."""
+"""The story of a cluster finds bugs: each of `MUTATIONS` is one, and some seed shows it."""
 
 import pytest
 from simulation.cluster_mutations import MUTATIONS, Mutation, by_cost

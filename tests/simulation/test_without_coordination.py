@@ -1,4 +1,4 @@
-"""What goes on while the coordination service is away, and what does not.
+"""What continues while the coordination service is away, and what does not.
 
 The rules are in docs/design/replication.md, 'Without the coordination service'.
 """

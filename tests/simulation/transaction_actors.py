@@ -1,4 +1,4 @@
-"""Workers that write in transactions, those who read what they commit, and the book of what both were told."""
+"""Workers that write in transactions, those who read what they commit, and the record of the answers to both."""
 
 from typing import Any
 

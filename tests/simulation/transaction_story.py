@@ -121,7 +121,7 @@ class TransactionStory(ClusterStory):
         self._settle()
 
     def _settle(self) -> None:
-        """All is well again: transactions go on, what was left open ends in time, and everything is there once."""
+        """All is well again: transactions continue, what was left open ends in time, and everything is there once."""
         world = self.world
         for name in ("remover", "changer"):
             if name in world.programs:

@@ -1,4 +1,4 @@
-"""A socket to a broker that speaks any version of any API, and says what it is told to."""
+"""A socket to a broker that speaks any version of any API, and sends what a test gives it."""
 
 import struct
 from typing import Any

@@ -259,7 +259,7 @@ class Story:
         self.progress([3])
 
     def restart_registries(self) -> None:
-        """The server is killed; brokers and consumers go on; it comes back with what it had."""
+        """The server is killed; brokers and consumers continue; it comes back with what it had."""
         self._wait(lambda: all(self.settled(each) for each in GROUPS))  # what has no owner then gets none meanwhile
         began = time.monotonic()
         self.server.kill()

@@ -138,7 +138,7 @@ class Driver:
         return [left.error for left in asked.result.members]
 
     def pass_time(self, ms: float) -> None:
-        """Let time go on, with a tick whenever one is due."""
+        """Let time continue, with a tick whenever one is due."""
         end = self.now_ms + ms
         ticks = 0
         while (due := self.group.next_due_ms) is not None and due <= end:

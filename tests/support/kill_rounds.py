@@ -1,4 +1,4 @@
-"""What the commands have in common that kill so many times and look for faults."""
+"""What the commands that kill repeatedly and look for faults have in common."""
 
 import argparse
 import random

@@ -1,4 +1,4 @@
-"""Ports for servers that are told theirs: they bind them later, or leave them and come back.
+"""Ports for servers that get them from a configuration: they bind them later, or release them and bind them again.
 
 A port of the kernel's ephemeral range that was free a moment ago may be given to any process that connects or listens
 on port 0 meanwhile. These lie outside of that range. Each process takes them from slices of its own, which it owns by

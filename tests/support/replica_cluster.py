@@ -390,7 +390,7 @@ class ReplicaCluster:
         member.open(self.state)
 
     def expire(self, broker_id: int) -> None:
-        """The session is over, and the broker knows by its own clock; the process goes on."""
+        """The session is over, and the broker knows by its own clock; the process continues."""
         member = self.members[broker_id]
         member.lease_valid = False
         self.brokers = {k: v for k, v in self.brokers.items() if k != broker_id}

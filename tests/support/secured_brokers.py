@@ -107,7 +107,7 @@ def wait_in_sync(bootstrap: str, client: Mapping[str, str], *topics: str) -> Non
 
 @define(eq=False)
 class Load:
-    """An idempotent producer and a member of a consumer group, in threads; both can go on with other settings."""
+    """An idempotent producer and a member of a consumer group, in threads; both can continue with other settings."""
 
     topic: str
     group: str

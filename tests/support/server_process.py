@@ -1,4 +1,4 @@
-"""A server of somebody else in a process group of its own, with its log kept for when it does not start."""
+"""A server that is not ours in a process group of its own; its log says why it does not start."""
 
 import os
 import signal

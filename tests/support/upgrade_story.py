@@ -1,4 +1,4 @@
-"""A program of a user, run by the Barnabas of an older release and by this one: it writes, reads, and goes on.
+"""A program of a user, run by the Barnabas of an older release and by this one: it writes, reads, and continues.
 
     python upgrade_story.py write|read|resume BOOTSTRAP NAME REGISTRY
 

@@ -1,4 +1,4 @@
-"""`make table-kills ROUNDS=n`: kill -9 at every part of a load, so many times. Ends with 1 if anything was wrong."""
+"""`make table-kills ROUNDS=n`: kill -9 at every part of a load, `n` times. Ends with 1 if anything was wrong."""
 
 import sys
 import tempfile

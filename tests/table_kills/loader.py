@@ -1,4 +1,4 @@
-"""The process that is killed: it loads and compacts as it is told by lines of JSON, with one Spark session.
+"""The process that is killed: it loads and compacts by commands in lines of JSON, with one Spark session.
 
 It answers with lines of JSON: the steps of its work as it comes to them, then `done` or `failed`.
 """
@@ -95,7 +95,7 @@ def main() -> None:
                 except BarnabasError as error:
                     say(event="failed", error=str(error), kind=type(error).__name__)
                     if JAVA_ENDED in str(error):
-                        break  # as a load that goes on does it: with a new session
+                        break  # as a load that continues does it: with a new session
             else:
                 return
 

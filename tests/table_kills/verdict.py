@@ -1,4 +1,4 @@
-"""What must hold of each version of a table that anybody sees: every offset below the one reached, once."""
+"""What must hold of each version of a table that a reader can see: every offset below the one reached, once."""
 
 from collections import Counter
 from collections.abc import Mapping

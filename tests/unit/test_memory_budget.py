@@ -1,4 +1,4 @@
-"""Who waits while too much is in memory, and who goes on."""
+"""Who waits while too much is in memory, and who continues."""
 
 from barnabas.core.traffic.memory_budget import Account, MemoryBudget
 

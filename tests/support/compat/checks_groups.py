@@ -83,7 +83,7 @@ def check_group(world: World, client: Client) -> None:
 
 
 def check_commit(world: World, client: Client) -> None:
-    """A member goes on where the one before it committed."""
+    """A member continues where the one before it committed."""
     with crew(world, 2) as group:
         before = group.send("before")
         first = group.join(client)

@@ -1,4 +1,4 @@
-"""What the tiers tell, there and back; what anybody may have written."""
+"""Reports of the tiers, encoded and decoded, and reports that other programs may have written."""
 
 from hypothesis import given
 from hypothesis import strategies as st

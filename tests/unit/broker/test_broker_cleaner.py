@@ -1,4 +1,4 @@
-"""The cleaner of a running broker: what it compacts, and what the metrics tell of it."""
+"""The cleaner of a running broker: what it compacts, and its metrics."""
 
 from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.message.batch_writer import encode_batch

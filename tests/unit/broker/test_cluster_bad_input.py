@@ -1,4 +1,4 @@
-"""Several brokers and what they should not believe: forged followers, a tree that somebody else has written into."""
+"""Several brokers and what they should not believe: forged followers, a tree that other programs have written into."""
 
 from collections.abc import Iterator
 from typing import Any

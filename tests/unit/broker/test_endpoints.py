@@ -1,4 +1,4 @@
-"""Clients are told the address of the listener they came in on."""
+"""Clients get the address of the listener that they are connected to."""
 
 import pytest
 

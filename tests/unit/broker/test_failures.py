@@ -1,4 +1,4 @@
-"""Handlers that fail: every request is answered in its own form, in every version, and the connection goes on."""
+"""Handlers that fail: every request is answered in its own form, in every version, and the connection continues."""
 
 from typing import Any
 

@@ -47,7 +47,7 @@ def led_by(broker: ManualBroker, leader: int, epochs: int = 1, isr: Sequence[int
 def test_pending_joins_get_not_coordinator_when_group_moves(broker: ManualBroker) -> None:
     assert len({place_of(group) for group in ("g", "g2", "h")}) == 3
     member = stable(broker)
-    joins = broker.submit(joining())  # waits for the first member, who has to join anew
+    joins = broker.submit(joining())  # waits for the first member, who has to join again
     again = broker.ask(joining("g2"))
     syncs = broker.submit(
         SyncGroup(group_id="g2", generation_id=again.generation_id, member_id=again.member_id, assignments=[])

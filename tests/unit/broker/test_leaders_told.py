@@ -1,4 +1,4 @@
-"""Who asks the wrong broker is told the right one, and where it is."""
+"""A broker that is not the leader answers with the leader and its address."""
 
 import pytest
 from attrs import evolve

@@ -1,4 +1,4 @@
-"""What is missing on the disk is told at the next start, with its offsets; no offset is given to another message."""
+"""Missing records are reported at the next start, with their offsets; no offset is given to another message."""
 
 from typing import Any
 

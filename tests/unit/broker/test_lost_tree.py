@@ -1,4 +1,4 @@
-"""A coordination tree that does not fit the data folders: nothing is begun anew, set aside or lost without a word."""
+"""A coordination tree that does not fit the data folders: nothing is replaced, moved or lost without a log line."""
 
 import pytest
 from support.classic_frames import message_set

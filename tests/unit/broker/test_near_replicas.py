@@ -1,4 +1,4 @@
-"""What a broker that leads, or follows, tells consumers who may read elsewhere."""
+"""What a leader, or a follower, answers consumers that may read from another replica."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Committed offsets do not outlive their topic, whoever coordinates the group when the topic is deleted."""
+"""Committed offsets do not outlive their topic, whichever broker coordinates the group at its deletion."""
 
 from collections.abc import Iterator, Sequence
 

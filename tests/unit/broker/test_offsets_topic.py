@@ -1,4 +1,4 @@
-"""`__consumer_offsets`: what is read at a start, what goes with deleted topics, and what nobody may do to it."""
+"""`__consumer_offsets`: what is read at a start, what goes with deleted topics, and what is not allowed."""
 
 from collections.abc import Iterator
 

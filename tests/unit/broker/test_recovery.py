@@ -1,4 +1,4 @@
-"""A tree made anew from folders: nothing in it goes back behind what clients have seen already."""
+"""A tree made again from folders: nothing in it goes back behind what clients have seen already."""
 
 from support.elections import elect_again
 

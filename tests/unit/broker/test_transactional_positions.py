@@ -221,7 +221,7 @@ def test_the_coordinator_of_the_transaction_is_asked_as_it_is_for_messages(
     ((*question, observed),) = asked
     operation = TransactionSupportedOperation.DEFAULT_ERROR
     assert (question, answers) == (["x", PRODUCER, 3, PLACE, operation], [])
-    observed(E.INVALID_TXN_STATE)  # type: ignore[operator]  # whom to tell
+    observed(E.INVALID_TXN_STATE)  # type: ignore[operator]
     broker.scheduler.run_pending()
     assert [each.partitions[0].error for each in answers] == [E.INVALID_TXN_STATE]
     assert stable(broker, T0) == {T0: -1}

@@ -397,7 +397,7 @@ def test_a_consumer_cut_off_hands_out_nothing_by_the_time_that_another_owns_its_
     member.run_until_got(5)
     world.tree.disconnect(member.session)
     fill(world, "t", 5)
-    member.run_until_got(10)  # soon after the cut it goes on
+    member.run_until_got(10)  # soon after the cut it continues
     world.advance(2000)
     fill(world, "t", 5)
     world.advance(10_000)

@@ -1,4 +1,4 @@
-"""What members tell their leader and are told, byte for byte as other clients write it."""
+"""Subscriptions and assignments of members, byte for byte as other clients write them."""
 
 import io
 from typing import Any

@@ -1,4 +1,4 @@
-"""A reader's way through a partition: damage is told or left out, never handed out, never asked for for ever."""
+"""A reader's way through a partition: damage is reported or skipped, never returned, and never fetched for ever."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

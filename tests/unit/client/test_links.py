@@ -1,4 +1,4 @@
-"""Connections to brokers: made when needed, put off after failures, closed once."""
+"""Connections to brokers: opened when needed, delayed after failures, closed once."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""One member's life: how it comes in, what it gives up for others, what puts it out, what its user is told."""
+"""A member's life: how it joins, what it revokes for others, what removes it, and which errors its user gets."""
 
 import re
 from typing import Any

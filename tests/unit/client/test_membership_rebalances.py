@@ -1,4 +1,4 @@
-"""Memberships with the real coordinator: members come, go and vanish; who reads what, and what they are told."""
+"""Memberships with the real coordinator: members join, leave and vanish; their partitions, and their errors."""
 
 from typing import Any
 

@@ -212,7 +212,7 @@ def test_calls_that_do_not_fit_are_refused() -> None:
     for call in (txn.abort, txn.begin_transaction, txn.check_sending):
         with pytest.raises(TransactionError):
             call()
-    txn.commit()  # goes on waiting
+    txn.commit()  # continues waiting
     bench.run(lambda: txn.ended)
     with pytest.raises(TransactionError, match="call commit_transaction"):
         txn.begin_transaction()

@@ -87,7 +87,7 @@ def test_members_are_bounded_and_the_present_ones_keep_their_service() -> None:
         harness.commit("mine", {("t", 0): 1}, member=member, generation=generation + 1).result.partitions[0].error == 0
     )
     harness.pass_time(30_000)
-    assert harness.join("late").error is E.NONE  # those that did not go on are gone
+    assert harness.join("late").error is E.NONE  # those that did not continue are gone
     assert harness.coordinator._runtime.size_bytes < 10_000
 
 

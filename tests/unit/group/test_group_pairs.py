@@ -2,7 +2,7 @@
 
 A cell is `answer>state`: the error code (see SHORT), OK, `waits`, or `-` where nobody asked; then the state, if it
 changed (E empty, P preparing, C completing, S stable, D dead). The members are L (the leader), F, and the static member
-S; in the state `preparing` L has joined anew; in `storing` the leader's assignment is being written.
+S; in the state `preparing` L has joined again; in `storing` the leader's assignment is being written.
 """
 
 from collections.abc import Callable

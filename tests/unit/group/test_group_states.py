@@ -46,7 +46,7 @@ def test_every_way_of_the_table_is_gone(monkeypatch: pytest.MonkeyPatch) -> None
             made.sync("m1", {})
         if state is S.PREPARING_REBALANCE:
             made.sync("m1", {})
-            made.join()  # the first has not joined anew
+            made.join()  # the first has not joined again
         if state is S.DEAD:
             made.group.die(ErrorCode.NOT_COORDINATOR)
         assert made.state() is state

@@ -120,7 +120,7 @@ class Broker:
         return [MemoryLogDir(disk, path=f"/data/{number}") for number, disk in enumerate(self.disks)]
 
     def start(self, epoch: int | None, *, works: bool = True, is_member: bool = False) -> LogManager:
-        """Load, open what is missing, register (unless `epoch` is None); `works`: go on until the folder of the
+        """Load, open what is missing, register (unless `epoch` is None); `works`: continue until the folder of the
         partition has its label."""
         clock = ManualClock()
         self.scheduler = ManualScheduler(clock)

@@ -1,4 +1,4 @@
-"""What `barnabas log dump` and `barnabas log verify` tell of classic segments."""
+"""`barnabas log dump` and `barnabas log verify` on classic segments."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""One damaged batch costs itself: what lies before and behind it is served, and the gap is told."""
+"""One damaged batch costs itself: what lies before and behind it is served, and the gap is reported."""
 
 from collections.abc import Callable
 

@@ -127,7 +127,7 @@ class ProducerMachine(RuleBasedStateMachine):
 
     @rule(number=_writers)
     def new_epoch(self, number: int) -> None:
-        """All is acknowledged, and the producer begins anew."""
+        """All is acknowledged, and the producer starts again."""
         writer = self.writers[number]
         if not writer.waiting:
             writer.epoch, writer.next_sequence = writer.epoch + 1, 0

@@ -151,7 +151,7 @@ def test_batches_without_a_producer_are_no_business_of_it(log: UnifiedLog) -> No
 
 
 def test_the_answer_survives_a_rebuilt_batch() -> None:
-    """A topic with log-append time stamps each batch anew: sequences and producer stay."""
+    """A topic with log-append time stamps each batch again: sequences and producer stay."""
     log = open_log(MemoryLogDir().folder("t-0"), config=LogConfig(message_timestamp_type="LogAppendTime"))
     records = numbered(b"a", producer=9, epoch=2, sequence=5)
     log.append(records, leader_epoch=0, now_ms=0)

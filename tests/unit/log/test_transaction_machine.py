@@ -165,7 +165,7 @@ class TransactionMachine(RuleBasedStateMachine):
                     self.items.append(Item(header.base_offset, kind, values, header.producer_id))
 
     def _forget_from(self, end: int) -> None:
-        first = self.log.segments[0].base_offset  # a log that is cut below its start begins anew
+        first = self.log.segments[0].base_offset  # a log that is cut below its start starts again
         self.items = [item for item in self.items if item.next_offset <= end and item.next_offset > first]
         assert not self.items or self.items[-1].next_offset == end or end == self.start
 

@@ -1,4 +1,4 @@
-"""The quick way through plain batches tells what the general one tells, or leaves it to that."""
+"""The quick parser of plain batches returns what the general one does, or leaves the batch to it."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""The checks that open records, and batches made anew."""
+"""The checks that open records, and batches made again."""
 
 import pytest
 from hypothesis import given

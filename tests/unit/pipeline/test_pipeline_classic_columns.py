@@ -18,7 +18,7 @@ Row = tuple[int, int | None, bytes | None]
 
 
 def _rows(data: bytes, *, at: int = 0, upto: int = 1 << 40, piece_bytes: int = 1 << 20) -> tuple[list[Row], int]:
-    """Offset, place in the wrapper and value of each message, and where to go on."""
+    """Offset, place in the wrapper and value of each message, and where to continue."""
     rows: list[Row] = []
     reached = at
     for piece in classic_columns(data, CODECS, from_offset=at, upto=upto, piece_bytes=piece_bytes):

@@ -1,4 +1,4 @@
-"""What a stream tells its group, and when."""
+"""What a stream commits to its group, and when."""
 
 import time
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The report without Spark: formats told apart, charts, and the page."""
+"""The report without Spark: recognized formats, charts, and the page."""
 
 import re
 import xml.etree.ElementTree as ElementTree

@@ -1,4 +1,4 @@
-"""What a stream reads next, over a cluster of lists: topics that are made anew, logs that end too early, its pace."""
+"""What a stream reads next, over a cluster of lists: topics that are made again, logs that end too early, its pace."""
 
 import json
 import logging

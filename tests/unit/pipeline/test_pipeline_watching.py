@@ -1,4 +1,4 @@
-"""Rates and lag of streams, from what Spark tells a listener."""
+"""Rates and lag of streams, from the events that Spark gives a listener."""
 
 import json
 import math

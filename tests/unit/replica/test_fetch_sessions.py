@@ -1,4 +1,4 @@
-"""Fetch sessions of followers: what has not changed is not told again, and nothing is lost by that (KIP-227)."""
+"""Fetch sessions of followers: what has not changed is not repeated, and nothing is lost by that (KIP-227)."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -310,7 +310,7 @@ def test_fetch_without_a_session_answers_every_partition(cluster: ReplicaCluster
 
 
 def test_a_leader_without_the_lease_answers_its_followers(cluster: ReplicaCluster) -> None:
-    """Their fetches are what it may go on by."""
+    """Their fetches are what it may continue by."""
     session = begun(cluster)
     cluster[1].lease_valid = False
     (observed,) = ask(cluster[1], 1, session)

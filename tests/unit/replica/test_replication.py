@@ -93,7 +93,7 @@ def test_a_leader_that_hears_of_it_late_lets_nothing_pass_what_it_has_refused(cl
 def test_failed_append_at_a_follower_is_reported_and_retried(
     cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is asked of one leader goes on with what it has of other partitions, whatever one of them comes to."""
+    """What is asked of one leader continues with what it has of other partitions, whatever one of them comes to."""
     take_in = Partition.append_as_follower
     faults = [KeyError("a fault")]
 
@@ -406,7 +406,7 @@ def test_without_the_lease_and_the_isr_nothing_is_committed_or_read(cluster: Rep
 
 
 def test_one_follower_that_knows_of_another_leader_stops_all_commits_of_the_old_one(cluster: ReplicaCluster) -> None:
-    """The other follower, which is late, goes on fetching from the old leader: that is not enough."""
+    """The other follower, which is late, continues fetching from the old leader: that is not enough."""
     cluster[1].produce(b"a")
     cluster.run()
     cluster.cut = {frozenset((0, 1)), frozenset((0, 3))}

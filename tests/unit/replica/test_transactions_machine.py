@@ -1,4 +1,4 @@
-"""Transactions on three replicas under any faults in any order, ended by a coordinator that tries until it is told so.
+"""Transactions on three replicas under any faults in any order, ended by a coordinator that retries until it is done.
 
 Whoever reads committed messages at whichever replica sees those of a committed transaction in order, once they may be
 seen, and never one of the others. (All of it comes at once unless another one that is open lies between, as in Kafka.)
@@ -88,7 +88,7 @@ class TransactionsMachine(ReplicasMachine):
 
     @rule(number=_producers, committed=st.booleans())
     def decide(self, number: int, committed: bool) -> None:
-        """What is not all there can only be aborted, and the producer begins anew."""
+        """What is not all there can only be aborted, and the producer starts again."""
         producer = self.producers[number]
         if producer.now is None or producer.is_ending:
             return

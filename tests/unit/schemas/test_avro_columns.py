@@ -1,4 +1,4 @@
-"""Columns of Avro are what fastavro reads row by row, whatever the schemas; odd rows are told, and no others."""
+"""Columns of Avro are what fastavro reads row by row, whatever the schemas; odd rows are reported, and no others."""
 
 import io
 import json

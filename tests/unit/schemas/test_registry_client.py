@@ -1,4 +1,4 @@
-"""The client of a registry: asks once, goes on to another address, and says what to do."""
+"""The client of a registry: asks once, then tries another address, and says what to do."""
 
 import pickle
 import threading

@@ -1,4 +1,4 @@
-"""Ports of the tests' servers, and ports that are kept while nobody listens on them."""
+"""Ports of the tests' servers, and ports that stay reserved while no server listens on them."""
 
 import json
 import socket

@@ -362,7 +362,7 @@ def test_a_producer_that_asks_for_its_next_epoch_within_a_transaction() -> None:
 
 
 def test_unknown_transactional_id_gets_new_producer_id() -> None:
-    """Its producer may go on, as someone new."""
+    """Its producer may continue, as someone new."""
     harness = TransactionHarness()
     assert harness.identity("x", 55, 3) == (100, 0)
 

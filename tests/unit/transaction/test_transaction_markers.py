@@ -1,4 +1,4 @@
-"""Partitions are told how a transaction ended, whatever happens to their leaders meanwhile."""
+"""Partitions get the markers of a transaction, whatever happens to their leaders meanwhile."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -29,6 +29,8 @@ from ...ports.types import Buffer
 _FORM = re.compile(r"s3://(?P<bucket>[A-Za-z0-9][A-Za-z0-9._-]{1,62})(?:/(?P<prefix>[^?#@]*))?")
 _ENDPOINT = re.compile(r"(?P<scheme>https?)://[^\s/@?#]+/?")
 _RETRIES, _RETRY_S, _TIMEOUT_S = 3, 20, 30
+_PARTS_UNDER_WAY = 2
+"""An upload holds these parts in memory; a broker has as many uploads at a time as copier threads."""
 _BEYOND_END = ("416", "InvalidRange", "outside the object", "requested range")
 SETTINGS = ("access.key.id", "endpoint", "region", "secret.access.key", "session.token", "virtual.hosted.style")
 """The settings; without keys, the environment (`AWS_ACCESS_KEY_ID`, ...) or the machine's role gives them."""
@@ -96,7 +98,14 @@ class S3RemoteStorage:
         check_key(key)
         with self._translated("store", key):
             if size_of(content) > CHUNK_BYTES:
-                obstore.put(self._store, key, chunks_of(content), chunk_size=CHUNK_BYTES, use_multipart=True)
+                obstore.put(
+                    self._store,
+                    key,
+                    chunks_of(content),
+                    chunk_size=CHUNK_BYTES,
+                    use_multipart=True,
+                    max_concurrency=_PARTS_UNDER_WAY,
+                )
             else:
                 obstore.put(self._store, key, b"".join(chunks_of(content)), use_multipart=False)
 

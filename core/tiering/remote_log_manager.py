@@ -47,7 +47,7 @@ from .manifest import (
     start_copy,
     topic_folder,
 )
-from .remote_reader import CHUNK_BYTES, Offload, RemoteView
+from .remote_reader import Offload, RemoteView
 from .segment_objects import IndexType, encode_parts
 
 CopyRun = Generator[Callable[[], Any], Any, None]
@@ -529,6 +529,8 @@ class _Pause:
 
 
 _BEGINNING: Any = 0
+_CHECK_BYTES = 1_048_576
+"""Bytes that the check of a segment reads at a time; larger reads fault in new pages of memory each time."""
 
 
 def _whole(file: Any) -> Region:
@@ -555,7 +557,7 @@ def check_batches(batches: Region, remote: RemoteSegment) -> None:
     bounds = [*(start for _, start in remote.epochs), remote.next_offset]
     spans = iter([(-1, bounds[0]), *zip((epoch for epoch, _ in remote.epochs), bounds[1:], strict=True)])
     expected, until = next(spans)
-    position, offset, size = 0, remote.base_offset, CHUNK_BYTES
+    position, offset, size = 0, remote.base_offset, _CHECK_BYTES
     while position < remote.size:
         content = batches.read(position, size)
         view, length = memoryview(content), len(content)
@@ -578,7 +580,7 @@ def check_batches(batches: Region, remote: RemoteSegment) -> None:
             offset = behind
             at = end
         if at:
-            position, size = position + at, CHUNK_BYTES
+            position, size = position + at, _CHECK_BYTES
         elif length < remote.size - position:
             size *= 2  # a batch is larger
         else:

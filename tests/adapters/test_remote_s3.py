@@ -3,7 +3,9 @@
 import hashlib
 import ssl
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +21,7 @@ from support.s3_server import KEYS, S3Server
 
 from barnabas.adapters.remote_s3 import S3RemoteStorage, open_s3_remote_storage
 from barnabas.ports.errors import ConfigError
-from barnabas.ports.remote_storage import RemoteStorage, RemoteStorageError
+from barnabas.ports.remote_storage import CHUNK_BYTES, RemoteStorage, RemoteStorageError
 from barnabas.testing.contracts.remote_storage import RemoteStorageContract
 
 
@@ -75,44 +77,90 @@ def test_malformed_endpoint_of_the_environment_is_named_as_such(monkeypatch: pyt
         S3RemoteStorage("bucket", "", {})
 
 
-def _puts(seen: list[str]) -> type[BaseHTTPRequestHandler]:
-    """Return a handler of PUT that notes how each request describes its payload."""
+class _Requests:
+    """Notes how each PUT describes its payload, and how many of them are answered at the same time."""
 
-    class Puts(BaseHTTPRequestHandler):
+    def __init__(self) -> None:
+        self.payloads: list[str] = []
+        self.most_at_once = self._now = 0
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def count(self, payload: str) -> Iterator[None]:
+        with self._lock:
+            self.payloads.append(payload)
+            self._now += 1
+            self.most_at_once = max(self.most_at_once, self._now)
+        yield
+        with self._lock:
+            self._now -= 1
+
+
+def _handler(requests: _Requests) -> type[BaseHTTPRequestHandler]:
+    """Return a handler of single and of multipart uploads."""
+
+    class Uploads(BaseHTTPRequestHandler):
         def do_PUT(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            seen.append(self.headers["x-amz-content-sha256"])
+            with requests.count(self.headers["x-amz-content-sha256"]):
+                self.rfile.read(int(self.headers["Content-Length"]))
+                time.sleep(0.05 if "partNumber" in self.path else 0)
+                self._answer(b"")
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self._answer(b'<?xml version="1.0"?><R><UploadId>1</UploadId><ETag>"1"</ETag></R>')
+
+        def _answer(self, body: bytes) -> None:
             self.send_response(200)
             self.send_header("ETag", '"1"')
-            self.send_header("Content-Length", "0")
+            self.send_header("Content-Length", str(len(body)))
             self.end_headers()
+            self.wfile.write(body)
 
         def log_message(self, *_args: object) -> None:
             """Write nothing to standard error."""
 
-    return Puts
+    return Uploads
 
 
-@pytest.mark.parametrize("scheme", ["http", "https"])
-def test_payload_is_hashed_for_the_signature_only_without_tls(
-    scheme: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    seen: list[str] = []
-    with ThreadingHTTPServer(("127.0.0.1", 0), _puts(seen)) as server:
-        if scheme == "https":
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            certificate("127.0.0.1").configure_cert(context)
-            server.socket = context.wrap_socket(server.socket, server_side=True)
-            authority().cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-            monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+@contextmanager
+def _server(requests: _Requests, tls: ssl.SSLContext | None = None) -> Iterator[RemoteStorage]:
+    """Run a server; yield storage in a bucket there."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _handler(requests)) as server:
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
         try:
-            endpoint = f"{scheme}://127.0.0.1:{server.server_address[1]}"
+            endpoint = f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_address[1]}"
             keys = {"access.key.id": KEYS[0], "secret.access.key": KEYS[1]}
-            open_s3_remote_storage("s3://bucket/x", {"endpoint": endpoint, **keys}).put("k", b"content")
+            yield open_s3_remote_storage("s3://bucket/x", {"endpoint": endpoint, **keys})
         finally:
             server.shutdown()
             thread.join()
-    expected = {"https": "UNSIGNED-PAYLOAD", "http": hashlib.sha256(b"content").hexdigest()}
-    assert seen == [expected[scheme]]
+
+
+def test_payload_is_hashed_for_the_signature_without_tls() -> None:
+    requests = _Requests()
+    with _server(requests) as storage:
+        storage.put("k", b"content")
+    assert requests.payloads == [hashlib.sha256(b"content").hexdigest()]
+
+
+def test_payload_that_tls_protects_is_not_hashed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    certificate("127.0.0.1").configure_cert(tls)
+    authority().cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    requests = _Requests()
+    with _server(requests, tls) as storage:
+        storage.put("k", b"content")
+    assert requests.payloads == ["UNSIGNED-PAYLOAD"]
+
+
+def test_large_object_has_few_parts_in_memory_at_a_time() -> None:
+    requests = _Requests()
+    with _server(requests) as storage:
+        storage.put("k", bytes(5 * CHUNK_BYTES))
+    assert len(requests.payloads) == 5
+    assert requests.most_at_once <= 2

@@ -23,7 +23,6 @@ RELEASES = [None, "3.9.1", "2.8.2"]
 MESSAGES = 4000
 COMMITTED = 1000
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20), "segment.ms": "500"}
-_SESSION = {"zookeeper.session.timeout.ms": "2000"}
 Found = list[tuple[int, bytes | None, bytes | None]]
 
 
@@ -43,7 +42,7 @@ def kafka(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[KafkaServe
             folder,
             release=release,
             zookeeper=None if zookeeper is None else f"127.0.0.1:{zookeeper.port}",
-            more={"min.cleanable.dirty.ratio": "0.01", "log.cleaner.min.cleanable.ratio": "0.01", **_SESSION},
+            more={"min.cleanable.dirty.ratio": "0.01", "log.cleaner.min.cleanable.ratio": "0.01"},
         )
         server.start()
         try:

@@ -50,7 +50,7 @@ def old(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Old]:
             tmp_path / "kafka",
             release=release,
             zookeeper=f"127.0.0.1:{zookeeper.port}",
-            more={"zookeeper.session.timeout.ms": "2000", **more},
+            more=more,
         )
         server.start()
         try:

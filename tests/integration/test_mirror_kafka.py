@@ -39,7 +39,6 @@ def kafka(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[KafkaServe
             tmp_path / "kafka",
             release=request.param,
             zookeeper=None if zookeeper is None else f"127.0.0.1:{zookeeper.port}",
-            more={"zookeeper.session.timeout.ms": "2000"},
         )
         server.start()
         try:

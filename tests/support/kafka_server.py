@@ -2,12 +2,13 @@
 
 import socket
 import subprocess
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 from support.compat.java_client import QUICK, broker_classpath
 from support.compat.model import Unavailable
 from support.confluent import AdminClient
@@ -17,8 +18,7 @@ from support.waiting import PATIENCE_S, wait_for
 
 _CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 _FORMAT_LIMIT_S = 300
-_SESSION_S = 3.0
-"""More than zookeeper.session.timeout.ms in the tests that start such a broker again."""
+_BROKER_ID = 1
 _OF_KRAFT = ("process.roles", "node.id", "controller.quorum.voters", "controller.listener.names")
 
 
@@ -104,7 +104,8 @@ class KafkaServer(ServerProcess):
         settings |= more or {}
         if zookeeper is not None:
             settings = {name: value for name, value in settings.items() if name not in _OF_KRAFT}
-            settings |= {"broker.id": "1", "zookeeper.connect": zookeeper}
+            settings |= {"broker.id": str(_BROKER_ID), "zookeeper.connect": zookeeper}
+            settings |= {f"zookeeper.{limit}.timeout.ms": "60000" for limit in ("session", "connection")}
             settings["listeners"] = f"PLAINTEXT://127.0.0.1:{self.port}"
         config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         if zookeeper is not None:
@@ -128,10 +129,11 @@ class KafkaServer(ServerProcess):
         wait_for(is_led, PATIENCE_S)
 
     def kill(self) -> None:
-        """kill -9. With ZooKeeper, returns once its session is over: a start before that ends at once."""
+        """kill -9. With ZooKeeper, removes what its session keeps there: a start before the session ends would fail."""
+        was_running = self.is_running
         super().kill()
-        if self.zookeeper is not None:
-            time.sleep(_SESSION_S)
+        if was_running and self.zookeeper is not None:
+            _remove_registration(self.zookeeper)
 
     def serves(self) -> bool:
         try:
@@ -177,3 +179,16 @@ def start_kafka_cluster(servers: Sequence[KafkaServer]) -> None:
         server.wait_ready()
     admin = AdminClient({"bootstrap.servers": servers[0].bootstrap})
     wait_for(lambda: len(admin.list_topics(timeout=PATIENCE_S).brokers) == len(servers), PATIENCE_S, pause_s=0.2)
+
+
+def _remove_registration(zookeeper: str) -> None:
+    """Remove the ephemeral nodes of the broker."""
+    client = KazooClient(zookeeper, timeout=PATIENCE_S)
+    client.start(PATIENCE_S)
+    try:
+        for path in (f"/brokers/ids/{_BROKER_ID}", "/controller"):
+            with suppress(NoNodeError):
+                client.delete(path)
+    finally:
+        client.stop()
+        client.close()

@@ -204,6 +204,19 @@ def look(request: pytest.FixtureRequest) -> str:
     return found
 
 
+def _measured(page: Any) -> tuple[float, int, list[str]]:
+    """Return how much the layout shifts, by how many pixels it is too wide, and what axe finds."""
+    questions = (SHIFTS, "document.documentElement.scrollWidth - document.documentElement.clientWidth", FAULTS)
+    try:
+        shift, over, found = map(page.evaluate, questions)
+    except playwright.Error as error:
+        if "Execution context was destroyed" not in str(error):
+            raise
+        page.reload()  # Chromium replaced the document after `goto` had returned, as it may on a loaded machine
+        shift, over, found = map(page.evaluate, questions)
+    return shift, over, found
+
+
 def test_every_page_is_readable_quiet_and_accessible(
     visitor: Visitor, url: str, cluster: RunningCluster, kind: str, look: str
 ) -> None:
@@ -219,9 +232,8 @@ def test_every_page_is_readable_quiet_and_accessible(
             answer = page.goto(url + address)
             if answer.status != REFUSED.get(name, 200):
                 faults.append(f"{name}: status {answer.status}: {page.inner_text('main')[:300]}")
-            shift = page.evaluate(SHIFTS)
-            over = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-            faults += [f"{name}: {fault}" for fault in page.evaluate(FAULTS)]
+            shift, over, found = _measured(page)
+            faults += [f"{name}: {fault}" for fault in found]
             if over > 0:
                 faults.append(f"{name}: {over} pixels too wide")
             if shift > 0.1:

@@ -46,8 +46,8 @@ class Visitor:
             viewport={"width": width, "height": height}, color_scheme=scheme, timezone_id="Europe/Berlin"
         )
         self.context.add_init_script(path=_AXE)
+        self.context.set_default_timeout(PATIENCE_S * 1000)
         self.page = self.context.new_page()
-        self.page.set_default_timeout(PATIENCE_S * 1000)
         self.wrong: list[str] = []
         self.page.on("console", self._note)
         self.page.on("pageerror", lambda error: self.wrong.append(str(error)))

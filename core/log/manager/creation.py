@@ -22,6 +22,7 @@ from ..checkpoints import (
 )
 from ..config import LogConfig
 from ..formats.registry import detect_format
+from ..names import SEGMENT_FILE, STRAY_FOLDER_SUFFIX, transient_folder_name
 from ..partition_log.unified_log import UnifiedLog
 from ..retention import DeletionPolicy
 from .data_folder import DataFolder
@@ -49,11 +50,25 @@ class LogOpening:
     log_start: int
     sealed: Collection[SealedSegment]
     may_end_early: bool = False
+    is_retried: bool = False
+    """True for a log that could not be opened at the start: without a topic id its folder is the partition's."""
 
-    def create(self) -> tuple[UnifiedLog, Folder, bool]:
-        """Create the log as `open` does, and return it with its folder, and whether the folder is new."""
+    def create(self, topic_id: bytes | None = None) -> tuple[UnifiedLog, Folder, bool]:
+        """Create the log as `open` does, and return it with its folder, and whether the folder is new.
+
+        A folder that has records of another topic than `topic_id` is renamed to *-stray: it was in a data folder that
+        was out of use while the topic was deleted, and is not among the opened logs.
+        """
         folder = self.home.log_dir.folder(str(self.partition))
         files = folder.files()
+        if topic_id is not None and files and self._is_of_another(folder, files, topic_id):
+            name = transient_folder_name(self.partition, topic_id.hex(), STRAY_FOLDER_SUFFIX)
+            self.home.log_dir.rename_folder(str(self.partition), name)
+            self.report(
+                f"{self.home.log_dir.path}/{self.partition} has another topic's partition.metadata, or none, and "
+                f"records; renamed to {name}, which can be deleted when nothing in it is needed"
+            )
+            return evolve(self, recovery_point=0, log_start=0, sealed=()).create(topic_id)
         if files or self.recovery_point or self.log_start:
             return self._open(folder, files), folder, not files
         log = UnifiedLog.create(
@@ -67,6 +82,12 @@ class LogOpening:
             entropy=self.entropy,
         )
         return log, folder, True
+
+    def _is_of_another(self, folder: Folder, files: Mapping[str, FileInfo], topic_id: bytes) -> bool:
+        noted = read_topic_id(folder, self.report)
+        if noted is None:
+            return not self.is_retried and not was_never_used(files)
+        return noted != topic_id
 
     def open(self) -> UnifiedLog:
         """Open the log on any thread that owns the folder; an existing log retains its format. Raises
@@ -147,7 +168,7 @@ class LogCreation:
     def _begin_logs(self, openings: Sequence[tuple[LogOpening, bytes | None]]) -> None:
         for opening, topic_id in openings:
             try:
-                log, folder, is_new = opening.create()
+                log, folder, is_new = opening.create(topic_id)
                 self.logs[opening.partition] = log
                 if is_new:
                     self._new_folders[opening.partition] = opening
@@ -205,3 +226,10 @@ def read_partition_metadata(folder: Folder, report: Callable[[str], None]) -> tu
     except ValueError as error:
         report(f"{folder.name}/{PARTITION_METADATA} is corrupt and is ignored: {error}")
         return None, None
+
+
+def was_never_used(files: Mapping[str, FileInfo]) -> bool:
+    """Return True for the files of a log that begins at offset 0 and has neither records nor a partition.metadata."""
+    segments = {name: match for name in files if (match := SEGMENT_FILE.fullmatch(name)) is not None}
+    is_empty = all(int(match["base"]) == 0 and files[name].size == 0 for name, match in segments.items())
+    return is_empty and PARTITION_METADATA not in files

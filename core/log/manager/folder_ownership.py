@@ -4,13 +4,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import islice
 
 from ....ports.scheduler import Outcome, Scheduler
-from ....ports.storage import FileInfo, FileMissing, Folder, StorageError
+from ....ports.storage import FileMissing, Folder, StorageError
 from ....ports.types import TopicPartition
 from ....ports.values import frozen
-from ..checkpoints import PARTITION_METADATA
 from ..formats.registry import CLASSIC, detect_format
-from ..names import DELETE_FOLDER_SUFFIX, SEGMENT_FILE, STRAY_FOLDER_SUFFIX, transient_folder_name
-from .creation import read_partition_metadata, write_partition_metadata, write_unflushed_metadata
+from ..names import DELETE_FOLDER_SUFFIX, STRAY_FOLDER_SUFFIX, transient_folder_name
+from .creation import read_partition_metadata, was_never_used, write_partition_metadata, write_unflushed_metadata
 from .data_folder import DataFolder
 
 _LABELS_AT_A_TIME = 50
@@ -66,7 +65,7 @@ class FolderOwnership:
         folder = home.log_dir.folder(str(partition))
         known, (noted, incomplete_until) = self._topic_id_of(partition), read_partition_metadata(folder, self._report)
         is_new = partition in home.new_topic_ids and noted in (None, home.new_topic_ids[partition])
-        if is_new and (noted is not None or known is None or not _was_never_used(folder.files())):
+        if is_new and (noted is not None or known is None or not was_never_used(folder.files())):
             noted = home.new_topic_ids[partition]
         if noted in self._deleted_ids and noted != known:
             self._begin_removal(home, partition, unique)
@@ -74,7 +73,7 @@ class FolderOwnership:
         if known is None:
             files = folder.files()
             found = detect_format(f"{home.log_dir.path}/{partition}", files)
-            if found not in (CLASSIC, None) and not home.is_checkpointed(partition) and _was_never_used(files):
+            if found not in (CLASSIC, None) and not home.is_checkpointed(partition) and was_never_used(files):
                 path = f"{home.log_dir.path}/{partition}"
                 self._report(f"{path} was created for a deleted topic and never used: removing it")
                 self._begin_removal(home, partition, unique)
@@ -234,10 +233,3 @@ class FolderOwnership:
             self.write_missing_metadata(still_wanted)
 
         self._scheduler.offload(work, done)
-
-
-def _was_never_used(files: Mapping[str, FileInfo]) -> bool:
-    """Return True for the files of a log that begins at offset 0 and has neither records nor a partition.metadata."""
-    segments = {name: match for name in files if (match := SEGMENT_FILE.fullmatch(name)) is not None}
-    is_empty = all(int(match["base"]) == 0 and files[name].size == 0 for name, match in segments.items())
-    return is_empty and PARTITION_METADATA not in files

@@ -330,6 +330,7 @@ class LogManager:
             log_start=folder.log_start(partition),
             sealed=folder.sealed(partition),
             may_end_early=self._may_end_early,
+            is_retried=partition in self._unopened,
         )
 
     def _adopt(self, opening: LogOpening, log: UnifiedLog | None = None) -> UnifiedLog:

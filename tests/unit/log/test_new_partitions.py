@@ -24,7 +24,7 @@ from barnabas.ports.types import TopicPartition
 from barnabas.testing.logs import put, read_all
 
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
-FIRST, NEXT = b"of the first one", b"of the next one."
+FIRST, NEXT, LAST = b"of the first one", b"of the next one.", b"of the last one."
 
 
 class Harness:
@@ -33,6 +33,7 @@ class Harness:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.disk = MemoryDisk(now_ms=self.clock.now_ms)
+        self.others: list[MemoryDisk] = []
         self.ids: dict[TopicPartition, bytes] = {}
         self.reports: list[str] = []
         self.start()
@@ -41,7 +42,10 @@ class Harness:
         self.scheduler = ManualScheduler(self.clock)
         self.reports.clear()
         self.manager = LogManager(
-            [MemoryLogDir(self.disk, path="/data")],
+            [
+                MemoryLogDir(self.disk, path="/data"),
+                *(MemoryLogDir(disk, path=f"/data{number}") for number, disk in enumerate(self.others, 2)),
+            ],
             clock=self.clock,
             scheduler=self.scheduler,
             config_for=lambda _: LogConfig(retention_ms=-1),
@@ -77,7 +81,8 @@ class Harness:
 
     def stop(self) -> None:
         self.manager.close()
-        self.disk.in_use = False
+        for disk in (self.disk, *self.others):
+            disk.in_use = False
 
     def metadata(self, partition: TopicPartition) -> bytes:
         return bytes(self.disk.folders[str(partition)][PARTITION_METADATA].data)
@@ -228,3 +233,67 @@ def test_creation_fails_where_the_topic_ids_cannot_be_made_durable(
     assert "t-0" not in harness.disk.folders
     harness.create({TWO: FIRST})
     assert harness.noted() == {TWO: FIRST}
+
+
+def _has_folders_of_two_topics(harness: Harness) -> None:
+    """The first topic is on a disk that was out of use while it was deleted, and while the next one was created."""
+    harness.create({ONE: FIRST})
+    harness.write(ONE, b"of the first")
+    harness.scheduler.advance(METADATA_AFTER_MS)
+    harness.stop()
+    out_of_use = harness.disk
+    harness.disk = MemoryDisk(now_ms=harness.clock.now_ms)
+    harness.start()
+    harness.create({ONE: NEXT})
+    harness.write(ONE, b"of the next")
+    harness.create({TWO: NEXT})
+    harness.stop()
+    harness.others = [out_of_use]
+    harness.start()
+    assert harness.values(ONE) == [b"of the next"]
+
+
+def test_new_log_does_not_take_over_the_folder_of_a_deleted_topic_in_another_data_folder(harness: Harness) -> None:
+    _has_folders_of_two_topics(harness)
+    harness.manager.delete(ONE)
+    harness.create({ONE: LAST})
+    assert harness.manager.dir_of(ONE).path == "/data2", "this test shows nothing"
+    assert harness.values(ONE) == []
+    assert sorted(name[-6:] for name in harness.others[0].folders) == ["-stray", "t-0"]
+    assert any("t-0 has another topic's partition.metadata" in line for line in harness.reports)
+
+
+def test_new_log_does_not_take_over_records_without_a_readable_topic_id(harness: Harness) -> None:
+    _has_folders_of_two_topics(harness)
+    del harness.others[0].folders["t-0"][PARTITION_METADATA]
+    harness.manager.delete(ONE)
+    harness.create({ONE: LAST})
+    assert harness.values(ONE) == []
+
+
+def test_empty_folder_that_an_interrupted_creation_left_is_used(harness: Harness) -> None:
+    harness.disk.folders["t-0"] = {}
+    harness.create({ONE: FIRST})
+    assert harness.values(ONE) == []
+    assert list(harness.disk.folders) == ["t-0"]
+
+
+@pytest.mark.parametrize("known", [FIRST, NEXT])
+def test_folder_that_could_not_be_read_at_the_start_is_opened_only_for_its_own_topic(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, known: bytes
+) -> None:
+    harness.create({ONE: FIRST})
+    harness.write(ONE, b"of the first")
+    harness.scheduler.advance(METADATA_AFTER_MS)
+    harness.stop()
+    harness.ids[ONE] = known
+
+    def fail(_log_dir: MemoryLogDir, name: str) -> None:
+        raise StorageError(f"{name} does not answer")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(MemoryLogDir, "folder", fail)
+        harness.start()
+    assert harness.manager.get(ONE) is None
+    harness.create({ONE: known})
+    assert harness.values(ONE) == ([b"of the first"] if known == FIRST else [])

@@ -6,6 +6,7 @@ them runs on the owner thread. `ChangeQueue` drives it; no event loop is needed.
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -44,16 +45,41 @@ class _Elsewhere(Generic[T]):
         return (yield self)
 
 
+class _Together(_Elsewhere[list[Outcome[T]]]):
+    """Calls to run side by side, of which each may fail alone."""
+
+    def __init__(self, works: Sequence[Callable[[], T]]) -> None:
+        super().__init__(works, list)
+
+    def outcome(self, outcomes: Sequence[Outcome[Any]]) -> Outcome[list[Outcome[T]]]:
+        return Outcome(value=list(outcomes))
+
+
+class _OthersTurn(_Elsewhere[None]):
+    """No call: the change continues on a later turn of the owner thread."""
+
+
 def elsewhere(work: Callable[[], T]) -> Awaitable[T]:
     """Let the queue run `work`, off the owner thread if the service may block; `await elsewhere(work)` returns or
     raises as `work` does. `work` may block, and must not touch the owner's state."""
     return _Elsewhere([work], _first)
 
 
+def elsewhere_together(works: Sequence[Callable[[], T]]) -> Awaitable[list[Outcome[T]]]:
+    """Run several calls, one at least, as `elsewhere` does; they may run side by side. Returns the outcome of each when
+    all have ended."""
+    return _Together(works)
+
+
 def on_disk(work: Callable[[], T]) -> Awaitable[T]:
     """Run work that waits for a disk, as `elsewhere` does; it is offloaded even if the coordination service does not
     block."""
     return _Elsewhere([work], _first, on_disk=True)
+
+
+def others_turn() -> Awaitable[None]:
+    """Let the owner thread do what else has come up, before a change does more of a long work there."""
+    return _OthersTurn([], _nothing)
 
 
 def on_disk_together(works: Sequence[Callable[[], None]]) -> Awaitable[None]:
@@ -101,7 +127,8 @@ class ChangeQueue:
 
     With a coordination service that may block, its calls are offloaded. When one of them finds that the service cannot
     be reached, the other calls of that change and of those that wait already fail with the same error: no caller waits
-    for more than one timeout. With a service that does not block, everything but `on_disk` happens within `run`.
+    for more than one timeout. With a service that does not block, everything but `on_disk` and `others_turn` happens
+    within `run`.
     """
 
     def __init__(self, scheduler: Scheduler, coordination: Coordination) -> None:
@@ -150,7 +177,12 @@ class ChangeQueue:
             except Exception as error:  # noqa: BLE001  handed to `done`
                 self._end(running, Outcome(error=error))
                 return True
-            if self._closed:
+            if isinstance(work, _OthersTurn):
+                with suppress(ClosedError):  # the broker is about to end: there are no others
+                    self._scheduler.call_soon(partial(self._offloaded, running, work.here()))
+                    return False
+                outcome = work.here()
+            elif self._closed:
                 outcome = Outcome(error=ClosedError("the broker is about to stop"))
             elif running.outage is not None and not work.on_disk:
                 outcome = Outcome(error=running.outage)
@@ -168,11 +200,12 @@ class ChangeQueue:
             outcomes[number] = outcome
             if len(outcomes) < len(work.works):
                 return
-            total = work.outcome([outcomes[each] for each in sorted(outcomes)])
-            if isinstance(total.error, BarnabasError) and is_unreachable(total.error):
+            in_order = [outcomes[each] for each in sorted(outcomes)]
+            error = next((each.error for each in in_order if each.error is not None), None)
+            if isinstance(error, BarnabasError) and is_unreachable(error):
                 for waiting in self._waiting:
-                    waiting.outage = total.error
-            self._offloaded(running, total)
+                    waiting.outage = error
+            self._offloaded(running, work.outcome(in_order))
 
         for number, each in enumerate(work.works):
             try:

@@ -25,11 +25,12 @@ from ...ports.coordination import (
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.report import Line, counted, error, info
+from ...ports.scheduler import Outcome
 from ...ports.types import TopicPartition
 from ...ports.values import frozen
 from . import entity_store, layout, topic_store
 from .brokers import broker_configs, children, live_brokers, remove_broker, set_broker_configs, stored_controller
-from .change_queue import elsewhere
+from .change_queue import elsewhere, elsewhere_together, others_turn
 from .deltas import (
     BrokersChanged,
     ConfigsChanged,
@@ -482,23 +483,34 @@ class ClusterRegistry:
             self.apply(TopicSet(topic=topic, states={}))
         self._report(_created_line(topic))
 
-    async def create_all(self, made: Sequence[tuple[Topic, Mapping[int, PartitionState]]]) -> bool:
-        """Store several planned topics, with names that do not collide, in one commit.
+    async def create_all(
+        self, groups: Sequence[Sequence[tuple[Topic, Mapping[int, PartitionState]]]]
+    ) -> Sequence[Outcome[bool]]:
+        """Store groups of planned topics, with names that do not collide: each group in one commit, all side by side.
 
-        False: nothing was made, since they do not fit into one commit, or a node of one of them exists already; the
-        error of `create` says which.
+        An outcome is False if nothing of the group was made, since it does not fit into one commit, or a node of one of
+        its topics exists already: the error of `create` says which. With an error it is unknown what was made.
         """
-        if not await elsewhere(partial(topic_store.create_topics, self._coordination, made)):
-            return False
+        outcomes = await elsewhere_together(
+            [partial(topic_store.create_topics, self._coordination, group) for group in groups]
+        )
         changed: list[str] = []
-        for topic, states in made:
-            self.apply(TopicSet(topic=topic, states=states, states_versions=dict.fromkeys(_by_node(states), 0)))
-            self._report(_created_line(topic))
-            if self._early.pop(topic.topic_id, None) is not None:
-                changed.append(topic.name)  # they may have changed while the topic was not known yet
+        made = [
+            group for group, outcome in zip(groups, outcomes, strict=True) if outcome.error is None and outcome.value
+        ]
+        for number, group in enumerate(made):
+            if number:
+                await others_turn()
+            changed += [topic.name for topic, states in group if self._apply_created(topic, states)]
         if changed:
             await self.reread_states(changed)
-        return True
+        return outcomes
+
+    def _apply_created(self, topic: Topic, states: Mapping[int, PartitionState]) -> bool:
+        """Return True if the states may have changed while the topic was not known yet."""
+        self.apply(TopicSet(topic=topic, states=states, states_versions=dict.fromkeys(_by_node(states), 0)))
+        self._report(_created_line(topic))
+        return self._early.pop(topic.topic_id, None) is not None
 
     async def resize(self, topic: Topic, added: Mapping[int, PartitionState] | None = None) -> None:
         """Store a topic planned by `plan_partitions`, with the states of `added` partitions; or, with fewer partitions,

@@ -24,8 +24,8 @@ TOPICS_AT_A_TIME = 13
 The limit of a commit is `CHANGES_MAX`. Other changes have their turn between two of these changes.
 """
 COMMITS_AT_A_TIME = 5
-"""The number of commits of a larger request before other changes have their turn: what brokers do about the first of
-its topics would else delay the answer by more than its own commits."""
+"""The number of commits of a larger request, side by side, before other changes have their turn: what brokers do about
+the first of its topics would else delay the answer by more than its own commits."""
 
 MadeTopics = Sequence[Topic | BarnabasError]
 
@@ -38,8 +38,8 @@ class CreatesTopics(Protocol):
     ) -> Awaitable[MadeTopics]: ...
 
     def store_some(
-        self, news: Sequence[NewTopic], quota: ControllerMutationQuota | None = None
-    ) -> Awaitable[MadeTopics]: ...
+        self, portions: Sequence[Sequence[NewTopic]], quota: ControllerMutationQuota | None = None
+    ) -> Awaitable[Sequence[MadeTopics]]: ...
 
     def open_stored(self, topics: Sequence[Topic]) -> Awaitable[None]: ...
 
@@ -120,12 +120,13 @@ class Creating:
 
         async def change() -> None:
             validate_only = self._request.validate_only
-            while portions:
-                if self._opens_later:
-                    made = await self._topics.store_some(portions[0], self._quota)
-                else:
-                    made = await self._topics.create_some(portions[0], validate_only=validate_only, quota=self._quota)
-                self._note(portions.pop(0), made)
+            if self._opens_later:
+                made = await self._topics.store_some(portions, self._quota)
+            else:
+                made = [await self._topics.create_some(portions[0], validate_only=validate_only, quota=self._quota)]
+            for portion, of_portion in zip(portions, made, strict=True):
+                self._note(portion, of_portion)
+            portions.clear()
 
         def changed(error: BarnabasError | None) -> None:
             if error is not None:

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
+from itertools import repeat
 from typing import TypeVar
 
 from attrs import evolve
@@ -38,6 +39,7 @@ from ....ports.broker_api.topics import (
 from ....ports.coordination import BadVersion, CoordinationError
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError, ClosedError
+from ....ports.scheduler import Outcome
 from ....ports.storage import StorageError
 from ...config.classic import is_classic
 from ..state.broker_state import BrokerState
@@ -98,7 +100,7 @@ class TopicService:
         planned = [await self._planned_or_not(new, quota) for new in news]
         if validate_only:
             return planned
-        results = await self._stored(planned)
+        [results] = await self._stored([planned])
         failures = await self._state.open_topics([made for made in results if isinstance(made, Topic)])
         for name in failures:
             try:
@@ -108,18 +110,19 @@ class TopicService:
         return [failures.get(made.name, made) if isinstance(made, Topic) else made for made in results]
 
     async def store_some(
-        self, news: Sequence[NewTopic], quota: ControllerMutationQuota | None = None
-    ) -> Sequence[Topic | BarnabasError]:
-        """Create topics in the coordination tree as `create_some` does; their logs are left to `open_stored`, or to the
-        next start. Until then these partitions have no leader here."""
-        planned = [await self._planned_or_not(new, quota) for new in news]
-        topics = [each for each in planned if isinstance(each, Topic)]
+        self, portions: Sequence[Sequence[NewTopic]], quota: ControllerMutationQuota | None = None
+    ) -> Sequence[Sequence[Topic | BarnabasError]]:
+        """Create topics in the coordination tree as `create_some` does, each portion in a commit of its own; their logs
+        are left to `open_stored`, or to the next start. Until then these partitions have no leader here."""
+        planned = [[await self._planned_or_not(new, quota) for new in news] for news in portions]
+        topics = [each for portion in planned for each in portion if isinstance(each, Topic)]
         self._state.await_logs(topics)  # before the image has them, so that nothing else opens each alone
-        made: Sequence[Topic | BarnabasError] = ()
+        made: Sequence[Sequence[Topic | BarnabasError]] = ()
         try:
             made = await self._stored(planned)
         finally:
-            self._state.end_awaiting_logs(each for each in topics if each not in made)
+            stored = {each.topic_id for portion in made for each in portion if isinstance(each, Topic)}
+            self._state.end_awaiting_logs(each for each in topics if each.topic_id not in stored)
         return made
 
     async def open_stored(self, topics: Sequence[Topic]) -> None:
@@ -146,21 +149,45 @@ class TopicService:
         except (ApiError, StorageError, CoordinationError, ClosedError) as error:
             return error
 
-    async def _stored(self, planned: Sequence[Topic | BarnabasError]) -> Sequence[Topic | BarnabasError]:
-        """Store all topics in one commit, which is one sync of the tree; where that is refused, each alone, whose error
-        is exact."""
-        topics = [each for each in planned if isinstance(each, Topic)]
-        if topics and len({metric_name(topic.name) for topic in topics}) == len(topics):
-            states = [self._first_states(topic, topic.partitions) for topic in topics]
-            try:
-                with ExitStack() as doubts:
-                    for topic in topics:
-                        doubts.enter_context(self.reread_on_failure(topic.name))
-                    if await self._registry.create_all(list(zip(topics, states, strict=True))):
-                        return planned
-            except (CoordinationError, ClosedError) as error:
-                return [error if isinstance(each, Topic) else each for each in planned]
-        return [await self._stored_alone(each) if isinstance(each, Topic) else each for each in planned]
+    async def _stored(
+        self, planned: Sequence[Sequence[Topic | BarnabasError]]
+    ) -> Sequence[Sequence[Topic | BarnabasError]]:
+        """Store the topics of each portion in one commit, which is one sync of the tree, and the portions side by side;
+        where a commit is refused, each of its topics alone, whose error is exact."""
+        portions = [[each for each in portion if isinstance(each, Topic)] for portion in planned]
+        names = [metric_name(topic.name) for portion in portions for topic in portion]
+        if not names or len(set(names)) < len(names):
+            return [await self._stored_singly(portion) for portion in planned]
+        groups = [[(topic, self._first_states(topic, topic.partitions)) for topic in portion] for portion in portions]
+        try:
+            outcomes = iter(await self._registry.create_all([group for group in groups if group]))
+        except (CoordinationError, ClosedError) as error:
+            outcomes = repeat(Outcome(error=error))
+        stored: list[Sequence[Topic | BarnabasError]] = []
+        for portion, group in zip(planned, groups, strict=True):
+            outcome = next(outcomes) if group else Outcome(value=True)
+            if outcome.error is not None or outcome.value:
+                stored.append(self._known(portion, outcome))
+            else:
+                stored.append(await self._stored_singly(portion))
+        return stored
+
+    def _known(
+        self, portion: Sequence[Topic | BarnabasError], outcome: Outcome[bool]
+    ) -> Sequence[Topic | BarnabasError]:
+        """Return what became of topics whose commit has this outcome; after an error they are read again."""
+        try:
+            with ExitStack() as doubts:
+                for each in portion:
+                    if isinstance(each, Topic):
+                        doubts.enter_context(self.reread_on_failure(each.name))
+                outcome.get()
+        except (CoordinationError, ClosedError) as error:
+            return [error if isinstance(each, Topic) else each for each in portion]
+        return portion
+
+    async def _stored_singly(self, portion: Sequence[Topic | BarnabasError]) -> Sequence[Topic | BarnabasError]:
+        return [await self._stored_alone(each) if isinstance(each, Topic) else each for each in portion]
 
     async def _stored_alone(self, topic: Topic) -> Topic | BarnabasError:
         async def store() -> None:

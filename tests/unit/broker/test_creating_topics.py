@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from support.coordination_faults import BlockingCoordination
+from support.coordination_faults import BlockingCoordination, FaultyCoordination
 
 from barnabas.adapters.storage_memory.memory import MemoryFolder
 from barnabas.adapters.system import SeededEntropy
@@ -14,7 +14,7 @@ from barnabas.core.cluster.topics import Topic
 from barnabas.core.log.manager.creation import LogCreation, LogOpening
 from barnabas.ports.broker_api.metadata import Metadata
 from barnabas.ports.broker_api.topics import CreateTopics, DeleteTopics, NewTopic
-from barnabas.ports.coordination import CHANGES_MAX, NodeChange
+from barnabas.ports.coordination import CHANGES_MAX, Coordination, NodeChange
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.storage import StorageError
 from barnabas.testing.manual_broker import ManualBroker
@@ -36,17 +36,17 @@ def request(count: int, timeout_ms: int = 60_000) -> CreateTopics:
 
 def test_create_topics_timeout_reports_unfinished_topics_that_are_created_later() -> None:
     broker = SlowDisk()
-    asked = broker.submit(request(200, timeout_ms=200))
+    asked = broker.submit(request(600, timeout_ms=200))
     broker.scheduler.advance(199)
     assert not asked
     broker.scheduler.advance(1)
     codes = [topic.error for topic in asked[0].topics]
     done = codes.count(NONE)
-    assert 0 < done < 200
-    assert codes == [NONE] * done + [TIMED_OUT] * (200 - done), "in order"
+    assert 0 < done < 600
+    assert codes == [NONE] * done + [TIMED_OUT] * (600 - done), "in order"
     assert "will be" in (asked[0].topics[-1].error_message or "")
     broker.scheduler.advance(5000)
-    assert len(broker.ask(Metadata(topics=None)).topics) == 200
+    assert len(broker.ask(Metadata(topics=None)).topics) == 600
     assert len(asked) == 1
 
 
@@ -109,6 +109,78 @@ def test_a_topic_that_another_broker_has_just_made_costs_the_others_nothing() ->
     )
     answer = broker.ask(request(3))
     assert [topic.error for topic in answer.topics] == [NONE, ErrorCode.TOPIC_ALREADY_EXISTS, NONE]
+
+
+def test_commits_of_a_large_request_are_made_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = SlowDisk()
+    under_way: list[int] = []
+    offload = broker.scheduler.offload
+    begun = 0
+
+    def counted(work: Any, done: Any) -> None:
+        nonlocal begun
+        begun += 1
+        under_way.append(begun)
+
+        def ended(outcome: Any) -> None:
+            nonlocal begun
+            begun -= 1
+            done(outcome)
+
+        offload(work, ended)
+
+    monkeypatch.setattr(broker.scheduler, "offload", counted)
+    asked = broker.submit(request(COMMITS_AT_A_TIME * CHANGES_MAX))
+    while not asked:
+        broker.scheduler.advance(10)
+    assert {topic.error for topic in asked[0].topics} == {NONE}
+    assert max(under_way) == COMMITS_AT_A_TIME
+
+
+def test_a_topic_that_exists_already_costs_the_other_commits_of_a_large_request_nothing() -> None:
+    broker = SlowDisk()
+    topic = Topic(name="t50", topic_id=bytes(15) + b"x", partitions={0: (1,)})
+    broker.tree.session().create(layout.topic_path("t50"), layout.encode_topic(topic))
+    asked = broker.submit(request(100))
+    while not asked:
+        broker.scheduler.advance(10)
+    errors = {topic.name: topic.error for topic in asked[0].topics if topic.error is not NONE}
+    assert errors == {"t50": ErrorCode.TOPIC_ALREADY_EXISTS}
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+def test_a_commit_without_an_answer_fails_only_its_topics_which_are_read_again(is_done: bool) -> None:
+    faults: list[FaultyCoordination] = []
+
+    def faulty(session: Coordination) -> Coordination:
+        faults.append(FaultyCoordination(session))
+        return BlockingCoordination(faults[-1])
+
+    broker = ManualBroker(wrap_session=faulty)
+    commits = sum(name == "commit" for name, _ in faults[-1].calls)
+    faults[-1].fail("commit", commits + 2, done=is_done)
+    asked = broker.submit(request(100))
+    broker.scheduler.advance(10_000)
+    failed = [topic.name for topic in asked[0].topics if topic.error is not NONE]
+    assert failed == [f"t{number}" for number in range(40, 80)]
+    assert {topic.error for topic in asked[0].topics} == {NONE, TIMED_OUT}
+    made = {topic.name for topic in broker.ask(Metadata(topics=None)).topics}
+    assert made == {topic.name for topic in asked[0].topics if is_done or topic.name not in failed}
+    assert leaders(broker) == [1] * len(made)
+
+
+def test_large_request_for_topics_that_exist_says_so() -> None:
+    broker = ManualBroker(wrap_session=BlockingCoordination)
+    for error in (NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+        assert {topic.error for topic in broker.ask(request(100)).topics} == {error}
+
+
+def test_names_that_collide_in_metrics_in_two_commits_of_a_request_are_refused() -> None:
+    broker = ManualBroker(wrap_session=BlockingCoordination)
+    names = ["a.b", *(f"t{number}" for number in range(60)), "a_b"]
+    answer = broker.ask(CreateTopics(topics=[NewTopic(name=name) for name in names]))
+    errors = {topic.name: topic.error for topic in answer.topics if topic.error is not NONE}
+    assert errors == {"a_b": ErrorCode.INVALID_TOPIC_EXCEPTION}
 
 
 def test_names_that_collide_in_metrics_are_refused_within_a_request() -> None:
@@ -211,12 +283,12 @@ def test_logs_that_cannot_be_created_after_the_answer_leave_the_topics_offline(m
 
 def test_a_stop_in_between_ends_in_order() -> None:
     broker = SlowDisk()
-    broker.submit(request(100))
+    broker.submit(request(300))
     while not broker.node.state.image.topics:
         broker.scheduler.advance(1)
     broker.restart()
     broker.scheduler.advance(5000)
     made = broker.ask(Metadata(topics=None)).topics
-    assert 0 < len(made) < 100
+    assert 0 < len(made) < 300
     assert {p.leader for topic in made for p in topic.partitions} == {1}
     assert not [line for line in broker.reports if "no clean shutdown" in line]

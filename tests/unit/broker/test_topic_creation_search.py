@@ -6,6 +6,7 @@ The counts of histories are printed: `pytest -s`, or `-rA`.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from barnabas.core.cluster.deltas import TopicSet
 from barnabas.core.cluster.registry import ClusterRegistry
 from barnabas.core.cluster.topics import Topic
 from barnabas.core.log.manager.log_manager import LogManager
+from barnabas.ports.scheduler import Outcome
 
 
 @pytest.fixture(autouse=True)
@@ -25,8 +27,20 @@ def _two_topics_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_creation, "TOPICS_AT_A_TIME", 1)
 
 
+@pytest.fixture
+def _each_topic_has_its_own_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_creation, "CHANGES_MAX", 1)
+
+
 @pytest.mark.parametrize("shared", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_one_action_at_any_step_after_an_early_answer_breaks_no_promise(shared: bool) -> None:
+    print(f"{search(1, shared=shared)} histories of one action")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_each_topic_has_its_own_commit")
+@pytest.mark.parametrize("shared", [False, True])
+def test_one_action_while_two_commits_are_made_side_by_side_breaks_no_promise(shared: bool) -> None:
     print(f"{search(1, shared=shared)} histories of one action")
 
 
@@ -53,10 +67,12 @@ def leaves_the_logs_of_deleted_topics(patch: pytest.MonkeyPatch) -> None:
 
 
 def answers_before_the_tree_has_the_topics(patch: pytest.MonkeyPatch) -> None:
-    async def create_all(self: ClusterRegistry, made: Sequence[tuple[Topic, Any]]) -> bool:
-        for topic, _ in made:
+    async def create_all(
+        self: ClusterRegistry, groups: Sequence[Sequence[tuple[Topic, Any]]]
+    ) -> Sequence[Outcome[bool]]:
+        for topic, _ in chain.from_iterable(groups):
             self.apply(TopicSet(topic=topic, states={}))
-        return True
+        return [Outcome(value=True) for _ in groups]
 
     patch.setattr(ClusterRegistry, "create_all", create_all)
 

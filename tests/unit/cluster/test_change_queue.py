@@ -12,9 +12,11 @@ from barnabas.core.cluster.change_queue import (
     Changing,
     complete,
     elsewhere,
+    elsewhere_together,
     is_unreachable,
     on_disk,
     on_disk_together,
+    others_turn,
 )
 from barnabas.ports.coordination import CoordinationError, NoNode, SessionExpired
 from barnabas.ports.error_codes import ErrorCode
@@ -300,3 +302,78 @@ def test_works_of_a_disk_here_and_now() -> None:
 
     assert complete(change()) == "done"
     assert did == ["a", "b"]
+
+
+def test_calls_together_each_have_an_outcome() -> None:
+    scheduler = ByHand()
+    queue = ChangeQueue(scheduler, BlockingCoordination(MemoryTree().session()))
+    ended: list[Outcome[list[Outcome[int]]]] = []
+
+    async def change() -> list[Outcome[int]]:
+        def refused() -> int:
+            raise NoNode("/a")
+
+        return await elsewhere_together([lambda: 1, refused, lambda: 3])
+
+    queue.run(change, ended.append)
+    for number in (2, 0, 1):
+        assert not ended, "all are waited for"
+        scheduler.work(number)
+    found = ended[0].get()
+    assert [each.value for each in found] == [1, None, 3]
+    assert [type(each.error) for each in found] == [type(None), NoNode, type(None)]
+
+
+def test_a_service_that_one_of_several_calls_cannot_reach_is_not_asked_again() -> None:
+    scheduler = ByHand()
+    queue = ChangeQueue(scheduler, BlockingCoordination(MemoryTree().session()))
+    asked: list[str] = []
+    errors: list[BaseException | None] = []
+
+    async def first() -> None:
+        found = await elsewhere_together([lambda: asked.append("a"), _fails])
+        assert [each.error is None for each in found] == [True, False]
+        await others_turn()
+        await elsewhere(lambda: asked.append("b"))
+
+    async def second() -> None:
+        await elsewhere(lambda: asked.append("c"))
+
+    for change in (first, second):
+        queue.run(change, lambda outcome: errors.append(outcome.error))
+    scheduler.work(0)
+    scheduler.work(1)
+    scheduler.advance(0)
+    assert asked == ["a"]
+    assert [type(error) for error in errors] == [CoordinationError, CoordinationError]
+
+
+def test_others_have_their_turn_before_a_change_continues(harness: Harness) -> None:
+    did: list[str] = []
+
+    async def change() -> None:
+        did.append("begins")
+        await others_turn()
+        did.append("ends")
+
+    harness.queue.run(change, lambda _: did.append("done"))
+    harness.scheduler.call_soon(lambda: did.append("another"))
+    assert did == ["begins"]
+    harness.scheduler.advance(0)
+    assert did in (["begins", "ends", "done", "another"], ["begins", "another", "ends", "done"])
+    assert complete(change()) is None
+
+
+def test_others_turn_at_the_end_of_the_scheduler() -> None:
+    class Stopped(ManualScheduler):
+        def call_soon(self, callback: Callable[[], None]) -> None:
+            raise ClosedError("the scheduler has stopped")
+
+    queue = ChangeQueue(Stopped(ManualClock()), MemoryTree().session())
+    outcomes: list[Outcome[None]] = []
+
+    async def change() -> None:
+        await others_turn()
+
+    queue.run(change, outcomes.append)
+    assert outcomes[0].error is None

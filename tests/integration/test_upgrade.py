@@ -1,8 +1,11 @@
 """From the wheel of an older release to this one: the data folder, the clients, and a cluster under load."""
 
+import random
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,7 @@ from support.zookeeper_server import ZookeeperServer
 from barnabas import Admin
 from barnabas.ports.broker_api.features import UpgradeType
 from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.errors import ApiError
+from barnabas.ports.errors import ApiError, BarnabasError
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
@@ -113,12 +116,12 @@ def test_upgrade_keeps_messages_offsets_transactions_and_schemas_of_a_data_folde
 
 
 class Cluster:
-    """Brokers 1 to 3 on one coordination service, each of a release of its own."""
+    """Brokers from 1 on, on one coordination service, each of a release of its own."""
 
-    def __init__(self, folder: Path, coordination: str) -> None:
+    def __init__(self, folder: Path, coordination: str, *, brokers: int = 3) -> None:
         self.folder = folder
         self._coordination = coordination
-        self.ports = free_ports(3)
+        self.ports = free_ports(brokers)
         self._running: dict[int, BrokerProcess] = {}
         self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self.ports)
 
@@ -145,6 +148,11 @@ class Cluster:
         broker = self._running.pop(number)
         assert broker.stop() == 0
         assert "Traceback" not in broker.log()
+        self.start(number, release)
+
+    def kill(self, number: int, release: Installed) -> None:
+        """Kill a broker, and start it by a release."""
+        self._running.pop(number).kill()
         self.start(number, release)
 
     def roll(self, release: Installed, load: Load) -> None:
@@ -184,6 +192,98 @@ def test_rolling_upgrade_over_etcd_keeps_every_acknowledged_message_once(
     installed: Make, etcd_server: EtcdServer, tmp_path: Path
 ) -> None:
     rolled(Cluster(tmp_path, f"etcd://127.0.0.1:{etcd_server.port}/upgrade-{tmp_path.name}"), installed)
+
+
+BROKERS = 4
+"""One more than replicas."""
+
+
+class Mover:
+    """Moves the replicas of a topic, again and again, and notes by controllers of which release."""
+
+    def __init__(self, bootstrap: str, topic: str, chance: random.Random) -> None:
+        self._bootstrap, self._topic, self._chance = bootstrap, topic, chance
+        self.rounds: Counter[bool] = Counter()
+        """By whether the controller was of the new release."""
+
+    def move(self, upgraded: Collection[int], meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Move each partition to three of the brokers; cancel some moves, or move at once away and back."""
+        with Admin(self._bootstrap) as admin:
+            self.rounds[admin.describe_cluster().controller_id in upgraded] += 1
+            before = self._assigned(admin)
+            wanted = {place: self._chance.sample(range(1, BROKERS + 1), 3) for place in before}
+            self._reassign(admin, wanted)
+            meanwhile()
+            some = [place for place in before if self._chance.random() < 0.3]
+            self._reassign(admin, {place: None for place in some if self._chance.random() < 0.5})
+            self._reassign(admin, {place: before[place] for place in some})
+            wait_for(lambda: not self._is_moving(admin), PATIENCE_S, pause_s=0.1)
+        wait_in_sync(self._bootstrap, {}, self._topic)
+
+    def _assigned(self, admin: Admin) -> dict[tuple[str, int], list[int]]:
+        (topic,) = admin.describe_topics([self._topic])
+        return {(self._topic, each.partition): list(each.replicas) for each in topic.partitions}
+
+    def _reassign(self, admin: Admin, wanted: Mapping[tuple[str, int], Sequence[int] | None]) -> None:
+        """One at a time: some are refused, as a move that has ended by then cannot be cancelled."""
+        for place, replicas in wanted.items():
+            with suppress(BarnabasError):
+                admin.reassign_partitions({place: replicas})
+
+    def _is_moving(self, admin: Admin) -> bool:
+        try:
+            return bool(admin.list_reassignments())
+        except BarnabasError:  # the controller has just gone
+            return True
+
+
+def moved(cluster: Cluster, installed: Make) -> None:
+    old, new = installed(LAST), installed("new")
+    load, mover = Load("orders", "billing"), Mover(cluster.bootstrap, "orders", random.Random(1))
+    numbers = range(1, BROKERS + 1)
+    try:
+        for number in numbers:
+            cluster.start(number, old)
+        with Admin(cluster.bootstrap) as admin:
+            wait_for(lambda: len(admin.describe_cluster().brokers) == BROKERS, PATIENCE_S)
+            admin.create_topic("orders", partitions=PARTITIONS, replication_factor=3)
+        load.start(cluster.bootstrap, {}, {})
+        load.wait_for_more()
+        for number in (1, 2):
+            mover.move((), partial(cluster.restart, number, new))
+            load.wait_for_more()
+        while min(mover.rounds[True], mover.rounds[False]) < 3 and mover.rounds.total() < 30:
+            with Admin(cluster.bootstrap) as admin:
+                controller = admin.describe_cluster().controller_id
+            mover.move((1, 2))
+            mover.move((1, 2), partial(cluster.kill, controller, new if controller in (1, 2) else old))
+            load.wait_for_more()
+        for number in (3, 4):
+            mover.move((1, 2), partial(cluster.restart, number, new))
+            load.wait_for_more()
+        load.finish(cluster.bootstrap, {})
+        assert mover.rounds[True]
+        assert mover.rounds[False]
+        sys.stdout.write(f"rounds by controllers of the new release: {dict(mover.rounds)}\n")
+    finally:
+        load.abandon()
+        cluster.stop()
+
+
+@pytest.mark.xdist_group("etcd")
+def test_replicas_that_move_while_half_of_the_brokers_are_upgraded_lose_no_acknowledged_message_over_etcd(
+    installed: Make, etcd_server: EtcdServer, tmp_path: Path
+) -> None:
+    coordination = f"etcd://127.0.0.1:{etcd_server.port}/moved-{tmp_path.name}"
+    moved(Cluster(tmp_path, coordination, brokers=BROKERS), installed)
+
+
+@pytest.mark.xdist_group("zookeeper")
+def test_replicas_that_move_while_half_of_the_brokers_are_upgraded_lose_no_acknowledged_message_over_zookeeper(
+    installed: Make, zookeeper_server: ZookeeperServer, tmp_path: Path
+) -> None:
+    coordination = f"zookeeper://127.0.0.1:{zookeeper_server.port}/moved-{tmp_path.name}"
+    moved(Cluster(tmp_path, coordination, brokers=BROKERS), installed)
 
 
 @pytest.mark.xdist_group("etcd")

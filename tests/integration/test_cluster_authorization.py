@@ -1,5 +1,7 @@
 """Brokers among themselves need CLUSTER_ACTION: followers without it leave the ISR, and come back with it."""
 
+from support.waiting import wait_for
+
 from barnabas.ports.broker_api.acls import (
     AclBinding,
     AclBindingFilter,
@@ -35,9 +37,9 @@ def test_followers_without_cluster_action_leave_the_isr_until_they_have_it_again
         with cluster.admin() as admin:
             denied = cluster_acl(Operation.CLUSTER_ACTION, PermissionType.DENY)
             admin.create_acls([cluster_acl(Operation.ALL, PermissionType.ALLOW), denied])
-            cluster.produce(topic, ["meanwhile"])  # acknowledged once the followers have left
-            assert len(cluster.in_sync(topic)) == 1
+            wait_for(lambda: len(cluster.in_sync(topic)) == 1)
+            cluster.produce(topic, ["meanwhile"])
             chosen = AclBindingFilter(operation=Operation.CLUSTER_ACTION)
-            assert admin.delete_acls([chosen]) == [denied]
+            wait_for(lambda: admin.delete_acls([chosen]) == [denied])  # each broker hears of it in its own time
             cluster.wait_in_sync(topic)
         cluster.assert_produced(topic, ["before", "meanwhile"])

@@ -130,7 +130,9 @@ def test_new_replica_copies_what_is_not_in_remote_storage(tmp_path: Path, *, beg
         last_tiered = ListOffsets(partitions=[ListOffsetsPartition(topic="t", partition=0, timestamp=LATEST_TIERED)])
         wait_for(lambda: cluster.broker(leader).ask(last_tiered).partitions[0].offset > 400)
         if begins_in_tier:
-            admin.alter_configs(ResourceKind.BROKER, "", {"follower.fetch.last.tiered.offset.enable": "true"})
+            setting = "follower.fetch.last.tiered.offset.enable"
+            admin.alter_configs(ResourceKind.BROKER, "", {setting: "true"})
+            wait_for(lambda: setting in cluster.broker(new).image.configs.get(None, {}))
         admin.reassign_partitions({("t", 0): [leader, new]})
         wait_for(lambda: len(admin.describe_topics(["t"])[0].partitions[0].isr) == 2)
         earliest_local = ListOffsets(

@@ -56,7 +56,7 @@ class ClusterTree:
 
     def __init__(self, session_timeout_ms: float, report: Callable[[str], None]) -> None:
         self.clock = SteadyClock()
-        """The clock of the sessions, and of the leases that brokers have on them."""
+        """The clock of the sessions, of the leases that brokers have on them, and of how long followers lag."""
         self._session_timeout_ms = session_timeout_ms
         self._report = report
         self.nodes = memory_tree(self.clock, report)

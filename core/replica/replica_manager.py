@@ -476,8 +476,9 @@ class ReplicaManager:
         may_join: Callable[[ReplicaId], bool] = _yes,
         is_alive: Callable[[int], bool] = _yes,
         went_offline: Callable[[TopicPartition], None] | None = None,
+        isr_clock: Clock | None = None,
     ) -> None:
-        """Create the manager of a broker. The last six parameters are for a broker in a cluster.
+        """Create the manager of a broker. The last seven parameters are for a broker in a cluster.
 
         fetch_from:   sends a request to a broker, as `Links.submit` does; None: there is no leader to follow.
         lease_valid:  returns True if no other leader can have been elected in place of this broker; None: none ever
@@ -486,9 +487,11 @@ class ReplicaManager:
         may_join:     returns True if a replica may be added to an ISR; see `IsrManager`.
         is_alive:     returns True if a broker is alive.
         went_offline: is called with each partition whose disk has failed here.
+        isr_clock:    measures how long followers lag; None: `clock` does.
         """
         self._logs = logs
         self._clock = clock
+        self._isr_clock = isr_clock = isr_clock or clock
         self._scheduler = scheduler
         self._went_offline = went_offline
         self._lag_time_max_ms = settings.lag_time_max_ms
@@ -496,7 +499,7 @@ class ReplicaManager:
             unknown,
             report,
             lease_valid,
-            clock=clock,
+            clock=isr_clock,
             isr_silence_max_ms=settings.isr_silence_max_ms,
             on_offline=None if went_offline is None else self._take_offline,
         )
@@ -517,7 +520,7 @@ class ReplicaManager:
         self._when_dropped: list[Callable[[Sequence[TopicPartition]], None]] = []
         self.fetchers: Following = NoFetchers() if fetch_from is None else self._fetchers(fetch_from, settings)
         own = ReplicaId(broker_id, broker_epoch)
-        self._roles = LeadershipManager(own, self.purgatory, self.fetchers, clock, metrics)
+        self._roles = LeadershipManager(own, self.purgatory, self.fetchers, isr_clock, metrics)
         appends = ReplicaAppender(self._local, self.purgatory, self._flushes, self.stats, clock, scheduler)
         self._when_opened.append(appends.opened)
         self.append = appends.append
@@ -538,7 +541,7 @@ class ReplicaManager:
             self.stats,
             self._isr_manager,
             throttle,
-            clock,
+            isr_clock,
             hastens_high_watermark=settings.hastens_high_watermark,
         )
         self.read = reads.read
@@ -724,7 +727,7 @@ class ReplicaManager:
             replicas=assigned.replicas,
             state=assigned.state,
             high_watermark=Offset(self._logs.high_watermark(key)),
-            now_ms=self._clock.monotonic_ms(),
+            now_ms=self._isr_clock.monotonic_ms(),
         )
         for listener in self._when_opened:
             listener(partition)
@@ -793,7 +796,7 @@ class ReplicaManager:
     def _check_in_time(self) -> None:
         """Remove followers that lag for too long from ISRs, at each half of `replica.lag.time.max.ms` (facts D5)."""
         self._timer = self._scheduler.call_later(self._lag_time_max_ms / 2, self._check_in_time)
-        now_ms = self._clock.monotonic_ms()
+        now_ms = self._isr_clock.monotonic_ms()
         for key, partition in list(self.partitions.items()):
             if partition.followers is not None and self._isr_manager.maybe_shrink_isr(partition, now_ms):
                 self.purgatory.check(key)

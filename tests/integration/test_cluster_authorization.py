@@ -37,9 +37,16 @@ def test_followers_without_cluster_action_leave_the_isr_until_they_have_it_again
         with cluster.admin() as admin:
             denied = cluster_acl(Operation.CLUSTER_ACTION, PermissionType.DENY)
             admin.create_acls([cluster_acl(Operation.ALL, PermissionType.ALLOW), denied])
-            wait_for(lambda: len(cluster.in_sync(topic)) == 1)
-            cluster.produce(topic, ["meanwhile"])
+            meanwhile: list[str] = []
+
+            def is_alone() -> bool:
+                """Return True once the leader has heard of it: a message waits until its followers have it, or left."""
+                meanwhile.append(f"{len(meanwhile)}")
+                cluster.produce(topic, meanwhile[-1:])
+                return len(cluster.in_sync(topic)) == 1
+
+            wait_for(is_alone)
             chosen = AclBindingFilter(operation=Operation.CLUSTER_ACTION)
             wait_for(lambda: admin.delete_acls([chosen]) == [denied])  # each broker hears of it in its own time
             cluster.wait_in_sync(topic)
-        cluster.assert_produced(topic, ["before", "meanwhile"])
+        cluster.assert_produced(topic, ["before", *meanwhile])

@@ -52,7 +52,7 @@ def test_change_at_one_broker_reaches_all(quiet: TestCluster, broker_id: int) ->
     topic, asked = f"made-at-{broker_id}", quiet.broker(broker_id)
     made = asked.ask(
         CreateTopics(
-            topics=[NewTopic(name=topic, partitions=3, replication_factor=2, configs={"retention.ms": "1000"})]
+            topics=[NewTopic(name=topic, partitions=3, replication_factor=2, configs={"retention.ms": "1000000"})]
         )
     )
     assert made.topics[0].error is ErrorCode.NONE
@@ -179,9 +179,11 @@ def test_a_topic_is_deleted_while_a_replica_is_down(cluster: TestCluster) -> Non
 def test_a_topic_is_deleted_that_was_made_while_a_replica_was_down(cluster: TestCluster) -> None:
     """The folders that the replica makes at its start are known by the id of their topic, too."""
     cluster.create_topic("stays")
+    cluster._tree.close()  # time stands still: the dead one is not missed yet, and gets its share
     cluster.kill(1)
     with cluster.admin() as admin:
-        admin.create_topic("t", partitions=3)  # the dead one has not been missed yet, and gets its share
+        admin.create_topic("t", partitions=3)
+    cluster._tree.start()
     cluster.start(1)
     cluster.wait_in_sync("t")
     folders = cluster.broker(1).inner.node.state.logs.dirs[0]

@@ -174,6 +174,24 @@ def test_broker_whose_thread_gets_no_turn_keeps_its_session(cluster: TestCluster
     assert (cluster.leader(topic), cluster.leader_epoch(topic)) == (leader, 0)
 
 
+def test_follower_stays_in_sync_while_the_machine_stands_still(cluster: TestCluster) -> None:
+    topic = cluster.create_topic()
+    cluster.wait_in_sync(topic)
+    leader = cluster.leader(topic)
+    assert leader is not None
+    other = _others(cluster, leader)[0]
+    cluster._tree.close()
+    cluster.partition(leader, other)
+    with cluster.producer(acks="all") as producer:
+        sent = producer.send(topic, b"x")
+        time.sleep(2 * cluster.broker(leader).config.replica_lag_time_max_ms / 1000)
+        assert other in cluster.in_sync(topic)
+        assert not sent.done
+        cluster._tree.start()
+        sent.result(PATIENCE_S)
+    assert other not in cluster.in_sync(topic)
+
+
 def test_a_paused_leader_is_replaced_and_comes_back_as_a_follower(cluster: TestCluster) -> None:
     topic = cluster.create_topic()
     cluster.wait_in_sync(topic)

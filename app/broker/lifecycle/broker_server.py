@@ -431,6 +431,7 @@ class BrokerServer:
             metrics=outside.metrics,
             report=self._report,
             lease_valid=None if lease is None else lambda: lease.is_valid,
+            isr_clock=outside.lease_clock,
             fetch_from=None if lease is None else self._links(registry, endpoints, "fetcher").submit,
             ask=None if lease is None else self._links(registry, endpoints, "coordinator").submit,
         )

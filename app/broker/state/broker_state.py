@@ -63,13 +63,15 @@ class BrokerState:
         metrics: Metrics,
         report: Callable[[str], None],
         lease_valid: Callable[[], bool] | None = None,
+        isr_clock: Clock | None = None,
         fetch_from: Submit | None = None,
         ask: Submit | None = None,
     ) -> None:
-        """Create the state; without the last three a broker has no others in its cluster.
+        """Create the state; without the last four a broker has no others in its cluster.
 
-        `lease_valid` returns True if this broker may lead, where others share the tree. `fetch_from` sends them
-        fetches. `ask` sends them all other requests, over connections on which no fetch waits.
+        `lease_valid` returns True if this broker may lead, where others share the tree. `isr_clock` measures how long
+        followers lag; None: `clock` does. `fetch_from` sends the others fetches. `ask` sends them all other requests,
+        over connections on which no fetch waits.
         """
         self.node_id = settings.static.broker_id
         self.is_alone = lease_valid is None
@@ -129,6 +131,7 @@ class BrokerState:
             may_join=lambda replica: may_join(replica, self.image.brokers),
             is_alive=lambda broker_id: broker_id in self.image.brokers,
             went_offline=None if self.is_alone else self._went_offline,
+            isr_clock=isr_clock,
         )
         self.replicas.listen(self._opened, self._dropped)
         self.classic.listen_logs(lambda key, log: self._show(key, log, lambda: log.readable_end))

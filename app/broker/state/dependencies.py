@@ -137,7 +137,7 @@ class Outside:
     shared: bool = False
     """True if other brokers can reach the same coordination tree."""
     lease_clock: Clock | None = None
-    """The clock of the lease on the session with the coordination service; None: `clock`."""
+    """The clock of the lease on the coordination session, and of the lag of followers; None: `clock`."""
     connect: Connect | None = None
     """Opens links to other brokers; needed where the tree is shared."""
     kerberos: Callable[[BrokerConfig, str], Callable[[], ServerExchange]] | None = None

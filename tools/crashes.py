@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 TABLE_EVERY = 20
-"""One seed of this number each is of a table, of remote storage and of an import; the others are of a broker's logs."""
+"""One seed of this number each is of a table, of remote storage, of an import and of retention; others are of logs."""
 FAILURES_MAX = 20
 
 
@@ -26,7 +26,7 @@ def play(seed: int, points: int) -> tuple[int, str]:
     """(how many crashes were tried, what was found)."""
     sys.path.insert(0, str(TESTS))
     from crashes.import_check import try_import_crashes
-    from crashes.log_check import try_crashes
+    from crashes.log_check import try_crashes, try_retention_crashes
     from crashes.quick_folder import quick_folder
     from crashes.table_check import try_table_crashes
     from crashes.tier_check import try_tier_crashes
@@ -35,6 +35,7 @@ def play(seed: int, points: int) -> tuple[int, str]:
         TABLE_EVERY - 1: try_table_crashes,
         TABLE_EVERY // 2 - 1: try_tier_crashes,
         TABLE_EVERY // 4 - 1: try_import_crashes,
+        TABLE_EVERY // 5 - 1: try_retention_crashes,
     }
     attempt = others.get(seed % TABLE_EVERY, try_crashes)
     # A story of an import depends on the remainders of its number.

@@ -7,6 +7,7 @@ import pytest
 
 from barnabas.adapters.storage_fs import open_log_dir
 from barnabas.core.log.config import LogConfig
+from barnabas.core.traffic.steps import complete
 from barnabas.ports.storage import LogDir, StorageError
 from barnabas.testing.logs import open_log, put, read_all
 
@@ -81,7 +82,7 @@ def test_retention_takes_the_link_and_leaves_what_it_leads_to(
 ) -> None:
     target = move(partition / f"{0:020d}.log", elsewhere)
     log = open_log(log_dir.folder("t-0"), config=LogConfig(segment_bytes=250, retention_bytes=500))
-    removed = log.retain(0, log.log_end_offset)
+    removed = complete(log.retain(0, log.log_end_offset))
     for segment in removed:
         segment.delete()
     assert log.log_start_offset > 0

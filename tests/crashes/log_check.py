@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from crashes.log_promises import Promises
-from crashes.log_story import CLASSIC, LogStory, manager_of
+from crashes.log_story import CLASSIC, LogStory, RetentionStory, manager_of
 from crashes.written import Broken, Written, serve
 from support.classic_frames import message_set
 
@@ -105,7 +105,15 @@ def examine(crash: Crash, promises: Promises, *, follows: bool) -> None:
 
 def try_crashes(seed: int, folder: Path, points: int, *, more: int = 4, loose: bool = True) -> int:
     """Play a story and look at the crashes of it, at most so many; returns how many. Raises `Broken`."""
-    story = LogStory(seed, folder)
+    return _try_crashes(LogStory(seed, folder), seed, points, more=more, loose=loose)
+
+
+def try_retention_crashes(seed: int, folder: Path, points: int) -> int:
+    """See `try_crashes`."""
+    return _try_crashes(RetentionStory(seed, folder), seed, points, more=4, loose=True)
+
+
+def _try_crashes(story: LogStory, seed: int, points: int, *, more: int, loose: bool) -> int:
     story.play()
     tried = 0
     for life, recording in enumerate(story.recordings):

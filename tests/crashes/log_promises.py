@@ -156,6 +156,7 @@ class Promises:
                 raise Broken(f"false alarm: {place} says that it has lost durable messages")
             if log.format_name != "classic":
                 _check_state(place, log, found)
+                _check_producers(place, log, book)
         return served
 
 
@@ -180,6 +181,19 @@ def _is_part_of(found: Sequence[Written], history: Sequence[Written]) -> bool:
         return True
     at = next((n for n, each in enumerate(history) if each.base == found[0].base), None)
     return at is not None and list(history[at : at + len(found)]) == list(found)
+
+
+def _check_producers(place: TopicPartition, log: UnifiedLog, book: Book) -> None:
+    """Producers are known for what is durable, also if retention has removed it since."""
+    for each in (each for each in book.batches if each.end <= book.durable):
+        header = parse_header(each.data, 0)
+        if header.producer_id < 0 or header.base_sequence < 0:
+            continue
+        known = log.producers.producers.get(header.producer_id)
+        if known is None or known.last_sequence < header.last_sequence:
+            observed = None if known is None else known.last_sequence
+            text = f"which wrote {header.last_sequence} at {each.base}"
+            raise Broken(f"producers: {place} knows {observed} of {header.producer_id}, {text}")
 
 
 def _check_state(place: TopicPartition, log: UnifiedLog, found: Sequence[Written]) -> None:

@@ -342,15 +342,18 @@ class LogStory:
 
     def _retain(self) -> None:
         log = self._some()
-        if log is None:
-            return
-        before = len(self._recording.operations)
-        kept = log.config
-        log.update_config(evolve(kept, retention_bytes=self.entropy.below(4_000)))
+        if log is not None:
+            log.update_config(evolve(log.config, retention_bytes=self.entropy.below(4_000)))
+            self._retain_all()
+
+    def _retain_all(self) -> None:
+        """What goes is not wanted from now on; a worker may have to write the producers first."""
+        now_ms = self._clock.now_ms()
+        for place, log in self.manager.logs().items():
+            count = log._count_removable(now_ms, self._high_watermark(place) or 0)
+            bases = [*[segment.base_offset for segment in log.segments], log.log_end_offset]
+            self._recording.note(StartMoved(place, bases[count]))
         self.manager.retain()
-        log.update_config(kept)
-        for place, each in self.manager.logs().items():
-            self._recording.note(StartMoved(place, each.log_start_offset), at=before)
 
     def _advance_start(self) -> None:
         log = self._some()
@@ -409,3 +412,49 @@ class LogStory:
 
     def _lead(self) -> None:
         self._epoch += 1
+
+
+class RetentionStory(LogStory):
+    """Retention removes all records of early producers, while their snapshot is not written, or not known: on one of
+    several replicas, where the high watermark does not wait for the disk."""
+
+    def __init__(self, seed: int, folder: Path) -> None:
+        super().__init__(2 * seed, folder)
+
+    def _high_watermark(self, place: TopicPartition) -> int | None:
+        log = self.manager.get(place)
+        return log.log_end_offset if log is not None else None
+
+    def _live(self, recording: Recording) -> bool:
+        self._recording = recording
+        self._start()
+        for producer, most in ((1, 2), (2, 20)):
+            for _ in range(1 + self.entropy.below(most)):
+                self._write(producer)
+        for act in ((self._flush, self._flush_now), (self._pass_time, self._kill)):
+            if self.entropy.below(3):
+                act[self.entropy.below(2)]()
+        for place in PLACES[:2]:
+            self._log(place).update_config(evolve(config_for(place.topic), retention_bytes=0))
+        for _ in range(2):
+            self._retain_all()
+            self._scheduler.advance(self.entropy.below(40))
+            self._write(3)
+        self._flush_now()
+        self._scheduler.advance(100)
+        return True
+
+    def _log(self, place: TopicPartition) -> UnifiedLog:
+        log = self.manager.get(place)
+        assert log is not None
+        return log
+
+    def _some(self) -> UnifiedLog | None:
+        return self._log(PLACES[0])
+
+    def _write(self, producer: int) -> None:
+        log, before = self._log(PLACES[0]), len(self._recording.operations)
+        data = self._batch(log, producer, self.entropy.token(self.entropy.below(300)))
+        added = log.append(data, leader_epoch=self._epoch, now_ms=self._clock.now_ms())
+        written = Written(added.base_offset, added.last_offset + 1, bytes(data))
+        self._recording.note(Appended(log.topic_partition, written), at=before)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from crashes.import_check import try_import_crashes
-from crashes.log_check import try_crashes
+from crashes.log_check import try_crashes, try_retention_crashes
 from crashes.quick_folder import quick_folder
 from crashes.table_check import try_table_crashes
 from crashes.tier_check import try_tier_crashes
@@ -23,10 +23,13 @@ from barnabas.core.log.segment import damage
 from barnabas.core.tiering import manifest as manifests
 from barnabas.core.tiering import remote_log_manager
 from barnabas.core.tiering.manifest import Manifest, RemoteSegment
+from barnabas.core.traffic.steps import Steps
 from barnabas.pipeline.tables import commits
 from barnabas.pipeline.tables.state import TableError
+from barnabas.ports.types import Offset
 
 POINTS = 2_500
+RETENTION_POINTS = 900
 TABLE_POINTS = 250
 TIER_POINTS = 100
 IMPORT_POINTS = 60
@@ -41,6 +44,33 @@ def test_logs_keep_their_promises() -> None:
             tried += try_crashes(seed, place, POINTS - tried)
         seed += 1
     assert seed > 1, "a broker alone, and one of a cluster"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
+def test_producers_outlive_records_that_retention_removes(seed: int) -> None:
+    with quick_folder() as place:
+        assert try_retention_crashes(seed, place, RETENTION_POINTS) > RETENTION_POINTS // 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("early", [True, False])
+def test_retention_that_does_not_wait_for_the_producers_is_found(early: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def secure(log: UnifiedLog, base: Offset, now_ms: int) -> Steps[bool]:
+        """Nothing, or the file without a flush, before the records below it are durable."""
+        if early:
+            file = log.folder.open(f"{base:020}.snapshot")
+            file.truncate(0)
+            file.append(log.snapshot_at(base, now_ms)())
+            file.close()
+        yield from ()
+        return True
+
+    monkeypatch.setattr(UnifiedLog, "_secure_producers", secure)
+    with pytest.raises((Broken, AssertionError)):
+        for seed in range(3):
+            with quick_folder() as place:
+                try_retention_crashes(seed, place, RETENTION_POINTS)
 
 
 @pytest.mark.slow

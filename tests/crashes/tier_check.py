@@ -27,6 +27,7 @@ from barnabas.core.tiering.manifest import (
 )
 from barnabas.core.tiering.remote_log_manager import LedLog, RemoteLogManager
 from barnabas.core.tiering.segment_objects import SegmentIndexes
+from barnabas.core.traffic.steps import complete
 from barnabas.ports.remote_storage import ObjectMissing
 from barnabas.ports.scheduler import Outcome
 from barnabas.ports.types import TopicPartition
@@ -145,7 +146,7 @@ class TierStory:
         self.recording.note(Appended(offset, leader.leader_epoch, bytes(content)))
 
     def _retain(self, leader: Leading) -> None:
-        for segment in leader.log.retain(0, leader.log.log_end_offset):
+        for segment in complete(leader.log.retain(0, leader.log.log_end_offset)):
             segment.delete()
         self.recording.note(DeletedHere(leader.log.local_log_start_offset))
 

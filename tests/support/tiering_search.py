@@ -53,6 +53,7 @@ from barnabas.core.tiering.manifest import (
 )
 from barnabas.core.tiering.remote_log_manager import LedLog, RemoteLogManager
 from barnabas.core.tiering.segment_objects import SegmentIndexes
+from barnabas.core.traffic.steps import complete
 from barnabas.ports.broker_api.fetch import DivergingEpoch, FetchPartition, FetchResultPartition
 from barnabas.ports.broker_api.offsets import EARLIEST, EARLIEST_LOCAL
 from barnabas.ports.error_codes import ErrorCode
@@ -440,7 +441,7 @@ class History:
         it = self.brokers[broker]
         if not it.live or not self.exists:
             return False
-        removed = it.log.retain(self.clock.now_ms(), it.partition.high_watermark)
+        removed = complete(it.log.retain(self.clock.now_ms(), it.partition.high_watermark))
         for segment in removed:
             segment.delete()
         return bool(removed)

@@ -14,6 +14,7 @@ from ....ports.storage import LogDir, StorageError
 from ....ports.types import TopicPartition
 from ...cluster.topics import LifeNote
 from ...message.codec import Codecs
+from ...traffic.steps import StepRunner, Steps
 from ..checkpoints import HIGH_WATERMARK, format_offsets
 from ..config import LONG_MAX, LogConfig
 from ..log_format import LogSegment
@@ -37,54 +38,91 @@ PRODUCER_CHECK_MS = 600_000
 
 
 class RetentionTask:
-    """Owner thread only. `homes` are the data folders of the logs; `closed` returns True after a stop."""
+    """Looks at one log after the other, in short steps, since a broker may have thousands. Owner thread only.
+
+    `closed` returns True after a stop. `on_begin` and `on_end` are called for each pass over a data folder: the files
+    of its logs are in use meanwhile.
+    """
 
     def __init__(
         self,
-        homes: Mapping[TopicPartition, DataFolder],
+        folders: Sequence[DataFolder],
         *,
         clock: Clock,
         scheduler: Scheduler,
         policy_for: Callable[[LogConfig, TopicPartition], DeletionPolicy],
         report: Callable[[str], None],
         closed: Callable[[], bool],
+        on_begin: Callable[[], None],
+        on_end: Callable[[], None],
     ) -> None:
-        self._homes = homes
+        self._folders = {home: StepRunner(scheduler, clock, self._failed) for home in folders}
+        """With runners of their own, since a disk may hang."""
         self._clock = clock
         self._scheduler = scheduler
         self._policy_for = policy_for
         self._report = report
         self._closed = closed
+        self._on_begin = on_begin
+        self._on_end = on_end
+        self._running: set[DataFolder] = set()
 
     def retain(self, high_watermark_of: Callable[[TopicPartition], int | None] | None) -> None:
-        """Delete the old segments of every log, below its high watermark where that is known."""
-        now_ms = self._clock.now_ms()
+        """Delete the old segments of every log, below its high watermark where that is known; no folder has two passes
+        at a time."""
+        for home, runner in self._folders.items():
+            if home in self._running:
+                continue
+            self._running.add(home)
+            self._on_begin()
+            runner.run(self._pass(home, high_watermark_of), partial(self._passed, home))
+
+    def _passed(self, home: DataFolder, outcome: Outcome[None]) -> None:
+        self._running.discard(home)
+        try:
+            if outcome.error is not None:
+                self._failed(outcome.error)
+        finally:
+            self._on_end()
+
+    def _failed(self, error: BaseException) -> None:
+        self._report(f"retention failed: {error!r}")
+
+    def _pass(self, home: DataFolder, high_watermark_of: Callable[[TopicPartition], int | None] | None) -> Steps[None]:
         gone: dict[TopicPartition, Sequence[LogSegment]] = {}
-        for partition, home in list(self._homes.items()):
+        for partition in list(home.logs):
             log = home.logs.get(partition)
+            if self._closed():
+                break
             if log is None:
                 continue
             known = high_watermark_of(partition) if high_watermark_of is not None else None
             try:
                 if log.policy_name != log.config.deletion_policy:
                     log.update_config(log.config, self._policy_for(log.config, partition))
-                removed = log.retain(now_ms, known if known is not None else log.readable_end)
+                limit = known if known is not None else log.readable_end
+                removed = yield from log.retain(self._clock.now_ms(), limit)
             except (StorageError, ConfigError) as error:
                 home.checked(f"retention of {partition}", error)
+                if log.failure is not None and isinstance(error, StorageError):
+                    home.fail(error)
                 continue
             if removed:
                 gone[partition] = removed
-                self._delete_later(partition, removed, log.config.file_delete_delay_ms)
+                self._delete_later(home, partition, removed, log.config.file_delete_delay_ms)
+            yield None
         for line in log_lines.retention(gone):
             self._report(line)
 
-    def _delete_later(self, partition: TopicPartition, removed: Sequence[LogSegment], delay_ms: int) -> None:
+    def _delete_later(
+        self, home: DataFolder, partition: TopicPartition, removed: Sequence[LogSegment], delay_ms: int
+    ) -> None:
         def delete() -> None:
             for segment in removed:
                 segment.delete()
 
         def done(outcome: Outcome[None]) -> None:
-            if outcome.error is not None and partition in self._homes:
+            if outcome.error is not None and partition in home.logs:
                 self._report(f"{partition}: old segments could not be removed: {outcome.error}")
 
         def due() -> None:
@@ -156,12 +194,14 @@ class LogManager:
         self.folders = [DataFolder(log_dir, report) for log_dir in dirs]
         self.homes: dict[TopicPartition, DataFolder] = {}
         self._retaining = RetentionTask(
-            self.homes,
+            self.folders,
             clock=clock,
             scheduler=scheduler,
             policy_for=policy_for,
             report=report,
             closed=lambda: self._closed,
+            on_begin=self._began,
+            on_end=self._ended,
         )
         self._flush_took = flush_took
         self._unopened: dict[TopicPartition, DataFolder] = {}
@@ -169,7 +209,7 @@ class LogManager:
         """Closed logs whose folders could not be renamed. Those with a cause are stray, the others deleted."""
         self._ownership = FolderOwnership(scheduler, topic_id_of, report, deleted_ids)
         self._under_way = 0
-        """Number of flushes and creations that run on other threads."""
+        """Number of flushes, creations and passes of retention that are not complete."""
         self._when_idle: Callable[[], None] | None = None
         self._timers: dict[int, Timer] = {}
         self._deleted = 0
@@ -465,6 +505,9 @@ class LogManager:
         # One may have been cordoned after the broker got the replica: then any folder is better than none.
         open_ones = [folder for folder in usable if not self._is_cordoned(folder.log_dir.path)]
         return min(open_ones or usable, key=lambda folder: len(folder.logs) + planned.get(id(folder), 0))
+
+    def _began(self) -> None:
+        self._under_way += 1
 
     def _ended(self) -> None:
         self._under_way -= 1

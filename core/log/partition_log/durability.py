@@ -6,7 +6,7 @@ from ....ports.errors import ClosedError
 from ....ports.storage import File, Folder, StorageError
 from ....ports.types import Offset
 from ..checkpoints import LEADER_EPOCHS
-from ..config import LogConfig
+from ..config import LONG_MAX, LogConfig
 
 
 class FlushWork:
@@ -87,6 +87,8 @@ class Durability:
         self._flushed = 0
         self._last_flush_ms = 0
         self._truncations = 0
+        self.truncated_to = LONG_MAX
+        """Lowest offset to which the log was truncated since a flush began; -1 after all was deleted."""
         self._found: tuple[int, int, int] | None = None
 
     def opened(self, recovery_point: Offset, end: Offset, *, in_order: bool) -> None:
@@ -106,6 +108,7 @@ class Durability:
     def reset_to(self, offset: Offset) -> None:
         """Reset the state to that of an empty log which begins at `offset`."""
         self.recovery_point = offset
+        self.truncated_to = -1
         self._flushed = self.at_roll = self.appended
 
     def note_flush_time(self, now_ms: int) -> None:
@@ -137,6 +140,7 @@ class Durability:
     def truncated(self, offset: Offset) -> None:
         """Note that the records from `offset` on were truncated."""
         self._truncations += 1
+        self.truncated_to = min(self.truncated_to, offset)
         self.lower(offset)
 
     def lower(self, offset: Offset) -> None:

@@ -25,7 +25,7 @@ from ..config import LONG_MAX, LogConfig
 from ..formats.validation import LOG_APPEND_TIME, ValidationTakesLong
 from ..leader_epoch_cache import LeaderEpochCache
 from ..log_format import LogSegment, ValidatedBatch
-from ..names import DELETED_SUFFIX
+from ..names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, segment_file
 from ..producers.producer_state import ProducerStates
 from ..producers.producer_state_manager import check_snapshot
 from ..retention import DeletionPolicy, local_retention_config, removable
@@ -130,7 +130,7 @@ class LogFlushes:
             work = self._work(target, now_ms, durable.at_roll if sealed_only else durable.appended)
         except StorageError:
             return None  # no disk space for the small files; the roll reports a lasting error
-        durable.under_way = True
+        durable.under_way, durable.truncated_to = True, LONG_MAX
         return work
 
     def _work(self, target: Offset, now_ms: int, messages: int) -> FlushWork:
@@ -153,14 +153,48 @@ class LogFlushes:
 
     def end_flush(self, work: FlushWork, error: StorageError | None = None) -> None:
         """Complete the work. After a failure on a segment file, records may be lost and the log refuses appends."""
-        state = self._state
-        state.durable.under_way = False
+        durable, producers = self._state.durable, self._state.producers
+        durable.under_way = False
         if error is not None:
             self._failed(work, error)
+            producers.note_unwritten(work.snapshots)
             if not work.files_flushed:
                 return
-        if not state.durable.done(work, state.end):
+        if not durable.done(work, self._state.end):
+            producers.delete_written_snapshots(work.snapshots, durable.truncated_to)
+        elif error is None:
+            producers.note_written(work.snapshots)
+
+    def begin_snapshot(self, offset: Offset, content: bytes) -> FlushWork:
+        """Return the work that makes the records below `offset` durable, then the snapshot of the producers there.
+
+        A flush may be under way. Call `end_snapshot` afterwards, also on failure. Raises `StorageError`.
+        """
+        state = self._state
+        return FlushWork(
+            target=offset,
+            files=state.segments.to_flush(state.durable.recovery_point, offset, state.end),
+            folder=state.folder,
+            new_names=True,
+            epochs=None,
+            truncations=state.durable.truncations,
+            began_ms=0,
+            appended_messages=0,
+            snapshots={segment_file(offset, SNAPSHOT_SUFFIX): content},
+        )
+
+    def end_snapshot(self, work: FlushWork, error: StorageError | None = None) -> None:
+        """Complete the work of `begin_snapshot`; see `end_flush` for a failure on a segment file."""
+        state = self._state
+        if error is not None and not work.files_flushed:
+            state.durable.failure = error
+        elif not state.durable.done(work, state.end):
             state.producers.delete_written_snapshots(work.snapshots)
+        elif error is None:
+            state.producers.note_secured(work.target)
+        else:
+            (content,) = work.snapshots.values()
+            state.producers.keep_snapshot(work.target, content)
 
     def _failed(self, work: FlushWork, error: StorageError) -> None:
         self._state.epochs.changed = True
@@ -175,8 +209,10 @@ class LogFlushes:
             work()
         except StorageError as error:
             self._failed(work, error)
+            state.producers.note_unwritten(work.snapshots)
             raise
         state.durable.done(work, state.end)
+        state.producers.note_written(work.snapshots)
 
 
 # The first unstable offset and the aborted transactions of a log, for read_committed readers (KIP-98).
@@ -680,14 +716,38 @@ class UnifiedLog:
 
     # --- retention and truncation
 
-    def retain(self, now_ms: int, high_watermark: int) -> list[LogSegment]:
+    def retain(self, now_ms: int, high_watermark: int) -> Steps[list[LogSegment]]:
         """Remove the segments that retention deletes: rename their files to *.deleted and return them.
 
         Whole segments only, oldest first, below the high watermark (facts B3). The owner calls `delete` of
-        each after `file_delete_delay_ms`, on any thread. None while segments are replaced. Raises `StorageError`.
+        each after `file_delete_delay_ms`, on any thread. None while segments are replaced. In steps: a worker makes
+        the producers durable first. Raises `StorageError`.
         """
-        if self.replacer.under_way:
+        state = self._state
+        count = self._count_removable(now_ms, high_watermark)
+        if count == len(state.segments.items):
+            try:
+                self._roll(now_ms, state.end)
+            except StorageError:
+                count -= 1  # no space for another segment: that of the others makes some
+                if not count:
+                    raise
+        if not count:
             return []
+        base, truncations = state.segments.bases[count], state.durable.truncations
+        if (yield from self._secure_producers(base, now_ms)):
+            return self._take_away(count)
+        # The log may have changed meanwhile.
+        if state.closed or truncations != state.durable.truncations:
+            return []
+        count = bisect_left(state.segments.bases, base)
+        if base not in state.segments.bases or self._count_removable(now_ms, high_watermark) < count:
+            return []
+        return self._take_away(count)
+
+    def _count_removable(self, now_ms: int, high_watermark: int) -> int:
+        if self.replacer.under_way:
+            return 0
         state = self._state
         infos = state.segments.infos(state.end)
         deletable_to, config = high_watermark, state.config
@@ -697,24 +757,33 @@ class UnifiedLog:
         count, empty_one_too = removable(self.policy, infos, bounds, now_ms, config, state.report)
         if empty_one_too:
             state.segments.active.modified_ms = now_ms  # it stays, as if created now (facts A4)
-        if not count:
-            return []
-        if count == len(infos):
-            self._roll(now_ms, state.end)
-        self._secure_producers(count, now_ms)
-        return self._take_away(count)
+        return count
 
-    def _secure_producers(self, count: int, now_ms: int) -> None:
-        """Write a snapshot of the producers where `count` segments end, if there is none; a flush that is writing it
-        replaces the file by an equal one."""
-        state, base = self._state, self._state.segments.bases[count]
+    def _secure_producers(self, base: Offset, now_ms: int) -> Steps[bool]:
+        """Make the producers at `base` durable before the segments below are removed: after a crash the log would not
+        know those whose records are all in them. Return True if that took no time. Raises `StorageError`."""
+        state, producers = self._state, self._state.producers
+        if not producers.states.producers or producers.is_durable(base) or state.durable.failure is not None:
+            return True
+        content = producers.content_at(base)
+        work = None
         try:
-            if not state.producers.states.producers or state.producers.has_written(base):
-                return
-            closed = [each for each in state.segments.items[:count] if isinstance(each, Segment)]
-            state.producers.write_snapshot(closed, base, now_ms)
-        except StorageError as error:  # a full disk needs the space of the segments more than the snapshot
+            if content is None:
+                content = yield self.snapshot_at(base, now_ms)
+            if not state.closed:
+                work = self.flushes.begin_snapshot(base, content)
+                yield work
+                self.flushes.end_snapshot(work)
+        except (StorageError, ClosedError) as error:
+            if state.closed:
+                return False
+            if work is not None and isinstance(error, StorageError):
+                self.flushes.end_snapshot(work, error)
+            if state.durable.failure is not None:
+                raise
+            # A full disk needs the space of the segments more than the snapshot.
             state.report(f"{self.topic_partition}: cannot write the producers at offset {base}: {error}")
+        return False
 
     def _take_away(self, count: int) -> list[LogSegment]:
         state = self._state

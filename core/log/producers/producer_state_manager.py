@@ -11,6 +11,7 @@ from ....ports.storage import FileMissing, Folder, StorageError
 from ....ports.types import Offset, Position
 from ...message.batch_header import BatchHeader
 from ...message.control_records import EndTransactionMarker
+from ..config import LONG_MAX
 from ..log_format import LogSegment
 from ..names import SEGMENT_FILE, SNAPSHOT_SUFFIX, segment_file
 from ..segment.segment import Segment
@@ -32,10 +33,25 @@ def snapshot_offsets(folder: Folder) -> list[int]:
     return sorted((int(name["base"]) for name in snapshots), reverse=True)
 
 
+def _offset_of(name: str) -> int:
+    return int(name.removesuffix(SNAPSHOT_SUFFIX))
+
+
 class ProducerStateManager:
     """The producer state at the log end, and the snapshots. Owner thread only."""
 
-    __slots__ = ("_folder", "_keeps_files", "_offsets", "_pending", "_recovered", "_report", "states")
+    __slots__ = (
+        "_durable",
+        "_folder",
+        "_keeps_files",
+        "_lacks_early",
+        "_offsets",
+        "_pending",
+        "_recovered",
+        "_report",
+        "_taken",
+        "states",
+    )
 
     def __init__(self, folder: Folder, report: Callable[[str], None]) -> None:
         self.states = ProducerStates()
@@ -43,7 +59,11 @@ class ProducerStateManager:
         self._report = report
         self._offsets: set[int] = set()
         self._pending: dict[int, bytes] = {}
-        self._recovered = self._keeps_files = False
+        self._taken: dict[int, bytes] = {}
+        """Snapshots that a flush is writing."""
+        self._durable: set[int] = set()
+        """Offsets of the snapshots that this run has made durable."""
+        self._recovered = self._lacks_early = self._keeps_files = False
 
     # --- at the start
 
@@ -53,7 +73,8 @@ class ProducerStateManager:
         Raises `StorageError`.
         """
         self._offsets = set(snapshot_offsets(self._folder))
-        self._read(earlier, earlier[0].base_offset if earlier else offset, offset, now_ms)
+        start = earlier[0].base_offset if earlier else offset
+        self._lacks_early = not self._read(earlier, start, offset, now_ms) and start > 0
         self._recovered = True
 
     def recovered(self, segment: Segment, position: Position, header: BatchHeader, now_ms: int) -> None:
@@ -68,25 +89,29 @@ class ProducerStateManager:
         beyond the end, or obsolete. Raises `StorageError`."""
         batches = [segment for segment in segments if isinstance(segment, Segment)]
         start = batches[0].base_offset if batches else end
-        self._pending.clear()
+        self._forget_contents()
         self._offsets = set(snapshot_offsets(self._folder))
         beyond = [offset for offset in self._offsets if not start <= offset <= end]
         self._drop(beyond)
         if beyond:
             self._folder.flush()  # a deleted one that reappears after a power cut would describe other batches
-        if not self._recovered:
+        # A crash may have interrupted retention: then only the snapshot of its end has producers of what is removed.
+        if not self._recovered or (self._lacks_early and self._offsets):
             self._read(batches, start, end, now_ms)
         self._recovered = False
         self._drop_strays({segment.base_offset for segment in batches})
 
-    def _read(self, segments: Sequence[Segment], start: Offset, end: Offset, now_ms: int) -> None:
-        known_to = self._read_newest(start, end, now_ms)
+    def _read(self, segments: Sequence[Segment], start: Offset, end: Offset, now_ms: int) -> bool:
+        """Read the producers at `end`; return True if there was a snapshot to begin with."""
+        found = self._read_newest(start, end, now_ms)
+        known_to = start if found is None else found
         if self.states.producers:
             load_recent_batches(self.states, segments, known_to, now_ms)
         replay(self.states, segments, known_to, end, now_ms)
+        return found is not None
 
-    def _read_newest(self, start: Offset, upto: Offset, now_ms: int) -> Offset:
-        """Load the newest valid snapshot up to `upto`; return its offset, or `start`."""
+    def _read_newest(self, start: Offset, upto: Offset, now_ms: int) -> Offset | None:
+        """Load the newest valid snapshot up to `upto`; return its offset, or None without one."""
         self.states = ProducerStates()
         for offset in sorted(self._offsets, reverse=True):
             name = segment_file(offset, SNAPSHOT_SUFFIX)
@@ -102,7 +127,7 @@ class ProducerStateManager:
                     self._drop([offset])
             else:
                 return Offset(offset)
-        return start
+        return None
 
     def rebuild_transaction_indexes(self, segments: Sequence[Segment], wrong: Sequence[Segment], end: Offset) -> None:
         """Rebuild the `.txnindex` of the `wrong` segments in one pass over a log that ends at `end`.
@@ -132,11 +157,12 @@ class ProducerStateManager:
 
         Any thread may call the work, which reads files and changes none. Raises `StorageError`.
         """
-        pending, known = self._pending.get(offset), self._offsets - self._pending.keys()
+        pending = self.content_at(offset)
+        if pending is not None:
+            return lambda: pending
+        known = self._offsets - self._pending.keys()
 
         def work() -> bytes:
-            if pending is not None:
-                return pending
             with suppress(FileMissing, ValueError):
                 content = self._folder.read_small(segment_file(offset, SNAPSHOT_SUFFIX))
                 check_snapshot(content)
@@ -149,14 +175,24 @@ class ProducerStateManager:
 
         return work
 
+    def content_at(self, offset: int) -> bytes | None:
+        """Return the snapshot at `offset` if it is in memory: a flush is writing it, or will."""
+        content = self._pending.get(offset)
+        return content if content is not None else self._taken.get(offset)
+
     def has_snapshot(self, offset: int) -> bool:
         return offset in self._offsets
+
+    def is_durable(self, offset: int) -> bool:
+        """Return True if the snapshot at `offset` is certainly on the disk, and so are the records below it."""
+        return offset in self._durable
 
     def restart_from(self, offset: int, snapshot: bytes, now_ms: int) -> None:
         """Use a snapshot from elsewhere for a log that continues at `offset`; durable on return. Raises
         `StorageError`."""
         self._folder.write_small(segment_file(offset, SNAPSHOT_SUFFIX), snapshot)
         self._offsets.add(offset)
+        self._durable.add(offset)
         self.states = decode_snapshot(snapshot, now_ms=now_ms)
 
     # --- while the log is open
@@ -190,31 +226,33 @@ class ProducerStateManager:
             self.take_snapshot(end)
 
     def take_pending_snapshots(self) -> Mapping[str, bytes]:
-        """Return and remove the pending snapshots by file name, for a flush."""
+        """Return the pending snapshots by file name, for a flush. `note_written` or `note_unwritten` follows."""
         pending, self._pending = self._pending, {}
+        self._taken |= pending
         return {segment_file(offset, SNAPSHOT_SUFFIX): content for offset, content in pending.items()}
 
-    def has_written(self, offset: int) -> bool:
-        """Return True if the snapshot at `offset` can be read from its file. Raises `StorageError`."""
-        try:
-            check_snapshot(self._folder.read_small(segment_file(offset, SNAPSHOT_SUFFIX)))
-        except (FileMissing, ValueError):
-            return False
-        return True
+    def note_written(self, names: Mapping[str, bytes]) -> None:
+        """Note that these snapshots are durable. One that was dropped meanwhile is deleted."""
+        for offset in map(_offset_of, names):
+            self._taken.pop(offset, None)
+            if offset in self._offsets:
+                self._durable.add(offset)
+        self.delete_written_snapshots(names, LONG_MAX)
 
-    def write_snapshot(self, segments: Sequence[Segment], offset: Offset, now_ms: int) -> None:
-        """Write the snapshot at `offset`, where the closed `segments` end, before they are removed: after a kill the
-        log would not know the producers whose records are all in them. The next flush makes it durable.
+    def note_unwritten(self, names: Mapping[str, bytes]) -> None:
+        """Note that writing these snapshots has failed: the next flush tries again, unless they were dropped."""
+        for offset in map(_offset_of, names):
+            content = self._taken.pop(offset, None)
+            if content is not None:
+                self._pending.setdefault(offset, content)
 
-        Raises `StorageError`.
-        """
-        content = self.snapshot_at(segments, offset, now_ms)()
-        file = self._folder.open(segment_file(offset, SNAPSHOT_SUFFIX))
-        try:
-            file.truncate(0)
-            file.append(content)
-        finally:
-            file.close()
+    def note_secured(self, offset: int) -> None:
+        """Note that the snapshot at `offset` is durable."""
+        self._offsets.add(offset)
+        self._durable.add(offset)
+
+    def keep_snapshot(self, offset: int, content: bytes) -> None:
+        """Keep a snapshot which could not be written, for the next flush."""
         self._pending[offset] = content
         self._offsets.add(offset)
 
@@ -226,26 +264,40 @@ class ProducerStateManager:
         """Delete the snapshots at these base offsets, whose segments were merged. Raises `StorageError`."""
         self._drop([known for known in bases if known in self._offsets])
 
-    def delete_written_snapshots(self, names: Mapping[str, bytes]) -> None:
-        """Delete snapshots that a flush wrote although the log was truncated meanwhile."""
+    def delete_written_snapshots(self, names: Mapping[str, bytes], truncated_to: int = -1) -> None:
+        """Delete snapshots that were written although the log was truncated to `truncated_to` (-1: all) meanwhile, or
+        although they were dropped."""
         for name in names:
+            if _offset_of(name) <= truncated_to and _offset_of(name) in self._offsets:
+                continue
             try:
                 self._folder.delete(name)
             except StorageError as error:
                 self._report(f"{self._folder.name}/{name} could not be removed: {error}")
-        self._offsets.difference_update(int(name.removesuffix(SNAPSHOT_SUFFIX)) for name in names)
+            offset = _offset_of(name)
+            self._durable.discard(offset)
+            if offset not in self._pending:
+                self._offsets.discard(offset)
 
     def truncate_fully_to(self) -> None:
         """Clear the state and delete all snapshots. Raises `StorageError`."""
         self.states.clear()
         self._recovered = False
+        self._forget_contents()
         self._drop([*self._offsets, *snapshot_offsets(self._folder)])
 
     def _drop(self, offsets: Sequence[int]) -> None:
         for offset in offsets:
             self._pending.pop(offset, None)
+            self._taken.pop(offset, None)
+            self._durable.discard(offset)
             self._folder.delete(segment_file(offset, SNAPSHOT_SUFFIX))
             self._offsets.discard(offset)
+
+    def _forget_contents(self) -> None:
+        self._pending.clear()
+        self._taken.clear()
+        self._durable.clear()
 
     def _drop_strays(self, bases: set[int]) -> None:
         """Delete snapshots of earlier clean shutdowns inside segments, except the newest."""

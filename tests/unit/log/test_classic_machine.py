@@ -15,6 +15,7 @@ from barnabas.adapters.storage_fs import open_log_dir
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.partition_log.durability import FlushWork
+from barnabas.core.traffic.steps import complete
 from barnabas.ports.storage import LogDir
 from barnabas.testing.logs import bytes_of
 
@@ -118,7 +119,7 @@ class ClassicLogMachine(RuleBasedStateMachine):
     def retain(self, size: int) -> None:
         self.log.update_config(evolve(self.log.config, retention_bytes=size))
         above_start = self.log.log_end_offset - self.start
-        for segment in self.log.retain(self.now_ms, self.log.readable_end):
+        for segment in complete(self.log.retain(self.now_ms, self.log.readable_end)):
             segment.delete()
         assert self.log.size_bytes >= min(above_start, size)
         assert self.start <= self.log.log_start_offset <= self.visible_end

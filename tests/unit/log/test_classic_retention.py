@@ -10,6 +10,7 @@ from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.log.retention import SegmentInfo
+from barnabas.core.traffic.steps import complete
 from barnabas.ports.storage import Folder
 from barnabas.testing.logs import bytes_of
 
@@ -43,7 +44,7 @@ def story() -> Story:
 
 
 def _retain(log: UnifiedLog, now_ms: int) -> int:
-    removed = log.retain(now_ms, log.readable_end)
+    removed = complete(log.retain(now_ms, log.readable_end))
     for segment in removed:
         segment.delete()
     return len(removed)

@@ -120,7 +120,7 @@ class LogMachine(RuleBasedStateMachine):
         high_watermark = self.start + int((self.end - self.start) * share)
         self.log.update_config(evolve(self.config, retention_bytes=size))
         before = self.log.segments
-        removed = self.log.retain(self.now_ms, high_watermark)
+        removed = complete(self.log.retain(self.now_ms, high_watermark))
         assert tuple(removed) == before[: len(removed)]
         for segment in removed:
             segment.delete()

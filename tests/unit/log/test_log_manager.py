@@ -567,6 +567,41 @@ def test_one_bad_policy_does_not_stop_the_others(broker: Broker) -> None:
     assert len(broker.reports) == 2
 
 
+def test_retention_takes_turns_and_a_stop_ends_it(broker: Broker) -> None:
+    class Slow(KafkaDeletionPolicy):
+        def deletable(self, segments: Sequence[SegmentInfo], *, now_ms: int, config: LogConfig) -> int:
+            broker.clock.advance_to(broker.clock.monotonic_ms() + 10)
+            return super().deletable(segments, now_ms=now_ms, config=config)
+
+    broker.policy = Slow()
+    manager = broker.start(evolve(CONFIG, retention_ms=0))
+    logs = [manager.create(tp("t", number)) for number in range(5)]
+    for log in logs:
+        put(log, b"x", at=0)
+    broker.clock.advance_to(broker.clock.monotonic_ms() + 10_000)
+    manager.retain()
+    assert [log.log_start_offset for log in logs] == [1, 0, 0, 0, 0], "others have their turn now"
+    manager.retain()
+    stopped: list[bool] = []
+    manager.stop(lambda: stopped.append(True))
+    assert not stopped
+    broker.scheduler.run_until(lambda: bool(stopped))
+    assert [log.log_start_offset for log in logs][2:] == [0, 0, 0]
+
+
+def test_retention_with_producers_is_complete_after_a_worker_has_written_them(broker: Broker) -> None:
+    manager = broker.start(evolve(CONFIG, retention_ms=0))
+    logs = [manager.create(tp("t", number)) for number in range(3)]
+    for log in logs:
+        log.append(numbered(b"x", at=0), leader_epoch=0, now_ms=0)
+    broker.clock.advance_to(broker.clock.monotonic_ms() + 10_000)
+    manager.retain()
+    assert [log.log_start_offset for log in logs] == [0, 0, 0]
+    broker.scheduler.run_pending()
+    assert [log.log_start_offset for log in logs] == [1, 1, 1]
+    assert all(f"{1:020}.snapshot" in broker.disks[0].folders[f"t-{number}"] for number in range(3))
+
+
 # --- folders that fail
 
 

@@ -136,7 +136,7 @@ def test_region_does_not_change_while_the_log_grows(folder: Folder) -> None:
     assert not isinstance(kept, bytes)
     before = kept.read()
     log.update_config(LogConfig(retention_ms=0))
-    for segment in log.retain(10**9, log.log_end_offset):
+    for segment in complete(log.retain(10**9, log.log_end_offset)):
         segment.delete()
     put(log, b"later")
     assert kept.read() == before

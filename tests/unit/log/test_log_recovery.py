@@ -325,7 +325,7 @@ def test_damaged_leader_epochs_are_found_again_by_recovery(folder: Folder) -> No
 def test_empty_active_segment(folder: Folder) -> None:
     log = _written(folder, 5)
     log.update_config(LogConfig(retention_ms=0, segment_bytes=5 * SIZE))
-    log.retain(10**9, 5)
+    complete(log.retain(10**9, 5))
     log.close()
     for recover in (False, True):
         log = open_log(folder, recover=recover, config=CONFIG)

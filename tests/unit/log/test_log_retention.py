@@ -42,7 +42,7 @@ def _bases(log: UnifiedLog) -> list[int]:
 
 def _retain(log: UnifiedLog, now_ms: int = 10_000, high_watermark: int = 99, **settings: object) -> int:
     log.update_config(evolve(CONFIG, **settings))  # type: ignore[arg-type]  # any of the fields
-    return len(log.retain(now_ms, high_watermark))
+    return len(complete(log.retain(now_ms, high_watermark)))
 
 
 def test_nothing_to_do(folder: Folder) -> None:
@@ -127,7 +127,7 @@ def test_files_are_renamed_and_later_deleted(folder: Folder) -> None:
     log = _written(folder)
     log.update_config(evolve(CONFIG, retention_ms=0))
     kept = log.read(0, max_bytes=10**6, limit=8).records
-    removed = log.retain(10_000, 3)
+    removed = complete(log.retain(10_000, 3))
     assert [segment.base_offset for segment in removed] == [0]
     gone = {f"{0:020d}{suffix}.deleted" for suffix in (".log", ".index", ".timeindex")}
     assert gone < set(folder.files())
@@ -165,7 +165,7 @@ class _Policy:
 def test_a_bad_policy_deletes_nothing_and_is_reported(folder: Folder, answer: object) -> None:
     reports: list[str] = []
     log = _written(folder, policy=_Policy(answer), reports=reports)
-    assert log.retain(10**9, 8) == []
+    assert complete(log.retain(10**9, 8)) == []
     assert _bases(log) == [0, 2, 4, 6]
     assert len(reports) == 1
     assert "policy" in reports[0]
@@ -181,7 +181,7 @@ def test_a_policy_sees_all_segments(folder: Folder) -> None:
             return 1
 
     log = _written(folder, 5, policy=Curious())
-    assert len(log.retain(77, 5)) == 1
+    assert len(complete(log.retain(77, 5))) == 1
     assert [(info.base_offset, info.next_offset, info.size_bytes, info.largest_timestamp_ms) for info in asked] == [
         (0, 2, 2 * SIZE, 1001),
         (2, 4, 2 * SIZE, 1003),
@@ -196,7 +196,7 @@ def test_retention_on_a_broken_disk_loses_nothing(folder: Folder) -> None:
     disk.read_only = True
     log.update_config(evolve(CONFIG, retention_ms=0))
     with pytest.raises(StorageError):
-        log.retain(10**9, 7)
+        complete(log.retain(10**9, 7))
     assert read_all(log) == [(number, b"%08d" % number) for number in range(8)]
 
 

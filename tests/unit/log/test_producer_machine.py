@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from barnabas.adapters.system import SeededEntropy
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.partition_log.unified_log import UnifiedLog
+from barnabas.core.traffic.steps import complete
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.simulation.disk import FaultyDisk
@@ -182,7 +183,7 @@ class ProducerMachine(RuleBasedStateMachine):
         waiting = {value for writer in self.writers for sent in writer.waiting for value in sent.values}
         limit = min((o for o, value in read_all(self.log) if value in waiting), default=self.log.recovery_point)
         self.log.advance_log_start(int(min(limit, self.log.recovery_point) * offset))
-        for segment in self.log.retain(0, self.log.log_start_offset):
+        for segment in complete(self.log.retain(0, self.log.log_start_offset)):
             segment.delete()
         self.start = self.log.log_start_offset
         present = {value for _, value in read_all(self.log)}

@@ -4,14 +4,17 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from barnabas.adapters.storage_memory import MemoryLogDir
+from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.config import LogConfig
+from barnabas.core.log.log_format import LogSegment
+from barnabas.core.log.partition_log.log_state import LogState
 from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.log.producers.producer_state import ProducerStateEntry, ProducerStates, SentBatch
 from barnabas.core.log.producers.snapshot import decode_snapshot, encode_snapshot
+from barnabas.core.traffic.steps import Steps, complete
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
-from barnabas.ports.storage import Folder
+from barnabas.ports.storage import Folder, StorageError, StorageFull
 from barnabas.testing.logs import numbered, open_log, put, read_all
 
 SIZE = len(numbered(b"12345678"))
@@ -186,7 +189,7 @@ def test_snapshots_are_deleted_with_their_segments(folder: Folder) -> None:
     log = written(folder)
     flush(log)
     log.advance_log_start(10)
-    for segment in log.retain(0, 12):
+    for segment in complete(log.retain(0, 12)):
         segment.delete()
     assert [segment.base_offset for segment in log.segments] == [10]
     assert snapshots(folder) == [10]
@@ -196,7 +199,7 @@ def test_snapshots_are_deleted_with_their_segments(folder: Folder) -> None:
 def test_producers_outlive_their_records(folder: Folder) -> None:
     log = written(folder, 10)
     log.update_config(LogConfig(segment_bytes=5 * SIZE, retention_ms=1))
-    removed = log.retain(10**9, 10)
+    removed = complete(log.retain(10**9, 10))
     assert len(removed) == 2
     assert send(log, 9) == 9
     log.close()
@@ -213,37 +216,159 @@ def killed(log: UnifiedLog, folder: Folder, *, lost: Sequence[int] = ()) -> Unif
     return open_log(folder, config=CONFIG, log_start_offset=log.log_start_offset)
 
 
-@pytest.mark.parametrize("recovered", [False, True])
-def test_kill_after_retention_keeps_producers_of_removed_segments(folder: Folder, recovered: bool) -> None:
+def of_two(folder: Folder) -> UnifiedLog:
+    """Three segments from 0, 5 and 10; producer 2 has written offset 0 only."""
     log = open_log(folder, config=CONFIG)
     send(log, 0, producer=2)
     for number in range(11):
         send(log, number)
+    return log
+
+
+def finish(steps: Steps[list[LogSegment]], work: Callable[[], object] | None) -> Sequence[LogSegment]:
+    """Run the rest of the steps, from this work on."""
+    while True:
+        try:
+            work = steps.send(work() if work is not None else None)
+        except StopIteration as end:
+            return list(end.value)
+
+
+def knows_both(log: UnifiedLog, last: int = 10) -> None:
+    assert send(log, 0, producer=2) == 0, "it is known, and not appended"
+    assert send(log, last) == last + 1
+
+
+@pytest.mark.parametrize("recovered", [False, True])
+def test_kill_after_retention_keeps_producers_of_removed_segments(folder: Folder, recovered: bool) -> None:
+    log = of_two(folder)
     if recovered:  # then no snapshot is waiting to be written
         log = killed(log, folder)
         assert snapshots(folder) == []
     log.advance_log_start(10)
-    for segment in log.retain(2000, 12):
+    for segment in complete(log.retain(2000, 12)):
         segment.delete()
     assert log.local_log_start_offset == 10
-    log = killed(log, folder)
-    assert send(log, 0, producer=2) == 0, "it is known, and not appended"
-    assert send(log, 10) == 11
+    knows_both(killed(log, folder))
 
 
 def test_retention_writes_the_producers_also_while_a_flush_does(folder: Folder) -> None:
-    log = open_log(folder, config=CONFIG)
-    send(log, 0, producer=2)
-    for number in range(11):
-        send(log, number)
+    log = of_two(folder)
     work = log.flushes.begin_flush(0)
     assert work is not None
     log.advance_log_start(10)
-    for segment in log.retain(2000, 12):
+    for segment in complete(log.retain(2000, 12)):
         segment.delete()
     assert log.local_log_start_offset == 10
-    log = killed(log, folder)
-    assert send(log, 0, producer=2) == 0, "it is known, and not appended"
+    knows_both(killed(log, folder))
+
+
+@pytest.mark.parametrize("recovered", [False, True])
+def test_producers_and_their_records_are_durable_before_segments_are_removed(recovered: bool) -> None:
+    disk = MemoryDisk()
+    folder = MemoryLogDir(disk).folder("t-0")
+    log = of_two(folder)
+    if recovered:
+        log = killed(log, folder)
+    log.advance_log_start(10)
+    steps = log.retain(2000, 12)
+    work = next(steps)
+    assert (log.local_log_start_offset, log.segments[0].base_offset) == (10, 0)
+    assert finish(steps, work)
+    assert log.recovery_point >= 10
+    log.abandon()
+    after = MemoryLogDir(disk.after_crash(power_cut=True)).folder("t-0")
+    log = open_log(after, config=CONFIG, log_start_offset=10, recovery_point=10)
+    assert send(log, 0, producer=2) == 0
+    assert log.producers.producers[1].last_sequence >= 8, "its batches from 10 on were not flushed"
+
+
+def test_kill_while_retention_removes_segments_keeps_the_producers(folder: Folder) -> None:
+    log = of_two(folder)
+    log.advance_log_start(10)
+    removed = complete(log.retain(2000, 12))
+    folder.rename(f"{5:020}.log.deleted", f"{5:020}.log")  # the second of two was not renamed yet
+    assert [segment.base_offset for segment in removed] == [0, 5]
+    log.abandon()
+    knows_both(open_log(folder, config=CONFIG))
+
+
+def test_retention_on_a_full_disk_keeps_the_producers_for_the_next_flush() -> None:
+    disk = MemoryDisk()
+    folder = MemoryLogDir(disk).folder("t-0")
+    log = killed(of_two(folder), folder)
+    log.advance_log_start(10)
+    disk.capacity = 0
+    removed = complete(log.retain(2000, 12))
+    assert len(removed) == 2, "the disk needs the space more than the snapshot"
+    disk.capacity = None
+    for segment in removed:
+        segment.delete()
+    send(log, 11)
+    flush(log)
+    knows_both(killed(log, folder), 11)
+
+
+def test_retention_without_space_for_a_segment_removes_all_but_the_active_one(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = written(folder)
+    log.update_config(LogConfig(segment_bytes=5 * SIZE, retention_ms=0))
+
+    def full(*_: object) -> None:
+        raise StorageFull("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LogState, "create_segment", full)
+        assert [segment.base_offset for segment in complete(log.retain(10**9, 12))] == [0, 5]
+    assert [segment.base_offset for segment in complete(log.retain(10**9, 12))] == [10]
+
+
+def test_log_truncated_while_retention_writes_the_producers_loses_nothing(folder: Folder) -> None:
+    log = of_two(folder)
+    log.advance_log_start(10)
+    steps = log.retain(2000, 12)
+    work = next(steps)
+    log.truncate_to(11)
+    assert finish(steps, work) == []
+    assert snapshots(folder) == []
+    assert len(complete(log.retain(2000, 12))) == 2
+    assert snapshots(folder) == [10]
+
+
+def test_flush_of_a_log_truncated_meanwhile_leaves_the_snapshot_of_its_first_segment(folder: Folder) -> None:
+    log = of_two(folder)
+    work = log.flushes.begin_flush(0)
+    assert work is not None
+    log.advance_log_start(10)
+    assert len(complete(log.retain(2000, 12))) == 2
+    log.truncate_to(11)
+    work()
+    log.flushes.end_flush(work)
+    assert snapshots(folder) == [10]
+
+
+def test_failed_flush_of_records_by_retention_removes_nothing(folder: Folder) -> None:
+    log = of_two(folder)
+    log.advance_log_start(10)
+    steps = log.retain(2000, 12)
+    next(steps)
+    with pytest.raises(StorageError, match="bad sector"):
+        steps.throw(StorageError("bad sector"))
+    assert log.failure is not None
+    assert log.segments[0].base_offset == 0
+
+
+def test_snapshot_that_could_not_be_written_is_written_by_the_next_flush(folder: Folder) -> None:
+    log = written(folder)
+    work = log.flushes.begin_flush(0)
+    assert work is not None
+    work.files_flushed = True
+    log.flushes.end_flush(work, StorageFull("no space left"))
+    assert snapshots(folder) == []
+    send(log, 12)
+    flush(log)
+    assert snapshots(folder) == [5, 10]
 
 
 def test_snapshot_of_a_closed_segment_keeps_the_times_of_an_earlier_one(folder: Folder) -> None:

@@ -20,6 +20,7 @@ from barnabas.core.message.batch_header import parse_header
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.message.control_records import read_marker
 from barnabas.core.message.message_set import MessageSet
+from barnabas.core.traffic.steps import complete
 from barnabas.ports.broker_api.fetch import AbortedTransaction
 from barnabas.ports.storage import Folder
 from barnabas.simulation.disk import FaultyDisk
@@ -172,7 +173,7 @@ class TransactionMachine(RuleBasedStateMachine):
     @rule(share=st.floats(0, 1))
     def forget_old_records(self, share: float) -> None:
         self.log.advance_log_start(int(self.log.log_end_offset * share))
-        for segment in self.log.retain(0, self.log.log_start_offset):
+        for segment in complete(self.log.retain(0, self.log.log_start_offset)):
             segment.delete()
         self.start = self.log.log_start_offset
         self.items = [item for item in self.items if item.next_offset > self.log.segments[0].base_offset]

@@ -16,6 +16,7 @@ from barnabas.core.message.batch_header import parse_header
 from barnabas.core.message.batch_reader import open_records
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.message.control_records import EndTransactionMarker, encode_marker, read_marker
+from barnabas.core.traffic.steps import complete
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import File, Folder, StorageError
@@ -569,7 +570,7 @@ def test_old_segments_take_their_indexes_with_them() -> None:
     for number in range(4):
         put(log, b"%d" % number)
     log.advance_log_start(4)
-    (removed, *_) = log.retain(0, log.log_end_offset)
+    (removed, *_) = complete(log.retain(0, log.log_end_offset))
     assert f"{0:020d}.txnindex.deleted" in folder.files()
     removed.delete()
     assert not any(".txnindex" in name for name in folder.files())

@@ -14,6 +14,7 @@ from barnabas.core.log.config import LogConfig
 from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.tiering.manifest import TieredTopic
 from barnabas.core.tiering.remote_log_manager import LedLog, RemoteLogManager
+from barnabas.core.traffic.steps import complete
 from barnabas.ports.errors import BarnabasError, ClosedError
 from barnabas.ports.scheduler import Outcome
 from barnabas.ports.storage import Folder
@@ -58,7 +59,7 @@ def copied(log: UnifiedLog, store: MemoryRemoteStorage, offload: Callable[..., N
     manager.close()
     if log.closed:
         return
-    for segment in log.retain(0, log.log_end_offset):
+    for segment in complete(log.retain(0, log.log_end_offset)):
         segment.delete()
 
 

@@ -25,6 +25,7 @@ from barnabas.core.tiering import remote_log_manager
 from barnabas.core.tiering.manifest import Manifest, TieredTopic, log_key, partition_folder
 from barnabas.core.tiering.remote_log_manager import LedLog, RemoteLogManager
 from barnabas.core.tiering.remote_reader import RemoteLogReader, RemoteRecords, RemoteView
+from barnabas.core.traffic.steps import complete
 from barnabas.ports.errors import BarnabasError
 from barnabas.ports.remote_storage import ObjectMissing, RemoteStorageError
 from barnabas.ports.scheduler import Outcome
@@ -107,7 +108,7 @@ class World:
 
     def retain(self) -> None:
         for each in (self.leader, *self.deposed):
-            for segment in each.log.retain(self.clock.now_ms(), each.log.log_end_offset):
+            for segment in complete(each.log.retain(self.clock.now_ms(), each.log.log_end_offset)):
                 segment.delete()
 
     def delete_records(self) -> None:

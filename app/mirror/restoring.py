@@ -41,6 +41,7 @@ from .identical import SOURCE_KEY
 _READ_BYTES = 4_194_304
 _SENT_BYTES = 524_288
 _AGAIN_S = 0.1
+_READ_ONLY_KEY = "remote.storage.source"
 _REMOTE_KEYS = ("remote.storage.enable", "remote.log.copy.disable", "local.retention.ms", "local.retention.bytes")
 _PATIENCE_S = 60.0
 _SOURCE = "remote storage"
@@ -168,7 +169,13 @@ class TierRestore:
             }
             self._admin.create_topic(topic, partitions=count, configs={**configs, SOURCE_KEY: source})
             return True
-        known = self._admin.topic_overrides(topic).get(SOURCE_KEY)
+        overrides = self._admin.topic_overrides(topic)
+        known = overrides.get(SOURCE_KEY)
+        if _READ_ONLY_KEY in overrides:
+            raise ConfigError(
+                f"topic {topic} of the cluster is read-only, and only shows what remote storage has: delete it there, "
+                "which deletes nothing in the store, then run the command again, or name the others"
+            )
         if known == source and len(there.partitions) == count:
             return True
         if known:

@@ -12,6 +12,7 @@ from support.tiered_topics import QUICK, TIERED, read_all, wait_for, write
 from barnabas import Admin, Broker
 from barnabas.adapters.remote_folder import FolderRemoteStorage
 from barnabas.app.mirror.restoring import TierRestore, read_partitions
+from barnabas.core.tiering.manifest import topic_folder
 from barnabas.ports.broker_api.configs import ResourceKind
 from barnabas.ports.broker_api.mirroring import MirrorRecords
 from barnabas.ports.errors import ConfigError
@@ -134,6 +135,18 @@ def test_part_of_another_topic_is_not_continued(target: Broker, storage: FolderR
         admin.alter_configs(ResourceKind.TOPIC, "t", {"mirror.source": None})
         with pytest.raises(ConfigError, match="fewer messages than the store"):
             restore(target, storage)
+
+
+def test_topic_that_only_shows_the_store_is_not_taken_for_a_restored_one(
+    tmp_path: Path, storage: FolderRemoteStorage
+) -> None:
+    source = read_partitions(storage)[0].manifest.topic
+    with Broker(tmp_path / "new", config=remote(storage._root)) as broker, Admin(broker.bootstrap) as admin:
+        admin.create_topic(
+            "t", partitions=2, configs={"remote.storage.source": topic_folder(source.name, source.topic_id)}
+        )
+        with pytest.raises(ConfigError, match=r"topic t of the cluster is read-only.*: delete it there"):
+            restore(broker, storage)
 
 
 def test_records_that_the_store_does_not_have_are_not_continued(target: Broker, storage: FolderRemoteStorage) -> None:

@@ -92,7 +92,7 @@ def _consumer_record(content: bytes, value: bytes | None) -> Fields:
 
 
 def _consumer_value(kind: ConsumerRecord, group: StoredConsumerGroup) -> Fields | None:
-    """Return what one record has put into an empty group."""
+    """Return the fields of a record, as it was loaded into an empty group."""
     match kind:
         case ConsumerRecord.GROUP:
             return {"epoch": group.epoch, "metadata_hash": group.metadata_hash}

@@ -53,7 +53,7 @@ class WorkerPart:
         """Begins to accept at the shared ports; set by `build_broker`."""
 
     def expose(self, scheduler: Scheduler, clock: Clock) -> ExposeMetrics:
-        """Return what shows metrics and health to the parent."""
+        """Return the function by which a worker sends metrics and health to its parent."""
 
         def exposed(metrics: Metrics, ready: Callable[[], str | None]) -> Callable[[], None]:
             from ...adapters.metrics_prometheus import PrometheusMetrics

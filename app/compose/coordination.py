@@ -57,7 +57,7 @@ def broker_backend(config: BrokerConfig, plugins: PluginHost) -> CoordinationBac
 
 
 def broker_session_request(config: BrokerConfig, report: Report) -> SessionRequest:
-    """Return what the back end of a broker gets."""
+    """Return the request for a broker's session with its coordination service."""
     return SessionRequest(
         url=config.coordination,
         session_timeout_ms=config.zookeeper_session_timeout_ms,

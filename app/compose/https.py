@@ -31,7 +31,7 @@ def server_context(settings: SslSettings, report: Callable[[str], None]) -> ssl.
 
 
 def certificate_context(certificate: Path, key: Path, report: Callable[[str], None]) -> ssl.SSLContext:
-    """Return what `server_context` does, by two PEM files: the certificate with its chain, and its key.
+    """Return a context as `server_context` does, from two PEM files: the certificate with its chain, and its key.
 
     Raises `ConfigError`.
     """

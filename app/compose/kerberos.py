@@ -20,7 +20,7 @@ _MECHANISM = "GSSAPI"
 
 
 def kerberos_exchanges(config: BrokerConfig, listener: str) -> Callable[[], ServerExchange]:
-    """Return what makes the exchanges of a listener with GSSAPI. Raises `ConfigError`."""
+    """Return a factory of the GSSAPI exchanges of a listener. Raises `ConfigError`."""
     from ...adapters.kerberos.contexts import Acceptor
     from ...core.security.sasl.gssapi import GssapiServerExchange
 

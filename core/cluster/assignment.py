@@ -83,7 +83,7 @@ def assign_added(
 
 
 def machine_key(machines: Machines, broker: int) -> str | int:
-    """Return what stands for the machine of a broker: brokers on one machine have the same."""
+    """Return a key of the broker's machine, which all brokers on that machine have."""
     return machines.get(broker, broker)
 
 

@@ -242,7 +242,7 @@ def _is_stored(coordination: Coordination, topic: Topic) -> bool:
 
 
 def fits_one_commit(changes: Sequence[NodeChange]) -> bool:
-    """Return True if one commit takes all of these."""
+    """Return True if all changes fit into one commit."""
     data = sum(len(change.data) for change in changes if not isinstance(change, DeleteNode))
     return len(changes) <= CHANGES_MAX and data <= DATA_BYTES_MAX
 
@@ -487,7 +487,7 @@ def is_topic_node(own: Node, name: str, topic_id: bytes) -> bool:
 def states_change(
     topic: Topic, node: int, states: Mapping[int, PartitionState], version: int | None
 ) -> CreateNode | SetNode:
-    """Return what stores the states of one node, if it still has the version that is known; None: it is not there."""
+    """Return the change that stores the states of one node if it has `version`, or creates the node for None."""
     path, data = layout.states_path(topic.topic_id, node), encode_states_node(topic, node, states)
     return CreateNode(path, data) if version is None else SetNode(path, data, version)
 

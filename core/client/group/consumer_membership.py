@@ -282,7 +282,7 @@ class ConsumerMembershipManager(AbstractMembershipManager):
         return Poll([Send(node, request, lambda result, now: self._answered(turn, result, now))], NEVER)
 
     def _has_news(self) -> bool:
-        """Return True if the coordinator does not know what it should."""
+        """Return True if the last heartbeat did not have the present subscription and assignment."""
         seen = (self._acknowledged, len(self.owned.assigned), self.topics.names, self.topics.regex)
         if seen == self._seen:
             return False
@@ -292,11 +292,11 @@ class ConsumerMembershipManager(AbstractMembershipManager):
         return False
 
     def _forget_sent(self) -> None:
-        """Let the next heartbeat say everything."""
+        """Let the next heartbeat be complete."""
         self._sent, self._seen = _Sent(), ()
 
     def _present(self) -> _Sent:
-        """Return what the coordinator should know."""
+        """Return the present subscription and assignment."""
         regex = self.topics.regex
         names = () if regex is not None else tuple(sorted(self.topics.names))
         return _Sent(names, regex, frozenset(self.owned.assigned), self._acknowledged)

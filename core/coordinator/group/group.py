@@ -95,7 +95,7 @@ class Group(Protocol):
     def check_transactional_commit(self, request: TxnOffsetCommit) -> ErrorCode: ...
 
     def commit_validator(self, member_id: str, epoch: int) -> CommitPartitionValidator | None:
-        """Return what decides on each partition of an allowed commit; None: all are allowed."""
+        """Return the validator of each partition of an allowed commit; None if all partitions are allowed."""
         ...
 
     def check_fetch(self, request: OffsetFetchGroup) -> ErrorCode:

@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 DEMO   := $(VENV)/.demo
 # JOBS=N: how many processes share the work of a command. Four by default for tests on two cores, as they often wait.
 
-.PHONY: help install demo examples test lint format docs bench bench-history bench-peers compatibility sim crashes specs prove fuzz chaos kills table-kills audit-proof wheel release clean
+.PHONY: help install demo examples test lint format docs bench bench-goals bench-history bench-peers compatibility sim crashes specs prove fuzz chaos kills table-kills audit-proof wheel release clean
 .DEFAULT_GOAL := help
 
 help:  ## show the commands
@@ -55,6 +55,9 @@ format: $(STAMP)  ## put the code in the project's style
 
 bench: $(STAMP)  ## measure, as ratios of one run
 	@$(BIN)/python benchmarks/run.py $(ARGS)
+
+bench-goals: $(STAMP)  ## what has a goal, beside Apache Kafka where it can be had: a quarter of an hour, at most 40 minutes
+	@$(BIN)/python benchmarks/goals.py $(ARGS)
 
 bench-history: $(STAMP)  ## a few ratios in two minutes; fails if one dropped by a tenth since the last runs on this machine
 	@$(BIN)/python benchmarks/history.py $(ARGS)

@@ -151,7 +151,10 @@ def _costs(data: Path) -> list[Result]:
                     raise RuntimeError(f"{TOPIC}-{partition}: offset {offset} was not read back")
         for client in clients.values():
             client.close()
-    return [
+        resident = many.resident_bytes() / 1e6
+        details = {"MB with one": one.resident_bytes() / 1e6}
+    memory = Result(f"memory with {PARTITIONS} written partitions", resident, "MB", 50, at_least=False, details=details)
+    return [memory] + [
         _ratio(f"{name}: cost with {PARTITIONS} partitions per broker / with one", costs[PARTITIONS], costs[1])
         for name, costs in (("produce", produce), ("fetch", fetch))
     ]

@@ -198,9 +198,9 @@ class StompClient:
 class PikaClient:
     """A client as users of pika write it. Raises `ImportError` where pika is missing."""
 
-    def __init__(self, port: int, *, confirms: bool = False) -> None:
+    def __init__(self, port: int, *, confirms: bool = False, persistent: bool = True) -> None:
         pika: Any = import_module("pika")
-        self._properties = pika.BasicProperties(delivery_mode=2)
+        self._properties = pika.BasicProperties(delivery_mode=2 if persistent else 1)
         self._connection: Any = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port, heartbeat=0))
         self._channel: Any = self._connection.channel()
         self._channel.queue_declare(QUEUE, durable=True)

@@ -89,11 +89,12 @@ class OurBare(Ours):
 
 
 class OurClients(Ours):
-    """`Producer` and `SimpleConsumer`."""
+    """`Producer` and `SimpleConsumer`. `confirms`: each message is confirmed before the next one."""
 
-    def __init__(self, running: RunningBroker, batch: int) -> None:
-        super().__init__(running, f"clients-{batch}")
+    def __init__(self, running: RunningBroker, batch: int, *, confirms: bool = False) -> None:
+        super().__init__(running, f"clients-{batch}-{confirms}")
         self._batch = batch
+        self._confirms = confirms
         self._producer = ClassicProducer(f"classic://{running.bootstrap}")
         self._consumer = SimpleConsumer(f"classic://{running.bootstrap}")
 
@@ -101,6 +102,8 @@ class OurClients(Ours):
         if self._batch == 1:
             for _ in range(count):
                 self._producer.send(self._topic, body, partition=0)
+                if self._confirms:
+                    self._producer.confirm()
         else:
             values = [body] * self._batch
             for _ in range(count // self._batch):
@@ -159,6 +162,9 @@ def _our_ways(folder: Path) -> Iterator[tuple[RunningBroker, list[Way]]]:
             stack.callback(clients.close)
             ways.append(Way(f"Barnabas, bare, batch {batch}", bare, count, running.cpu_seconds))
             ways.append(Way(f"Barnabas, its clients, batch {batch}", clients, count, running.cpu_seconds))
+        confirmed = OurClients(running, 1, confirms=True)
+        stack.callback(confirmed.close)
+        ways.append(Way("Barnabas, its clients, confirms one by one", confirmed, CONFIRMED_SINGLY, running.cpu_seconds))
         yield running, ways
 
 
@@ -174,6 +180,9 @@ def _rabbitmq_ways(stack: ExitStack) -> tuple[Peer, list[Way]]:
         ways.append(Way("RabbitMQ, pika", PikaClient(peer.port), MESSAGES, peer.cpu_seconds))
         confirmed = PikaClient(peer.port, confirms=True)
         ways.append(Way("RabbitMQ, pika, confirms one by one", confirmed, CONFIRMED_SINGLY, peer.cpu_seconds))
+        transient = PikaClient(peer.port, confirms=True, persistent=False)
+        name = "RabbitMQ, pika, not persistent, confirms"
+        ways.append(Way(name, transient, CONFIRMED_SINGLY, peer.cpu_seconds))
     return peer, ways
 
 
@@ -210,10 +219,10 @@ def _stored_per_message(peer: Peer, way: Way) -> float:
 
 
 def _print_table(ways: list[Way]) -> None:
-    head = f"{'':<38} {'publish/s':>12} {'MB/s':>7} {'CPU us':>7} {'consume/s':>12} {'MB/s':>7} {'CPU us':>7}"
+    head = f"{'':<42} {'publish/s':>12} {'MB/s':>7} {'CPU us':>7} {'consume/s':>12} {'MB/s':>7} {'CPU us':>7}"
     print(f"{head}\n{'-' * len(head)}")
     for way in ways:
-        line = f"{way.name:<38} {way.publish_rate:>12,.0f} {way.publish_rate * MESSAGE_BYTES / MB:>7.1f}"
+        line = f"{way.name:<42} {way.publish_rate:>12,.0f} {way.publish_rate * MESSAGE_BYTES / MB:>7.1f}"
         line += f" {way.publish_cpu_us:>7.1f} {way.consume_rate:>12,.0f}"
         print(f"{line} {way.consume_rate * MESSAGE_BYTES / MB:>7.1f} {way.consume_cpu_us:>7.1f}")
     print("CPU: of the server, microseconds per message", flush=True)

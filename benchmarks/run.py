@@ -36,6 +36,7 @@ BENCHMARKS = (
     "clients",
     "where_time_goes",
     "share_fetch",
+    "java_clients",
     "message_codec",
     "arrow",
     "classic_codec",

@@ -3,7 +3,7 @@
 A client may send such a request to any broker, and goes to another one when the first does not answer in time.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from unittest.mock import patch
@@ -11,10 +11,13 @@ from unittest.mock import patch
 import pytest
 
 from barnabas.ports.broker_api.configs import ConfigAlteration, ConfigResource, IncrementalAlterConfigs, ResourceKind
+from barnabas.ports.broker_api.fetch import Fetch, FetchPartition
+from barnabas.ports.broker_api.produce import Produce, ProducePartition
 from barnabas.ports.broker_api.replicas import AlterPartitionReassignments, Reassignment
 from barnabas.ports.broker_api.topics import CreatePartitions, CreateTopics, DeleteTopics, NewPartitions, NewTopic
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.testing import TestCluster
+from barnabas.testing.logs import batch
 
 EARLY, LATE = 1, 2
 
@@ -26,9 +29,9 @@ def cluster() -> Iterator[TestCluster]:
 
 
 @contextmanager
-def is_late(cluster: TestCluster) -> Iterator[None]:
-    """What the watch reports to `LATE` arrives there only when this ends."""
-    node = cluster.broker(LATE).inner.node
+def is_late(cluster: TestCluster, broker_id: int = LATE) -> Iterator[None]:
+    """What the watch reports to a broker arrives there only when this ends."""
+    node = cluster.broker(broker_id).inner.node
     assert node.member is not None
     listener, held = node.member._follower, list[Collection[str] | None]()
     note = listener._note
@@ -40,8 +43,10 @@ def is_late(cluster: TestCluster) -> Iterator[None]:
             node.state.scheduler.call_soon(partial(note, paths))
 
 
-def _create(cluster: TestCluster, broker_id: int, name: str) -> tuple[ErrorCode, bytes]:
-    new = NewTopic(name=name, partitions=1, replication_factor=3)
+def _create(
+    cluster: TestCluster, broker_id: int, name: str, replicas: Sequence[int] = (1, 2, 3)
+) -> tuple[ErrorCode, bytes]:
+    new = NewTopic(name=name, assignments={0: replicas})
     (made,) = cluster.broker(broker_id).ask(CreateTopics(topics=[new])).topics
     return made.error, made.topic_id
 
@@ -155,3 +160,36 @@ def test_late_broker_does_not_give_the_configs_of_a_deleted_topic_to_the_next(cl
         _create(cluster, EARLY, "next")
         assert _alter(cluster, LATE, "next", "segment.bytes", "23456") is ErrorCode.NONE
         assert cluster.broker(LATE).image.topics["next"].configs == {"segment.bytes": "23456"}
+
+
+def _produce(cluster: TestCluster, topic: str, topic_id: bytes) -> ErrorCode:
+    records = memoryview(bytearray(batch(b"m")))
+    sent = ProducePartition(topic, 0, records, topic_id)
+    (answered,) = cluster.broker(LATE).ask(Produce(partitions=[sent])).partitions
+    return answered.error
+
+
+def _end(cluster: TestCluster, topic: str, topic_id: bytes) -> tuple[ErrorCode, int]:
+    """Fetch from the start; return the high watermark."""
+    wanted = FetchPartition(topic, 0, 0, 1000, topic_id=topic_id)
+    (fetched,) = cluster.broker(LATE).ask(Fetch(partitions=[wanted], max_wait_ms=0)).partitions
+    return fetched.error, fetched.high_watermark
+
+
+def test_late_brokers_serve_a_deleted_topic_by_its_own_id_and_never_by_that_of_the_next(cluster: TestCluster) -> None:
+    """As in Kafka: all replicas of the topic have not heard of its deletion yet."""
+    _, first = _create(cluster, EARLY, "served", [LATE, 3])
+    cluster.wait_in_sync("served")
+    assert cluster.leader("served") == LATE
+    assert _produce(cluster, "served", first) is ErrorCode.NONE
+    with is_late(cluster), is_late(cluster, 3):
+        _delete(cluster, EARLY, "served")
+        _, second = _create(cluster, EARLY, "served", [LATE, 3])
+        assert _produce(cluster, "served", first) is ErrorCode.NONE
+        assert _end(cluster, "served", first) == (ErrorCode.NONE, 2)
+        assert _produce(cluster, "served", second) is ErrorCode.UNKNOWN_TOPIC_ID
+        assert _end(cluster, "served", second)[0] is ErrorCode.UNKNOWN_TOPIC_ID
+    cluster.wait_until(lambda: _produce(cluster, "served", second) is ErrorCode.NONE, "the next topic is not led")
+    assert _produce(cluster, "served", first) is ErrorCode.UNKNOWN_TOPIC_ID
+    assert _end(cluster, "served", first)[0] is ErrorCode.UNKNOWN_TOPIC_ID
+    assert _end(cluster, "served", second) == (ErrorCode.NONE, 1)

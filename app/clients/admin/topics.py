@@ -94,7 +94,7 @@ class TopicAdmin:
     def delete_topics(self, names: Sequence[str] = (), *, topic_ids: Sequence[bytes] = ()) -> None:
         """Delete topics with all their messages. Raises the first `ApiError`.
 
-        A topic named by its id is never mistaken for a later topic of its name (UNKNOWN_TOPIC_ID once it is deleted).
+        Topics among `topic_ids` are never mistaken for a later topic of their name (UNKNOWN_TOPIC_ID once deleted).
         Brokers before Kafka 2.8 know no topic ids.
         """
         timeout_ms = self._asker.settings.request_timeout_ms

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 from ....ports.broker_api.fetch import DivergingEpoch, FetchPartition, FetchResultPartition
-from ....ports.broker_api.metadata import NO_TOPIC_ID
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 from ....ports.storage import size_of
@@ -140,11 +139,6 @@ class FollowerFetchParams(FetchParams):
         A follower that knows of a later leader does not fetch here. See docs/design/replication.md, 'Without the
         coordination service'.
         """
-        # First, as the leader epochs of two topics do not compare: FENCED_LEADER_EPOCH would make the follower wait for
-        # a newer state, which the later topic does not get.
-        if entry.topic_id not in (NO_TOPIC_ID, partition.topic_id):
-            text = f"{partition.topic_partition} is of another topic of that name"
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, text)
         partition.check_leader(entry.current_leader_epoch)
 
     def without_records(self, partition: Partition, entry: FetchPartition) -> FetchResultPartition | None:

@@ -8,6 +8,7 @@ from typing import Protocol
 from attrs import evolve
 
 from ....ports.broker_api.fetch import AbortedTransaction, FetchPartition, FetchResultPartition
+from ....ports.broker_api.metadata import NO_TOPIC_ID
 from ....ports.clock import Clock
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, broker_failed
@@ -373,6 +374,11 @@ class ReplicaReader:
         try:
             if partition is None:
                 raise self._local.unknown(entry.topic, entry.partition)
+            # First, as the leader epochs of two topics do not compare: FENCED_LEADER_EPOCH would make a follower wait
+            # for a newer state, which the later topic does not get. A topic may also be replaced while a fetch waits.
+            if entry.topic_id not in (NO_TOPIC_ID, partition.topic_id):
+                text = f"{partition.topic_partition} is of another topic of that name"
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, text)
             if entry.max_bytes < 0:
                 raise ApiError(ErrorCode.INVALID_FETCH_SIZE, f"partition max bytes is {entry.max_bytes}")
             if reading.is_plain and entry.last_fetched_epoch < 0 and partition.leader == partition.broker_id:

@@ -5,7 +5,6 @@ import random
 import resource
 import socket
 import struct
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -446,13 +445,13 @@ def _halves(harness: TcpHarness, server: ServerSide, count: int, size: int) -> l
     for peer in peers:
         peer.setblocking(False)
         content = struct.pack(">i", size) + bytes(size - 1)
-        sent = 0
-        still = time.monotonic() + 0.2
-        while sent < len(content) and time.monotonic() < still:
+        sent = idle_turns = 0
+        while sent < len(content) and idle_turns < 100:
+            idle_turns += 1
             with suppress(BlockingIOError):
                 sent += peer.send(content[sent:])
-                still = time.monotonic() + 0.2
-            harness.reactor.turn(0)
+                idle_turns = 0
+            harness.reactor.turn(2 if idle_turns else 0)
     return peers
 
 

@@ -108,7 +108,7 @@ def test_a_server_that_restarts_is_survived_with_clear_errors(
 ) -> None:
     where = backend.new_tree()
     with Broker(tmp_path, coordination=where, config=TIMEOUT) as broker, Admin(broker.bootstrap) as admin:
-        admin.create_topic("before")
+        wait_for(lambda: _works(admin, "before"), pause_s=0.1)  # a slow machine may lose the session at first
         send(broker.bootstrap, "before", b"a")
         backend.server.kill()
         try:

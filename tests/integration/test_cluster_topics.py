@@ -6,10 +6,13 @@ from typing import Any
 import pytest
 from support.waiting import wait_for
 
+from barnabas.core.cluster.metadata_listener import MetadataListener
+from barnabas.core.cluster.reassignment import touched
 from barnabas.ports.broker_api.configs import ConfigAlteration, ConfigResource, IncrementalAlterConfigs, ResourceKind
 from barnabas.ports.broker_api.epochs import OffsetForLeaderEpoch, OffsetForLeaderPartition
 from barnabas.ports.broker_api.metadata import Metadata
 from barnabas.ports.broker_api.offsets import LATEST, ListOffsets, ListOffsetsPartition
+from barnabas.ports.broker_api.replicas import AlterPartitionReassignments, Reassignment
 from barnabas.ports.broker_api.topics import CreatePartitions, CreateTopics, DeleteTopics, NewPartitions, NewTopic
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
@@ -94,6 +97,29 @@ def test_settings_of_a_topic_reach_every_replica(quiet: TestCluster, broker_id: 
         lambda: all(_log_of(quiet, each, topic).config.segment_bytes == 1_000_001 for each in quiet.broker_ids),
         "not every replica has the setting",
     )
+
+
+def test_broker_that_has_not_heard_of_the_last_state_changes_a_topic(
+    cluster: TestCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state of a partition is the last one in the tree, not the one that a broker knows."""
+    topic = cluster.create_topic(partitions=1, replication_factor=2)
+    cluster.wait_in_sync(topic)
+    (free,) = set(cluster.broker_ids) - set(cluster.replicas(topic))
+    monkeypatch.setattr(MetadataListener, "_note", lambda *_: None)
+
+    def change_state() -> None:
+        stored = cluster._tree.topic(topic)
+        assert stored is not None
+        cluster._tree.set_state(stored, 0, touched(stored.states[0]))
+
+    change_state()
+    grown = cluster.broker(free).ask(CreatePartitions(topics=[NewPartitions(topic=topic, count=2)]))
+    assert grown.topics[0].error is ErrorCode.NONE
+    change_state()
+    wanted = Reassignment(topic=topic, partition=0, replicas=[*cluster.replicas(topic), free])
+    moved = cluster.broker(free).ask(AlterPartitionReassignments(partitions=[wanted]))
+    assert moved.partitions[0].error is ErrorCode.NONE, moved.partitions[0].error_message
 
 
 def test_a_topic_cannot_have_more_replicas_than_there_are_brokers(quiet: TestCluster) -> None:

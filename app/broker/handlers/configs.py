@@ -213,7 +213,7 @@ class ConfigService:
                     await state.registry.set_configs(name, altered)
                 return
             except BadVersion:  # another broker has changed them in between, or the topic
-                await self._topics.catch_up(name)
+                await self._topics.read_again(name)
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"others change topic {name} as often as it is tried")
 
     async def _alter_broker_resource(self, resource: ConfigResource, plan: Plan, *, validate_only: bool) -> None:

@@ -204,7 +204,7 @@ class ReplicaService:
                 try:
                     await state.registry.move(after, states)
                 except BadVersion:
-                    await self._topics.catch_up(key.topic)
+                    await self._topics.read_again(key.topic)
                     continue
                 await self._topics.apply_topic(key.topic)  # opens logs that move here, removes those that move away
             return

@@ -287,7 +287,7 @@ class TopicService:
                     await registry.resize(grown, added)
                 break
             except BadVersion:  # another broker has changed it in between
-                await self.catch_up(new.topic)
+                await self.read_again(new.topic)
         else:
             text = f"others change topic {new.topic} as often as it is tried"
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text)
@@ -350,7 +350,7 @@ class TopicService:
                     topic = await self._registry.begin_delete(name, holders)
                 break
             except BadVersion:  # the topic was deleted, or created again, and this broker has not heard of it yet
-                await self.catch_up(name)
+                await self.read_again(name)
         else:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"others change topic {name} as often as it is tried")
         try:
@@ -404,6 +404,13 @@ class TopicService:
         with self.reread_on_failure(name):
             await self.apply_topic(name)
         return True
+
+    async def read_again(self, name: str) -> None:
+        """Apply the tree's state of a topic and of its partitions, not older than this call: a write has met another
+        version of one of them. `catch_up` does not compare the states of partitions."""
+        await elsewhere(self._registry.coordination.heartbeat)
+        with self.reread_on_failure(name):
+            await self.apply_topic(name)
 
     async def _name_of(self, topic_id: bytes) -> str:
         """Return the name of the topic with this id, which may be new to this broker. Raises

@@ -11,7 +11,11 @@ from support.compat.model import Start, Unavailable
 from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Consumer
+from barnabas.core.log.partition_log.unified_log import LogSlice
 from barnabas.ports.broker_api.envelope import Caller, Request
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import ApiError
+from barnabas.ports.types import TopicPartition
 from barnabas.testing import TestCluster
 from barnabas.testing.faults import Fault
 
@@ -130,6 +134,28 @@ def test_a_reader_goes_back_to_the_leader_when_the_near_replica_dies(cluster: Te
         watched.send(5)
         wait_for(lambda: reader.has(15), PATIENCE_S)
         assert reader.values == [b"%d" % number for number in range(15)]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_reader_gets_from_the_leader_what_is_damaged_on_the_near_replica(
+    cluster: TestCluster, client: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(cluster)
+    log = cluster.broker(watched.near).inner.node.state.logs.get(TopicPartition(watched.topic, 0))
+    assert log is not None
+    read = log.read
+
+    def damaged(offset: int, **limits: Any) -> LogSlice:
+        if offset < 10:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, "the segment is damaged")
+        return read(offset, **limits)
+
+    monkeypatch.setattr(log, "read", damaged)
+    with client(cluster.bootstrap, watched.topic, RACKS[watched.near]) as reader:
+        wait_for(lambda: reader.has(10), PATIENCE_S)
+        assert watched.asked(watched.near) > 0, "the leader sent the reader there first"
+        wait_for(lambda: _reads_at_the_near_one(watched, reader))
+        assert reader.values == [b"%d" % number for number in range(watched.sent)]
 
 
 @pytest.mark.parametrize("client", CLIENTS)

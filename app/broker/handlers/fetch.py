@@ -14,6 +14,7 @@ from ....ports.broker_api.epochs import CONSUMER
 from ....ports.broker_api.fetch import Fetch, FetchResult, FetchResultPartition
 from ....ports.clock import Clock
 from ....ports.errors import ApiError
+from ....ports.types import TopicPartition
 from ..state.broker_state import BrokerState
 from .leader_hints import Leaders
 from .replica_authorization import refused_replica
@@ -83,6 +84,10 @@ class FetchService:
 
 HERE = -1
 """The consumer should read from this broker."""
+_RETURN_MS = 30_000.0
+"""A consumer that comes back within this time for the same offset has read nothing there: it reads from the leader."""
+_SENT_MAX = 10_000
+"""Number of consumers and partitions to remember for this."""
 
 
 class PreferredReadReplicas:
@@ -104,6 +109,8 @@ class PreferredReadReplicas:
         self._brokers = brokers
         self._clock = clock
         self._failed = failed
+        self._sent: dict[tuple[NearReader, TopicPartition], tuple[int, int, float]] = {}
+        """By reader and partition: the offset, the broker it was sent to, and until when it may come back."""
 
     def nearest(self, reader: NearReader, partition: Partition, offset: int) -> int:
         """Return the broker that the reader should read from at this offset; `HERE` for this one, which leads."""
@@ -130,7 +137,20 @@ class PreferredReadReplicas:
         except Exception as error:  # noqa: BLE001  a plugin's; the consumer can read here
             self._failed(error)
             return HERE
-        return chosen if chosen != own and any(view.broker_id == chosen for view in choice) else HERE
+        if chosen == own or all(view.broker_id != chosen for view in choice):
+            return HERE
+        return HERE if self._has_returned((reader, partition.topic_partition), offset, chosen, now_ms) else chosen
+
+    def _has_returned(self, who: tuple[NearReader, TopicPartition], offset: int, chosen: int, now_ms: float) -> bool:
+        """Return True if the reader was just sent to the chosen broker at this offset, which may be damaged there."""
+        sent = self._sent.pop(who, None)
+        if sent is not None and sent[:2] == (offset, chosen) and now_ms < sent[2]:
+            self._sent[who] = sent
+            return True
+        self._sent[who] = offset, chosen, now_ms + _RETURN_MS
+        if len(self._sent) > _SENT_MAX:
+            del self._sent[next(iter(self._sent))]
+        return False
 
 
 def _near_replicas(state: BrokerState, selector: ReplicaSelector) -> PreferredReadReplicas:

@@ -385,6 +385,8 @@ class FetchPosition:
         """The next fetch names this partition first: other partitions used up the bytes of the last response."""
         self.is_remote = False
         """Only remote storage has the position, and brings nothing for now."""
+        self.from_follower = False
+        """The answer comes from a follower: damage is not skipped, since the leader may have what it lacks."""
         self._on_boundary = self._gaps_seen = False
         self._end = -1
         self._has_rejected = False
@@ -585,7 +587,7 @@ class FetchPosition:
             self._beyond += 1
             self.pause = True
             return None
-        if not self.rules.skip_damaged:
+        if self.from_follower or not self.rules.skip_damaged:
             raise CorruptRecord(*self.tp, self.position, fault.reason)
         if trust.log_end_offset <= self.position:  # there is no record behind it yet
             self.pause = self.at_end = True
@@ -609,7 +611,7 @@ class FetchPosition:
 
     def _start_probe(self, reason: str) -> CheckedRecords | None:
         """Search for the next readable offset, when nothing shows where the damage ends."""
-        if not self.rules.skip_damaged:
+        if self.from_follower or not self.rules.skip_damaged:
             raise CorruptRecord(*self.tp, self.position, reason)
         self._has_rejected = True
         self._probe = CorruptionProbe(self.position, self._end if self._end > self.position else LONG_MAX, reason)

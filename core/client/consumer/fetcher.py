@@ -285,6 +285,7 @@ class Fetcher:
         states = sorted(states, key=lambda state: not state.fetch_position.urgent)
         asked = [(state, state.version) for state in states]
         settings = self.settings
+        is_leader_needed = any(state.leader_only_at == state.fetch_position.position for state in states)
         self._fetching.add(node)
         request = Fetch(
             partitions=[self._question(state, node) for state in states],
@@ -292,7 +293,7 @@ class Fetcher:
             min_bytes=settings.min_bytes,
             max_bytes=settings.max_bytes,
             isolation_level=settings.isolation_level,
-            rack_id=settings.rack,
+            rack_id="" if is_leader_needed else settings.rack,
         )
 
         def answered(result: Any, now_ms: float) -> None:
@@ -333,10 +334,13 @@ class Fetcher:
         self, state: TopicPartitionState, outcome: FetchResultPartition | BarnabasError, now_ms: float, *, first: bool
     ) -> None:
         fetch_position = state.fetch_position
+        fetch_position.from_follower = state.near >= 0
         if isinstance(outcome, BarnabasError):
             state.near = -1
             self._failed(state, outcome, now_ms, refresh=True)
         elif state.near >= 0 and (outcome.error is not ErrorCode.NONE or outcome.diverging is not None):
+            if outcome.error is ErrorCode.CORRUPT_MESSAGE:
+                state.leader_only_at = fetch_position.position
             state.near = -1  # the leader knows better
             state.not_before_ms = now_ms + self.settings.retry_backoff_ms
         elif outcome.error is ErrorCode.CORRUPT_MESSAGE:
@@ -370,8 +374,14 @@ class Fetcher:
         try:
             piece = take()
         except CorruptRecord as error:
-            self._surface(state, error)
-            return
+            if state.near < 0:
+                self._surface(state, error)
+                return
+            # The leader may have an intact copy, and gives it to a consumer without a rack.
+            fetch_position = state.fetch_position
+            state.near, state.leader_only_at = -1, fetch_position.position
+            fetch_position.jump(fetch_position.position, fetch_position.epoch)
+            piece = None
         if state.fetch_position.pause:
             state.not_before_ms = now_ms + self.settings.retry_backoff_ms
         if piece is not None:

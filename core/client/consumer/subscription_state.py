@@ -190,6 +190,8 @@ class TopicPartitionState:
     near: int = -1
     """The broker to fetch from in place of the leader, until `near_until_ms`; -1 = none."""
     near_until_ms: float = 0.0
+    leader_only_at: int = -1
+    """The position at which `near` had no intact records: the leader is asked without a rack, so that it gives them."""
     failures: int = 0
     not_before_ms: float = 0.0
     last_error: BarnabasError | None = None

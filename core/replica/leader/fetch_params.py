@@ -75,12 +75,15 @@ class FetchParams:
         """Return the response of a partition whose read has failed.
 
         A follower whose log ends before the offset is behind, which passes, and answers OFFSET_NOT_AVAILABLE. At
-        OFFSET_OUT_OF_RANGE a consumer that takes it for the leader would reset its offset.
+        OFFSET_OUT_OF_RANGE a consumer that takes it for the leader would reset its offset. A consumer that finds damage
+        on a follower is sent to the leader, whose copy may be intact.
         """
         code = error.code
         is_behind = partition is not None and not partition.is_leader and entry.offset > partition.log.log_end_offset
         if is_behind and code is ErrorCode.OFFSET_OUT_OF_RANGE:
             code = ErrorCode.OFFSET_NOT_AVAILABLE
+        if code is ErrorCode.CORRUPT_MESSAGE and self.anywhere and partition is not None and not partition.is_leader:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         return FetchResultPartition(entry.topic, entry.partition, code, topic_id=entry.topic_id)
 
     def held_back(self, partition: Partition) -> bool:  # noqa: ARG002

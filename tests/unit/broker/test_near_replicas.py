@@ -8,6 +8,7 @@ from support.replica_harness import led_in_sync, reached
 
 from barnabas.core.cluster.deltas import BrokersChanged
 from barnabas.core.cluster.topics import BrokerRegistration
+from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.replica.leader.replica_selector import NearReader, ReplicaView
 from barnabas.core.replica.partition.partition import Partition
 from barnabas.plugins import hookimpl
@@ -20,7 +21,7 @@ from barnabas.ports.broker_api.offsets import (
     ListOffsetsResultPartition,
 )
 from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.errors import ConfigError
+from barnabas.ports.errors import ApiError, ConfigError
 from barnabas.ports.types import TopicPartition
 from barnabas.testing.manual_broker import HERE, ITSELF, ManualBroker
 
@@ -87,6 +88,15 @@ def test_a_consumer_is_sent_to_a_replica_in_its_rack() -> None:
     assert (observed.error, observed.preferred_read_replica, bytes(observed.records)) == (ErrorCode.NONE, 2, b"")  # type: ignore[arg-type]
     assert (observed.high_watermark, observed.log_start_offset) == (2, 0)
     assert _fetch(broker, "c", 2).preferred_read_replica == 3
+
+
+def test_a_consumer_that_comes_back_for_the_same_offset_reads_at_the_leader() -> None:
+    broker = _broker()
+    assert _fetch(broker, "b", 0).preferred_read_replica == 2
+    assert _fetch(broker, "b", 0).records, "the replica may be damaged there"
+    assert _fetch(broker, "b", 1).preferred_read_replica == 2
+    broker.scheduler.advance(30_001)
+    assert _fetch(broker, "b", 1).preferred_read_replica == 2
 
 
 @pytest.mark.parametrize("rack", [OWN_RACK, "nowhere", ""])
@@ -166,6 +176,18 @@ def test_a_follower_that_has_less_than_a_reader_is_behind() -> None:
     asked = FetchPartition("t", 0, end + 1, 1 << 20, last_fetched_epoch=0)
     (observed,) = broker.ask(Fetch(partitions=[asked], rack_id="a", max_wait_ms=60_000)).partitions
     assert (observed.error, observed.diverging) == (ErrorCode.OFFSET_NOT_AVAILABLE, None)
+
+
+def test_a_follower_with_damage_sends_consumers_to_the_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = _broker()
+
+    def rotten(*_: object, **__: object) -> None:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, "damaged")
+
+    monkeypatch.setattr(UnifiedLog, "read", rotten)
+    assert _fetch(broker, OWN_RACK).error is ErrorCode.CORRUPT_MESSAGE, "a leader has nobody to send it to"
+    _following(broker)
+    assert _fetch(broker, OWN_RACK).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def _offsets(broker: ManualBroker, timestamp: int, replica_id: int = -1) -> ListOffsetsResultPartition:

@@ -424,6 +424,29 @@ def test_whatever_a_near_replica_cannot_give_the_leader_is_asked_for(failure: An
     assert [node for node, *_ in bench.fetches][:4] == [1, 3, 1, 3]
 
 
+@pytest.mark.parametrize("skips", [False, True])
+@pytest.mark.parametrize("noticed_by", ["broker", "consumer"])
+def test_records_that_are_damaged_on_a_near_replica_come_from_the_leader(noticed_by: str, skips: bool) -> None:
+    bench = Reading(rack="here", skip_damaged=skips)
+    near(bench)
+    rotten = bytearray(bench.cluster.logs[PLACE][0])
+    rotten[-1] ^= 1
+    found = FetchResultPartition(*PLACE, high_watermark=4, records=bytes(rotten))
+    damaged = FetchResultPartition(*PLACE, ErrorCode.CORRUPT_MESSAGE) if noticed_by == "broker" else found
+    bench.cluster.script(
+        lambda node, request: (
+            FetchResult(partitions=[damaged])
+            if isinstance(request, Fetch) and node == 3 and request.partitions[0].offset == 0
+            else None
+        )
+    )
+    bench.fetcher.assign({PLACE: 0})
+    fetch = bench.next_fetch()
+    assert (fetch.error, fetch.damage) == (None, None)
+    assert next(iter(fetch.messages)).value == b"0"
+    assert [node for node, *_ in bench.fetches][:3] == [1, 3, 1]
+
+
 def test_a_near_replica_that_has_left_is_not_waited_for() -> None:
     bench = Reading(rack="here")
     near(bench)

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Generator, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seeds", type=int, default=10, help="how many seeds the simulation plays (all with -m '')")
     parser.addoption("--billing-seeds", type=int, default=25, help="how many seeds it plays of bills")
     parser.addoption("--cluster-seeds", type=int, default=100, help="how many seeds it plays of whole clusters")
+    parser.addoption("--late", default="", help="what is late at random: watches,timers,offloaded (see support.late)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    kinds = [kind for kind in config.getoption("late").split(",") if kind]
+    if kinds:
+        from support.late import KINDS
+
+        late = ExitStack()
+        config.add_cleanup(late.close)
+        for kind in kinds:
+            late.enter_context(KINDS[kind]())
 
 
 @pytest.hookimpl(wrapper=True)

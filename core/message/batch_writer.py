@@ -1,13 +1,15 @@
 """Encoding of messages to record batches v2 (facts B1).
 
 One `%` of a bytes format, which runs in C, writes all records of a batch when no message has a key or headers and all
-have one timestamp, as `send_many` creates them, with or without a numbered header. Other batches are written message by
-message: compiled, the plain loop of `append_records` writes all. `benchmarks/message_codec.py` measures them.
+have one timestamp, as `send_many` creates them, with or without a numbered header; one `join` writes those with short
+keys. Other batches are written message by message: compiled, the plain loop of `append_records` writes all.
+`benchmarks/message_codec.py` measures them.
 """
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import chain, repeat
+from operator import add
 
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
@@ -29,7 +31,7 @@ from .varint import COMPILED, SMALL, SMALL_LIMIT, encode_varint
 LONG_MIN = -(2**63)
 INT_MAX = 2**31 - 1
 
-_ONE_BYTE_OFFSETS = 64
+_ONE_BYTE_OFFSETS = _ONE_BYTE_SIZES = 64
 _EQUAL_MIN = 64
 """The number of messages from which on it pays to look for values of one size."""
 _FAST_VALUE_MAX = SMALL_LIMIT - 16
@@ -106,6 +108,8 @@ def encode_columns(
         records = _equal_records(values) if numbered is None and count >= _EQUAL_MIN else None  # type: ignore[arg-type]
         if records is None and not COMPILED:
             records = _plain_records(values, numbered)  # type: ignore[arg-type]  # no value is None
+    elif keys is not None and headers is None and deltas is None and numbered is None and not COMPILED:
+        records = _keyed_records(values, keys)
     if records is None:
         trailers = _trailers(count, headers, numbered)
         write = append_records if COMPILED else _records
@@ -230,6 +234,38 @@ def _plain_records(values: Sequence[bytes], numbered: NumberedHeader | None = No
         columns.append(numbered.numbers(len(sizes)))
     fields = zip(*columns, strict=False)
     return record * len(sizes) % tuple(chain.from_iterable(fields))
+
+
+def _keyed_records(values: Sequence[bytes | None], keys: Sequence[bytes | None]) -> bytes | None:
+    """Return records of keys of up to 63 bytes and values with consecutive offsets and one timestamp.
+
+    None: it is too many, one is None or too long, or some of the values have up to 63 bytes and others more.
+    """
+    if len(values) > SMALL_LIMIT or values.count(None) or keys.count(None):
+        return None
+    key_sizes: list[int] = list(map(len, keys))  # type: ignore[arg-type]  # none of them is None
+    value_sizes: list[int] = list(map(len, values))  # type: ignore[arg-type]
+    longest = max(value_sizes)
+    if max(key_sizes) >= _ONE_BYTE_SIZES or longest >= _FAST_VALUE_MAX - _ONE_BYTE_SIZES:
+        return None
+    around = _AROUND + (longest >= _ONE_BYTE_SIZES)
+    if longest >= _ONE_BYTE_SIZES > min(value_sizes):
+        return None
+    sums = list(map(add, key_sizes, value_sizes))
+    lengths = chain(
+        map(_fields_from(around).__getitem__, sums[:_ONE_BYTE_OFFSETS]),
+        map(_fields_from(around + 1).__getitem__, sums[_ONE_BYTE_OFFSETS:]),
+    )
+    key_lengths, value_lengths = (map(SMALL.__getitem__, sizes) for sizes in (key_sizes, value_sizes))
+    before_offset, trailers = repeat(_NO_ATTRIBUTES_NO_DELTA), repeat(_NO_HEADERS)
+    columns = lengths, before_offset, SMALL, key_lengths, keys, value_lengths, values, trailers
+    return b"".join(chain.from_iterable(zip(*columns, strict=False)))
+
+
+@lru_cache(maxsize=4)
+def _fields_from(number: int) -> list[bytes]:
+    """Return the fields of `number` and the numbers after it."""
+    return SMALL[number:]
 
 
 @lru_cache(maxsize=32)

@@ -354,7 +354,9 @@ class SendsRecords:
                         return DeliveryHandle(batch, index, appender.shell)
             elif type(key) is bytes and key:
                 batches = appender.keyed_runs.get(topic)
-                batch = None if batches is None else batches[murmur2_partition(key, len(batches))]
+                batch = None
+                if batches is not None:
+                    batch = batches[0 if len(batches) == 1 else murmur2_partition(key, len(batches))]
                 if batch is not None:
                     with appender.lock:
                         index = appender.accumulator.append_keyed(batch, key, value)

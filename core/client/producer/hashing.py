@@ -19,9 +19,15 @@ _MASK = 0xFFFFFFFF
 _SHORT_BYTES = 256
 
 
+def _caches(hash_of: Callable[[bytes], int]) -> tuple[Callable[[bytes], int], Callable[[bytes], int]]:
+    """Return the function with a cache of many results, for short keys, and with one of a few, for long keys: to bound
+    the memory."""
+    return lru_cache(maxsize=4096)(hash_of), lru_cache(maxsize=16)(hash_of)
+
+
 def _remembered(hash_of: Callable[[bytes], int]) -> Callable[[bytes], int]:
-    """Cache the last results: of many short keys and of a few long ones, to bound the memory."""
-    of_short, of_long = lru_cache(maxsize=4096)(hash_of), lru_cache(maxsize=16)(hash_of)
+    """Cache the last results."""
+    of_short, of_long = _caches(hash_of)
 
     @wraps(hash_of)
     def remembered(key: bytes) -> int:
@@ -30,7 +36,6 @@ def _remembered(hash_of: Callable[[bytes], int]) -> Callable[[bytes], int]:
     return remembered
 
 
-@_remembered
 def _murmur2_by_words(key: bytes) -> int:
     """Return `murmur2` of a key: the faster way in Python."""
     size = len(key)
@@ -44,6 +49,9 @@ def _murmur2_by_words(key: bytes) -> int:
         h = ((h ^ int.from_bytes(key[whole:], "little")) * _M) & _MASK
     h = ((h ^ (h >> 13)) * _M) & _MASK
     return h ^ (h >> 15)
+
+
+_murmur2_of_short, _murmur2_of_long = _caches(_murmur2_by_words)
 
 
 def murmur2_by_bytes(key: bytes) -> int:
@@ -75,12 +83,18 @@ def murmur2_by_bytes(key: bytes) -> int:
 
 def murmur2(key: bytes) -> int:
     """32-bit MurmurHash2 with the seed of Kafka's Java client, as an unsigned number (facts C6)."""
-    return murmur2_by_bytes(key) if COMPILED else _murmur2_by_words(key)
+    if COMPILED:
+        return murmur2_by_bytes(key)
+    return _murmur2_of_short(key) if len(key) <= _SHORT_BYTES else _murmur2_of_long(key)
 
 
 def murmur2_partition(key: bytes, partitions: int) -> int:
     """Return the partition of Java's default partitioner: the hash without its sign bit, modulo `partitions`."""
-    return (murmur2(key) & 0x7FFFFFFF) % partitions
+    if COMPILED:
+        return (murmur2_by_bytes(key) & 0x7FFFFFFF) % partitions
+    # As `murmur2`, without a call for it: there is one for each message that is sent with a key.
+    hashed = _murmur2_of_short(key) if len(key) <= _SHORT_BYTES else _murmur2_of_long(key)
+    return (hashed & 0x7FFFFFFF) % partitions
 
 
 def crc32_partition(key: bytes, partitions: int) -> int:

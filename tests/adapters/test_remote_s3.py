@@ -26,8 +26,11 @@ from barnabas.testing.contracts.remote_storage import RemoteStorageContract
 
 
 class TestS3RemoteStorage(RemoteStorageContract):
+    many_objects = 250
+
     @pytest.fixture
-    def storage(self, s3_server: S3Server) -> Iterator[RemoteStorage]:
+    def storage(self, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[RemoteStorage]:
+        monkeypatch.setenv("MOTO_S3_DEFAULT_MAX_KEYS", "100")  # how many objects it lists in one answer
         storage = open_s3_remote_storage(s3_server.make_bucket(), s3_server.settings)
         yield storage
         storage.close()

@@ -107,15 +107,29 @@ def _name(content: bytes) -> str:
 
 def _contents(partition: Partition) -> _Contents:
     log = partition.log
-    found = set()
-    offset = log.log_start_offset
+    found: set[tuple[int, bytes]] = set()
+    offset: int = log.log_start_offset
     while offset < log.log_end_offset:
         read = log.read(offset, max_bytes=1 << 20, limit=log.log_end_offset).records
         content = read if isinstance(read, bytes) else read.read()
-        for at, header in whole_batches(content):
-            found.add((header.base_offset, bytes(content[at : at + header.size])))
-            offset = header.next_offset
+        batches, offset = _batches(bytes(content))
+        found.update(batches)
     return frozenset(found)
+
+
+@cache
+def _leader_epoch(content: bytes) -> int:
+    return parse_header(content).leader_epoch
+
+
+@cache
+def _batches(content: bytes) -> tuple[_Contents, int]:
+    """Return the batches, and the offset after them. A search reads the same few logs again and again."""
+    found, offset = set(), -1
+    for at, header in whole_batches(content):
+        found.add((header.base_offset, content[at : at + header.size]))
+        offset = header.next_offset
+    return frozenset(found), offset
 
 
 class _Broker:
@@ -712,9 +726,10 @@ class History:
     def check(self) -> None:
         """Check what must be true at any time."""
         self.note()
+        contents = {it: _contents(it.partition) for each in self.clusters.values() for it in each.brokers.values()}
         for cluster in self.clusters.values():
             for it in cluster.brokers.values():
-                present = _contents(it.partition)
+                present = contents[it]
                 if present not in self.branches and not any(
                     {each for each in branch if each[0] < it.partition.log.log_end_offset} == present
                     for branch in self.branches
@@ -725,13 +740,13 @@ class History:
                 wrong = [
                     offset
                     for offset, content in present
-                    if it.partition.log.epochs.epoch_at(offset) != parse_header(content).leader_epoch
+                    if it.partition.log.epochs.epoch_at(offset) != _leader_epoch(content)
                 ]
                 if wrong:
                     raise BrokenPromise(f"{cluster.name} has other epochs than its batches, at {wrong}")
         counting = self.clusters[self.counts]
         if counting.leader.knows() and counting.leader.leads:
-            there = dict(_contents(counting.leader.partition))
+            there = dict(contents[counting.leader])
             lost = [offset for offset, content in self.acked.items() if there.get(offset) != content]
             if lost:
                 raise BrokenPromise(f"{self.counts} has lost what it had acknowledged, at {lost}")

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,9 @@ from support.command import barnabas_here
 
 from barnabas import Admin, Broker, Producer
 
-pytest.importorskip("pyspark", reason="loads need the extra spark")
-pytest.importorskip("deltalake", reason="tables need the extra tables")
+for library, extra in (("pyspark", "spark"), ("deltalake", "tables")):
+    if find_spec(library) is None:
+        pytest.skip(f"loads need the extra {extra}", allow_module_level=True)
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from support.group_harness import ID, OTHER_ID, Harness
+from support.long_tests import examples
 from support.modern_members import ModernMember, settle
 
 from barnabas.core.coordinator.group.consumer_group import ConsumerGroup
@@ -189,7 +190,7 @@ class GroupMachine(RuleBasedStateMachine):
 
 
 TestGroup = GroupMachine.TestCase
-TestGroup.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestGroup.settings = settings(max_examples=examples(100), stateful_step_count=40, deadline=None)
 
 
 def test_member_that_keeps_its_partitions_is_not_stopped_when_others_join() -> None:

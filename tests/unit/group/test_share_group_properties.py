@@ -4,6 +4,7 @@ from attrs import evolve
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from support.long_tests import examples
 from support.share_group_driver import Call, ShareGroupDriver
 
 from barnabas.core.coordinator.group.share_group import ShareGroup
@@ -245,5 +246,5 @@ class ShareGroupMachine(RuleBasedStateMachine):
                     assert read == set(range(driver.topics.num_partitions(known_id)))
 
 
-ShareGroupMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+ShareGroupMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=30, deadline=None)
 TestShareGroup = ShareGroupMachine.TestCase

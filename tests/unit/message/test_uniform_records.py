@@ -5,6 +5,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.long_tests import examples
 
 from barnabas.core.message import record_validation
 from barnabas.core.message.batch_header import HEADER_SIZE, BatchHeader, parse_header
@@ -113,7 +114,7 @@ def test_wrong_counts_offsets_and_ends_are_not_accepted() -> None:
         assert not is_uniform(wrong, count)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.data())
 def test_what_is_uniform_passes_the_check_of_each_record(data: st.DataObject) -> None:
     draw = data.draw

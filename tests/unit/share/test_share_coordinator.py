@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.long_tests import examples
 from support.memory_persister import MemoryPersister
 
 from barnabas.core.coordinator.log import Record
@@ -345,7 +346,7 @@ requests = st.one_of(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(requests, max_size=25), st.integers(0, 3))
 def test_any_story_gives_the_answers_of_a_persister_in_memory_also_after_loading(
     story: list[tuple[Any, ...]], updates_per_snapshot: int

@@ -53,8 +53,8 @@ class _Node:
 
     __slots__ = ("_whole", "later", "synced")
 
-    def __init__(self) -> None:
-        self.synced = b""
+    def __init__(self, synced: bytes) -> None:
+        self.synced = synced
         self.later: list[tuple[int, Wrote | Cut]] = []
         self._whole: bytes | None = None
 
@@ -132,8 +132,8 @@ class Disk:
             case Synced():
                 self._sync(operation.node)
             case _:
-                if isinstance(operation, Made) and not operation.is_folder:
-                    self._files[operation.node] = _Node()
+                if isinstance(operation, Made) and not operation.is_folder and operation.node not in self._files:
+                    self._files[operation.node] = _Node(operation.content)
                 self._journal.append((index, operation))
                 self._loose.append((index, operation, set(_folders_of(operation))))
                 if isinstance(operation, Made) and operation.is_folder:

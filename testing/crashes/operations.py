@@ -13,6 +13,8 @@ class Made(NamedTuple):
     name: str
     node: int
     is_folder: bool
+    content: bytes = b""
+    """The content of a file that was linked from elsewhere, which is durable."""
 
 
 class Wrote(NamedTuple):

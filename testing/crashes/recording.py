@@ -1,7 +1,8 @@
 """Recording what this process does to a folder: functions of `os` and `open` are replaced for a while.
 
 Files that are written by others, in C or by another process, are noticed when they are synced or renamed by this one.
-Links, and moves over the edge of the folder, are not known.
+A hard link to a file outside of the folder has its content at once, durable. Symbolic links, and moves over the edge of
+the folder, are not known.
 """
 
 import builtins
@@ -101,6 +102,7 @@ class Recording:
             self._ftruncate: ("ftruncate",),
             self._truncate: ("truncate",),
             self._rename: ("rename", "replace"),
+            self._link: ("link",),
             self._remove: ("unlink", "remove", "rmdir"),
             self._mkdir: ("mkdir",),
         }
@@ -305,6 +307,18 @@ class Recording:
             self._look()
         real(old, new, **more)
         self._add(Moved(*source, *target, self._nodes[found.st_ino]))
+
+    def _link(self, real: Callable[..., None], source: Any, target: Any, **more: Any) -> None:
+        place = self._place(target, more.get("dst_dir_fd"))
+        real(source, target, **more)
+        if place is None:
+            return
+        found = os.stat(target)  # noqa: PTH116
+        node, content = self._nodes.get(found.st_ino), b""
+        if node is None:
+            node, content = self._number(found), Path(target).read_bytes()
+            self._contents[node][:] = content
+        self._add(Made(*place, node, is_folder=False, content=content))
 
     def _remove(self, real: Callable[..., None], path: Any, **more: Any) -> None:
         place = self._place(path, more.get("dir_fd"))

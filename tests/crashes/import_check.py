@@ -1,7 +1,11 @@
-"""`barnabas import` into brokers' folders, recorded; then the same command after a power cut at every moment of it."""
+"""`barnabas import` into brokers' folders, recorded; then the same command after a power cut at every moment of it.
+
+With links, what is left has them again: whatever the same command does then must leave Kafka's files as they are.
+"""
 
 import copy
 import json
+import os
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
@@ -24,6 +28,7 @@ from barnabas.core.log.manager.meta_properties import IMPORT_INCOMPLETE, META_PR
 from barnabas.core.tree.tree import Tree
 from barnabas.ports.coordination import CoordinationBackend
 from barnabas.testing.crashes import Crash, Recording
+from barnabas.testing.crashes.operations import Made
 
 REPLICATED = *CLUSTER[:-1], ORDERS_0.replace("5c0200000001", "5c030000000100000002")
 WHERE = "kept://import"
@@ -44,18 +49,24 @@ class TreeHas:
 
 
 class ImportStory:
-    """One seed: a command that runs to its end, for odd seeds after one that was killed at a step."""
+    """One seed: a command that runs to its end, for odd seeds after one that was killed at a step.
+
+    Four of eight link.
+    """
 
     def __init__(self, seed: int, folder: Path) -> None:
         self._entropy = SeededEntropy(f"import/{seed}")
         self._is_killed_first = bool(seed % 2)
         self._brokers = 1 + seed // 2 % 2
+        self.links = bool(seed // 4 % 2)
         self.tree = MemoryTree()
         folder.mkdir()
         self.source = KafkaDataDir(folder / "kafka")
         self.source.add_metadata([*(REPLICATED if self._brokers == 2 else CLUSTER), *SECURITY])
         old = {3: segment_batch([b"d"], 3) + legacy_messages([4])} if seed % 3 == 0 else {}
         self.source.add_partition("orders-0", {0: segment_batch([b"a", b"b"], 0), 2: segment_batch([b"c"], 2), **old})
+        if self.links:
+            (self.source.path / "recovery-point-offset-checkpoint").write_text("0\n1\norders 0 2\n")
         (folder / "target").mkdir()
         self.recording = Recording(folder / "target")
 
@@ -64,14 +75,18 @@ class ImportStory:
         into = []
         for number in range(1, self._brokers + 1):
             into += ["--into", f"{number}={self.recording.folder / str(number)}"]
+        into += ["--link"] if self.links else []
         backend = CoordinationBackend(open=lambda _request: self.tree.session())
         try:
             with patch.dict(BUILT_IN, kept=backend):
                 ended = barnabas_here("import", self.source.path, *into, "--coordination", WHERE, "--json")
         except AssertionError as error:
             raise Broken(f"the same command fails: {error}") from None
-        if not json.loads(ended.stdout)["executed"]:
+        report = json.loads(ended.stdout)
+        if not report["executed"]:
             raise Broken("the same command has done nothing")
+        if bool(report["copied"]["linked_segments"]) != self.links:
+            raise Broken(f"the same command has linked {report['copied']['linked_segments']} segments")
 
     def play(self) -> None:
         with self.recording:
@@ -95,6 +110,17 @@ class ImportStory:
 
         return patch.object(self.tree, "change", changed)
 
+    def link_again(self, crash: Crash) -> None:
+        """Make what a crash has left of linked files links again."""
+        linked = {
+            each.name: each.content for each in self.recording.operations if isinstance(each, Made) and each.content
+        }
+        for path, content in crash.left.files.items():
+            file = self.recording.folder / path
+            if linked.get(file.name) == content:
+                file.unlink()
+                os.link(self.source.path / "orders-0" / file.name, file)
+
     def content(self) -> Mapping[str, bytes]:
         """Return the files of all brokers, without the contents that each run chooses."""
         folder = self.recording.folder
@@ -115,6 +141,7 @@ def try_import_crashes(seed: int, folder: Path, points: int) -> int:
 
     def examine(place: Path, crash: Crash) -> None:
         trees = [each.nodes for each in crash.noted if isinstance(each, TreeHas)]
+        story.link_again(crash)
         story.tree = MemoryTree()
         if trees:
             story.tree.nodes = copy.deepcopy(trees[-1])

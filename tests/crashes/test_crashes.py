@@ -1,5 +1,6 @@
 """Crashes at every moment of recorded work (see docs/reliability.md); `make crashes POINTS=100000` tries more."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -190,7 +191,7 @@ def test_broken_promise_of_remote_storage_is_found(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [*range(4), 4, 7])
 def test_interrupted_imports_are_refused_and_completed_by_the_same_command(seed: int, folder: Path) -> None:
     assert try_import_crashes(seed, folder, IMPORT_POINTS) > IMPORT_POINTS // 2
 
@@ -211,6 +212,21 @@ def imported_files_are_not_flushed(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(copying, "_copy", copy)
     patch.setattr(carry_out, "_sync_file", _nothing)
+
+
+@pytest.mark.slow
+def test_import_that_empties_what_it_has_linked_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    remove = shutil.rmtree
+
+    def empty(folder: Any, **more: Any) -> None:
+        if Path(folder).name == "orders-0":
+            for path in folder.iterdir():
+                path.write_bytes(b"")
+        remove(folder, **more)
+
+    monkeypatch.setattr(shutil, "rmtree", empty)
+    with pytest.raises(Broken), quick_folder() as place:
+        try_import_crashes(4, place, 400)
 
 
 @pytest.mark.slow

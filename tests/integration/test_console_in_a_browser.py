@@ -204,24 +204,11 @@ def look(request: pytest.FixtureRequest) -> str:
     return found
 
 
-def _measured(page: Any) -> tuple[float, int, list[str]]:
-    """Return how much the layout shifts, by how many pixels it is too wide, and what axe finds."""
-    questions = (SHIFTS, "document.documentElement.scrollWidth - document.documentElement.clientWidth", FAULTS)
-    try:
-        shift, over, found = map(page.evaluate, questions)
-    except playwright.Error as error:
-        if "Execution context was destroyed" not in str(error):
-            raise
-        page.reload()  # Chromium replaced the document after `goto` had returned, as it may on a loaded machine
-        shift, over, found = map(page.evaluate, questions)
-    return shift, over, found
-
-
 def test_every_page_is_readable_quiet_and_accessible(
     visitor: Visitor, url: str, cluster: RunningCluster, kind: str, look: str
 ) -> None:
     page = visitor.page
-    page.goto(url + "/")
+    visitor.visit(url + "/")
     faults: list[str] = []
     before = _names(cluster.bootstrap)
     with Producer(cluster.bootstrap, linger_ms=0) as producer:
@@ -229,11 +216,12 @@ def test_every_page_is_readable_quiet_and_accessible(
             for _ in range(10 + number * 7 % 40):
                 producer.send("page-views", b'{"page": "/"}')
             producer.flush()
-            answer = page.goto(url + address)
-            if answer.status != REFUSED.get(name, 200):
-                faults.append(f"{name}: status {answer.status}: {page.inner_text('main')[:300]}")
-            shift, over, found = _measured(page)
-            faults += [f"{name}: {fault}" for fault in found]
+            status = visitor.visit(url + address)
+            if status != REFUSED.get(name, 200):
+                faults.append(f"{name}: status {status}: {page.inner_text('main')[:300]}")
+            shift = page.evaluate(SHIFTS)
+            over = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            faults += [f"{name}: {fault}" for fault in page.evaluate(FAULTS)]
             if over > 0:
                 faults.append(f"{name}: {over} pixels too wide")
             if shift > 0.1:
@@ -454,7 +442,7 @@ def test_user_sees_and_changes_what_the_acls_allow(desk: Visitor, kind: str, tmp
             page.wait_for_selector("#list >> text=of-ann")
             assert page.locator("text=of-others").count() == 0
             for address in ("/topics/of-others/messages", "/acls", "/topics/of-ann/settings"):
-                assert page.goto(url + address).status in (403, 404), address
+                assert desk.visit(url + address) in (403, 404), address
                 assert page.evaluate(FAULTS) == []
             page.goto(url + "/topics/of-ann/messages")
             page.wait_for_selector("text=No messages yet")

@@ -53,6 +53,20 @@ class Visitor:
         self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
         self.page.on("dialog", self._dismiss)
         self.page.on("request", lambda request: self._check(request.url))
+        self._statuses: list[int] = []
+        self.page.on("response", self._note_status)
+
+    def visit(self, address: str) -> int:
+        """Load a page; return its status. What is slow has 202 first, and loads itself again."""
+        self._statuses.clear()
+        self.page.goto(address)
+        self.page.wait_for_selector("main:not(:has-text('The cluster is being read'))")
+        self.page.wait_for_load_state()
+        return self._statuses[-1]
+
+    def _note_status(self, response: Any) -> None:
+        if response.request.is_navigation_request() and response.request.frame == self.page.main_frame:
+            self._statuses.append(response.status)
 
     def _note(self, line: Any) -> None:
         if line.type in ("error", "warning"):

@@ -33,6 +33,11 @@ from barnabas.ports.types import TopicPartition
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
+UNTIMED = {
+    "group.consumer.assignment.interval.ms": "0",
+    **{f"group.consumer.{which}session.timeout.ms": "600000" for which in ("", "max.")},
+}
+"""A loaded machine takes longer for a story than sessions last, and between two requests than an interval."""
 LATER = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
 
 
@@ -60,7 +65,7 @@ class Asker:
 
     def beat(self, member: str, epoch: int = 0, *, group: str = "g", owned: Any = None, **given: Any) -> Answer:
         if epoch == 0:
-            given = {"rebalance_timeout_ms": 30_000, "subscribed_topic_names": ["t"], **given}
+            given = {"rebalance_timeout_ms": 600_000, "subscribed_topic_names": ["t"], **given}
             owned = () if owned is None else owned
         request = ConsumerGroupHeartbeat(
             group_id=group,
@@ -130,10 +135,6 @@ class Asker:
             time.sleep(0.1)
 
 
-def wait_for_interval() -> None:
-    time.sleep(1.2)
-
-
 def life_of_a_group(asker: Asker) -> None:
     """From the first member to the deletion."""
     asker.beat("a", 1)
@@ -143,7 +144,6 @@ def life_of_a_group(asker: Asker) -> None:
     asker.describe()
     asker.beat("b")
     asker.beat("b", 2)
-    wait_for_interval()
     kept = asker.beat("a", 2).partitions
     asker.beat("b", 2)
     asker.describe()
@@ -153,7 +153,7 @@ def life_of_a_group(asker: Asker) -> None:
     asker.beat("a", 2, owned=kept)
     given = asker.beat("b", 3).partitions
     asker.describe()
-    full: dict[str, Any] = {"subscribed_topic_names": ["t"], "rebalance_timeout_ms": 30_000}
+    full: dict[str, Any] = {"subscribed_topic_names": ["t"], "rebalance_timeout_ms": 600_000}
     asker.beat("b", 3, owned=given, **full)
     asker.beat("a", 2, owned=kept)
     asker.beat("a", 2)
@@ -166,7 +166,6 @@ def life_of_a_group(asker: Asker) -> None:
         asker.fetch(name, epoch)
     asker.administer()
     asker.beat("a", 3, subscribed_topic_names=[])
-    wait_for_interval()
     asker.beat("a", 3)
     asker.describe()
     asker.beat("a")
@@ -188,7 +187,6 @@ def static_members(asker: Asker) -> None:
     asker.beat("a", -2, instance_id="one")
     asker.describe()
     asker.beat("a", 2, instance_id="one")
-    wait_for_interval()
     asker.beat("b", instance_id="one")
     asker.beat("a", 2, instance_id="one")
     asker.describe()
@@ -215,7 +213,7 @@ def wrong_requests(asker: Asker) -> None:
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asker]:
-    server = KafkaServer(tmp_path_factory.mktemp("kafka"))
+    server = KafkaServer(tmp_path_factory.mktemp("kafka"), more=UNTIMED)
     server.start()
     try:
         server.wait_ready()
@@ -229,7 +227,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asker]:
 @pytest.fixture(scope="module")
 def barnabas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asker]:
     folder: Path = tmp_path_factory.mktemp("barnabas")
-    with Broker(data_dir=folder, offsets_topic_num_partitions=1) as broker:
+    with Broker(data_dir=folder, config={**UNTIMED, "offsets.topic.num.partitions": "1"}) as broker:
         asker = Asker(broker.bootstrap)
         with asker.connection:
             yield asker

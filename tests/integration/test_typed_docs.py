@@ -48,7 +48,7 @@ def test_examples_of_schemas_page_run(
         with Producer(broker) as producer:
             producer.send("orders", b"no order").result(PATIENCE_S)
         with pytest.raises(SystemExit) as ended:
-            main(shlex.split(here(command)))
+            main(shlex.split(here(command).replace("\\\n", " ")))
         said = capsys.readouterr()
         assert ended.value.code == 0, said.err
         assert "1 new row in 1 file in warehouse" in said.out

@@ -159,6 +159,7 @@ def test_dead_letters_reach_leaders_that_are_other_brokers(cluster: TestCluster,
     member.configure("errors.deadletterqueue.topic.name", "dlq.t")
     with cluster.admin() as admin:
         admin.create_topic("dlq.t", replication_factor=3, configs={"errors.deadletterqueue.group.enable": "true"})
+    cluster.wait_in_sync("dlq.t")
     acquire_all(member, 10)
     if cluster.leader("dlq.t", 0) == member.leader:
         cluster.move_leader("dlq.t", 0, next(each for each in cluster.running if each != member.leader))

@@ -20,11 +20,11 @@ def test_a_neighbour_writes_while_a_disk_takes_its_time(tmp_path: Path, monkeypa
     go_on, began = threading.Event(), threading.Event()
     original = LogOpening.create
 
-    def slow(opening: LogOpening) -> tuple[UnifiedLog, Folder, bool]:
+    def slow(opening: LogOpening, topic_id: bytes | None) -> tuple[UnifiedLog, Folder, bool]:
         if opening.partition.topic != "neighbour":
             began.set()
             assert go_on.wait(PATIENCE_S)
-        return original(opening)
+        return original(opening, topic_id)
 
     monkeypatch.setattr(LogOpening, "create", slow)
     with Broker(tmp_path) as broker:

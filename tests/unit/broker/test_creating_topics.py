@@ -269,10 +269,10 @@ def test_logs_that_cannot_be_created_after_the_answer_leave_the_topics_offline(m
         broker.scheduler.advance(10)
     create = LogOpening.create
 
-    def failing(opening: LogOpening) -> Any:
+    def failing(opening: LogOpening, topic_id: bytes | None) -> Any:
         if opening.partition.topic == "t3":
             raise StorageError("the disk is full")
-        return create(opening)
+        return create(opening, topic_id)
 
     monkeypatch.setattr(LogOpening, "create", failing)
     broker.scheduler.advance(5000)

@@ -738,7 +738,7 @@ class UnifiedLog:
         if (yield from self._secure_producers(base, now_ms)):
             return self._take_away(count)
         # The log may have changed meanwhile.
-        if state.closed or truncations != state.durable.truncations:
+        if state.closed or truncations != state.durable.truncations or state.durable.failure is not None:
             return []
         count = bisect_left(state.segments.bases, base)
         if base not in state.segments.bases or self._count_removable(now_ms, high_watermark) < count:
@@ -763,8 +763,10 @@ class UnifiedLog:
         """Make the producers at `base` durable before the segments below are removed: after a crash the log would not
         know those whose records are all in them. Return True if that took no time. Raises `StorageError`."""
         state, producers = self._state, self._state.producers
-        if not producers.states.producers or producers.is_durable(base) or state.durable.failure is not None:
+        if not producers.states.producers or producers.is_durable(base):
             return True
+        if state.durable.failure is not None:
+            return False
         content = producers.content_at(base)
         work = None
         try:

@@ -356,6 +356,7 @@ def test_failed_flush_of_records_by_retention_removes_nothing(folder: Folder) ->
     with pytest.raises(StorageError, match="bad sector"):
         steps.throw(StorageError("bad sector"))
     assert log.failure is not None
+    assert complete(log.retain(2000, 12)) == [], "nothing can be made durable"
     assert log.segments[0].base_offset == 0
 
 

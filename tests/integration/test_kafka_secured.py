@@ -83,6 +83,10 @@ def config_of(folder: Path, user: str, password: str, mechanism: str) -> dict[st
     }
 
 
+def _mechanisms_of(admin: Admin, user: str) -> list[str]:
+    return sorted(each.mechanism for each in admin.describe_user_scram_credentials().get(user, ()))
+
+
 def test_users_acls_and_quotas_are_set_and_have_their_effect(kafka: KafkaServer, folder: Path) -> None:
     admin_config = config_of(folder, "admin", "secret", "PLAIN")
     topic = AclBinding(
@@ -96,14 +100,13 @@ def test_users_acls_and_quotas_are_set_and_have_their_effect(kafka: KafkaServer,
         for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
             change = UserScramCredentialUpsertion(user="alice", password=Secret("hidden"), mechanism=mechanism)
             admin.alter_user_scram_credentials([change])
-        found = admin.describe_user_scram_credentials(["alice"])["alice"]
-        assert sorted(each.mechanism for each in found) == ["SCRAM-SHA-256", "SCRAM-SHA-512"]
+        # Kafka answers a change before its broker has published it (KRaft), here and below.
+        wait_for(lambda: _mechanisms_of(admin, "alice") == ["SCRAM-SHA-256", "SCRAM-SHA-512"])
         admin.create_acls([topic, group])
-        assert set(admin.describe_acls()) == {topic, group}
+        wait_for(lambda: set(admin.describe_acls()) == {topic, group})
         limits = {"producer_byte_rate": 1e9, "request_percentage": 50.0}
         admin.alter_client_quotas([ClientQuotaAlteration(entity={"user": "alice"}, limits=limits)])
-        (entry,) = admin.describe_client_quotas({"user": "alice"})
-        assert dict(entry.limits) == limits
+        wait_for(lambda: [dict(each.limits) for each in admin.describe_client_quotas({"user": "alice"})] == [limits])
         for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
             alice = config_of(folder, "alice", "hidden", mechanism)
             with Producer(kafka.bootstrap, config=alice) as producer:
@@ -116,6 +119,7 @@ def test_users_acls_and_quotas_are_set_and_have_their_effect(kafka: KafkaServer,
         assert admin.delete_acls([AclBindingFilter(principal="User:alice", resource_type=ResourceType.TOPIC)]) == [
             topic
         ]
+        wait_for(lambda: topic not in admin.describe_acls())
         with Admin(kafka.bootstrap, config=alice) as denied, pytest.raises(ApiError) as refused:
             denied.describe_topics(["orders"])
         assert refused.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED

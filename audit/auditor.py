@@ -18,6 +18,7 @@ from ..app.clients.shared.blocking_shell import logger
 from ..app.clients.shared.bootstrap import Bootstrap
 from ..core.client.errors import AbortNeeded, ClientTimeout, CommitFailed
 from ..core.message.message import Message
+from ..ports.error_codes import ErrorCode
 from ..ports.errors import ApiError, BarnabasError
 from ..ports.types import TopicPartition
 from .counting import MessageCounts
@@ -47,11 +48,22 @@ _ADMIN_MS = 5_000
 _UNCOUNTED_MAX = 1000
 
 
+_DENIED = (
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+)
+
+
 def passes(error: BarnabasError) -> bool:
-    """Return True for a retriable error."""
+    """Return True for an error after which another attempt may succeed. A missing right is none, also as the cause of
+    an abort: the producer learns of it before or after it sends, depending on its metadata."""
     if isinstance(error, ApiError):
         return error.retriable or isinstance(error, CommitFailed)
-    return isinstance(error, AbortNeeded | ClientTimeout)
+    if isinstance(error, AbortNeeded):
+        return not (isinstance(error.__cause__, ApiError) and error.__cause__.code in _DENIED)
+    return isinstance(error, ClientTimeout)
 
 
 class AuditedConsumer:
@@ -137,13 +149,13 @@ class AuditedConsumer:
                     self.commit_if_due()
             self.commit_if_due()
 
-    def commit_if_due(self, *, now: bool = False) -> None:
-        """Commit when `interval_s` have passed since the last commit, or now.
+    def commit_if_due(self, *, now: bool = False) -> bool:
+        """Commit when `interval_s` have passed since the last commit, or now. Return False after a failure.
 
-        A failure is logged and retried. Raises permanent errors.
+        A failure is logged and retried by the next call. Raises permanent errors.
         """
         if not now and time.monotonic() < self._due_s:
-            return
+            return True
         self._due_s = time.monotonic() + self._interval_s
         try:
             self.commit()
@@ -151,6 +163,8 @@ class AuditedConsumer:
             if not passes(error):
                 raise
             logger.warning("audit of %s: commit failed, and is retried: %s", self.tier, error)
+            return False
+        return True
 
     def commit(self) -> None:
         """Publish the counts and commit the offsets, both or neither.
@@ -385,10 +399,9 @@ class Auditor:
         consumer = self._audited.consumer
         while not self._stopping.is_set():
             self.step()
-            if consumer.settled:
-                self._audited.commit_if_due(now=True)
-                if self._audited.upto_ms >= begun_ms:
-                    return
+            is_committed = consumer.settled and self._audited.commit_if_due(now=True)
+            if is_committed and self._audited.upto_ms >= begun_ms:
+                return
 
     def stop(self) -> None:
         """End `run`. Any thread; also a signal handler."""

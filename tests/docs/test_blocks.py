@@ -83,6 +83,7 @@ OTHERS = {
     "--check", "--strict",  # of sha256sum
     "--data-dir", "--force-new-cluster", "--prefix",  # of etcd
     "--barnabas-set",  # of pytest, by the plug-in
+    "--late",  # of our pytest
     "--faults", "--minutes", "--over", "--rate", "--record", "--seed", "--transactions",  # of make chaos
     "--new-groups", "--shares",  # of make chaos
     "--preload",  # of gunicorn

@@ -13,14 +13,14 @@ from support.command import barnabas_here
 from support.tables import Rows, commit_rows
 from support.waiting import PATIENCE_S, wait_for
 
-from barnabas import Admin, Consumer, Producer
+from barnabas import AbortNeeded, Admin, ApiError, Consumer, ErrorCode, Producer
 from barnabas.app.mirror import MirrorMaker
 from barnabas.audit import auditor as auditor_module
 from barnabas.audit import commands
 from barnabas.audit.auditor import AuditedConsumer, Auditor
 from barnabas.audit.publishing import wall_ms
 from barnabas.audit.reading import AuditReader
-from barnabas.audit.reconcile import Reconciliation, TierFigures, reconcile
+from barnabas.audit.reconcile import Reconciliation, reconcile
 from barnabas.audit.reports import TOPIC, CountReport, Reporter, encode
 from barnabas.audit.stamp import HEADER
 from barnabas.pipeline.table_audit import TableAudit, audited_load
@@ -72,13 +72,6 @@ def reconciled_of(bootstraps: list[str], *topics: str) -> Reconciliation:
         return reconcile(reader.totals, now_ms=wall_ms(), topics=topics, grace_ms=0)
     finally:
         reader.close()
-
-
-def tier(found: Reconciliation, name: str) -> TierFigures:
-    """Of all windows: a test may run over the end of one."""
-    figures = [each for window in found.windows for each in window.tiers if each.tier == name]
-    assert len(figures) == 1, "the test ran over the end of a window"
-    return figures[0]
 
 
 def named(found: Reconciliation, kind: str, name: str) -> set[str]:
@@ -196,6 +189,38 @@ def test_an_audited_producer_works_where_the_reports_cannot_go(bootstrap: str) -
     producer = Producer(bootstrap, callback_handler="audit", callback_handler_props=props)
     assert producer.send("lonely", b"x").result(PATIENCE_S).offset == 0
     producer.close(1)
+
+
+def _abort_needed(code: ErrorCode) -> AbortNeeded:
+    error = AbortNeeded("the transaction has to be aborted")
+    error.__cause__ = ApiError(code, "")
+    return error
+
+
+def test_count_to_end_ends_with_a_commit_and_at_a_missing_right(broker: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Producer(broker) as producer:
+        producer.send_many("views", [b"x"] * 20).result(PATIENCE_S)
+    failures = [_abort_needed(ErrorCode.UNKNOWN_PRODUCER_ID), _abort_needed(ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
+    commit = AuditedConsumer.commit
+
+    def fail_first(self: AuditedConsumer) -> None:
+        commits.append(self)
+        if failures:
+            self._look()  # the reader is at the end, and the commit fails
+            raise failures.pop(0)
+        commit(self)
+
+    commits: list[AuditedConsumer] = []
+    monkeypatch.setattr(AuditedConsumer, "commit", fail_first)
+    auditor = Auditor(broker, window_ms=60_000, interval_s=3600, topics=["views"])
+    with pytest.raises(AbortNeeded):
+        auditor.count_to_end()
+    assert len(commits) == 2
+    auditor.count_to_end()
+    assert len(commits) == 3
+    with Admin(broker) as admin:
+        assert sum(at.offset for at in admin.group_offsets(f"{TOPIC}-broker").values()) == 20
+    auditor.close()
 
 
 def test_the_audit_topic_is_not_audited(broker: str) -> None:

@@ -158,6 +158,7 @@ def test_readers_near_a_follower_see_what_is_committed() -> None:
         for number in range(10):
             sender.begin_transaction()
             sender.produce("t", b"%d" % number, partition=0)
+            sender.flush(PATIENCE_S)  # an abort before the first partition is added gets INVALID_TXN_STATE
             if number % 2:
                 sender.commit_transaction(PATIENCE_S)
             else:

@@ -115,6 +115,11 @@ class Agreed:
             self.end = min(self.end, end)
             self.entries = {base: entry for base, entry in self.entries.items() if entry.next <= end}
 
+    def cut_where_it_differs(self, entries: Iterable[Entry], end: int, epoch: int) -> None:
+        """A leader that was elected uncleanly, in this epoch, has these entries up to `end`."""
+        others = (entry.base for entry in entries if self.entries.get(entry.base, entry) != entry)
+        self.cut_to(next(others, end), epoch)
+
 
 @define(eq=False)
 class Look:
@@ -360,9 +365,12 @@ class ClusterChecker:
             return mirror
         agreed = self.agreed.setdefault(key, Agreed(partition.topic_partition))
         where = f"{partition.topic_partition} of broker {broker_id}"
-        if leads >= 0 and leads != mirror.leads and partition.topic_partition.topic in self._lossy:
+        may_lack = leads >= 0 and leads != mirror.leads and partition.topic_partition.topic in self._lossy
+        if may_lack:
             agreed.cut_to(log.log_end_offset, leads)
         self._follow_log(broker_id, partition, mirror, agreed, where)
+        if may_lack:  # a log of the same length may have what an earlier unclean election has given up
+            agreed.cut_where_it_differs(mirror.entries, mirror.end, leads)
         life = (broker_id, key, mirror.broker_epoch)
         self._reached[life] = max(mirror.end, self._reached.get(life, 0))
         if high_watermark > log.log_end_offset:

@@ -4,6 +4,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from simulation.cluster_checker import Agreed, Entry
 
 from barnabas import Admin, Consumer, Producer
 from barnabas.core.client.cluster_view import ClusterView
@@ -1039,3 +1040,14 @@ def test_one_of_two_data_folders_without_its_disk_is_copied_again_after_a_restar
         logs = [broker.partitions["t", number].log.log_end_offset for number in range(4)]
         assert logs == [10, 10, 10, 10]
         assert all(any(name.startswith("t-") for name in disk.folders) for disk in broker.disks)
+
+
+def test_checker_gives_up_what_an_unclean_leader_has_written_otherwise() -> None:
+    """Two unclean elections in a row, to logs of the same length (seed 1229 of the story of tiers)."""
+    old, lost = Entry(base=0, next=1, epoch=0, crc=1), Entry(base=0, next=1, epoch=2, crc=2)
+    agreed = Agreed(TopicPartition("t", 0), entries={0: lost}, end=1)
+    agreed.cut_where_it_differs([old], 1, 4)
+    assert (agreed.entries, agreed.end, agreed.given_up_before) == ({}, 0, 4)
+    kept = Agreed(TopicPartition("t", 0), entries={0: lost}, end=1)
+    kept.cut_where_it_differs([lost], 1, 4)
+    assert (kept.entries, kept.end, kept.given_up_before) == ({0: lost}, 1, 0)

@@ -67,6 +67,7 @@ class SegmentLoader:
         self.report(f"{self.folder.name}/{segment.index.name}: {problem}; rebuilding the indexes")
         segment.rebuild_indexes()
         segment.write_indexes()
+        segment.flush_indexes()
         if segment.aborted or any(header.control for _, header in segment.batches()):
             segment.aborted.mark_corrupt(problem)
 

@@ -245,6 +245,12 @@ class Segment:
         self.time_index.write()
         self.aborted.write()
 
+    def flush_indexes(self) -> None:
+        """Make rebuilt indexes durable: after a power cut a start trusts those of a flushed segment, half-written too.
+        Raises `StorageError`."""
+        for file in self.index_files():
+            file.flush()
+
     def seal(self) -> None:
         """Make the segment inactive: write the indexes, and forget the positions of the newest batches."""
         self.write_indexes()
@@ -394,6 +400,7 @@ class Segment:
         try:
             self.index.write()
             self.time_index.write()
+            self.flush_indexes()
         except StorageError as failed:
             self.report(f"{self._folder.name}/{self.index.name} is rebuilt in memory only: {failed}")
 

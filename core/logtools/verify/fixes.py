@@ -148,8 +148,7 @@ class RebuildIndexes:
         segment = opened_segment(folder, self.base_offset, info)
         segment.rebuild_indexes()
         segment.write_indexes()
-        for file in segment.index_files():
-            file.flush()
+        segment.flush_indexes()
         segment.close()
         folder.flush()
 

@@ -447,20 +447,41 @@ def test_damaged_segment_is_an_error_and_the_rest_readable(folder: Folder) -> No
     assert 1 <= len(reports) <= 2
 
 
-def test_log_truncated_to_nothing_by_recovery_is_durable_after_a_stop() -> None:
+@pytest.fixture
+def flushed() -> Iterator[list[str]]:
+    """The names of the files that were flushed."""
+    names: list[str] = []
+    flush = MemoryFile.flush
+
+    def noted(file: MemoryFile) -> None:
+        names.append(file.name)
+        flush(file)
+
+    with mock.patch.object(MemoryFile, "flush", noted):
+        yield names
+
+
+def test_log_truncated_to_nothing_by_recovery_is_durable_after_a_stop(flushed: list[str]) -> None:
     """Else what it has dropped may come back behind the marker of an orderly stop, and is believed."""
     disk = MemoryDisk()
     folder = MemoryLogDir(disk).folder("t-0")
     folder.open(_log_file(0)).append(b"torn" * 50)
-    flushed: list[str] = []
-    flush = MemoryFile.flush
-
-    def noted(file: MemoryFile) -> None:
-        flushed.append(file.name)
-        flush(file)
-
     log = open_log(folder, config=CONFIG)
     assert log.log_end_offset == 0
-    with mock.patch.object(MemoryFile, "flush", noted):
-        log.close()
+    flushed.clear()
+    log.close()
     assert _log_file(0) in flushed
+
+
+def test_rebuilt_index_of_a_flushed_segment_is_durable(folder: Folder, flushed: list[str]) -> None:
+    """Else a second power cut tears it, and a start that trusts the segment trusts it too (a seed found it)."""
+    _written(folder, 10).close()
+    folder.open(f"{0:020d}.index").truncate(7)
+    flushed.clear()
+    open_log(folder, recovery_point=10, config=CONFIG).close()
+    assert {f"{0:020d}.index", f"{0:020d}.timeindex"} <= set(flushed)
+    log = open_log(folder, recover=False, config=CONFIG)
+    folder.open(f"{5:020d}.index").truncate(0)
+    flushed.clear()
+    assert parse_header(bytes_of(log, 7)).base_offset == 7
+    assert {f"{5:020d}.index", f"{5:020d}.timeindex"} <= set(flushed)

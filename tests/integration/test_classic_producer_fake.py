@@ -197,6 +197,9 @@ def test_a_broker_that_hung_up_meanwhile_is_not_noticed(broker: FakeClassicBroke
         reactor = producer.shell.scheduler
         assert isinstance(reactor, Reactor)
         wait_for(lambda: reactor.watched == 0)  # until then what is sent may go into the connection that is closed
+        is_noticed = threading.Event()
+        reactor.call_soon(is_noticed.set)  # after the turn that no longer watches it, and the callbacks of the loss
+        assert is_noticed.wait(PATIENCE_S)
         broker.start_again()
         producer.send("t", b"2")
         assert (producer.delivered, producer.failed) == (2, 0)

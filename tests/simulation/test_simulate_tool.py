@@ -35,7 +35,7 @@ def test_failing_seed_is_reported_with_replay_command(
     tool: ModuleType, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(tool, "stories", lambda: dict.fromkeys(tool.STORIES, plays))
-    monkeypatch.setattr(tool, "be_quiet", lambda: None)
+    monkeypatch.setattr(tool, "prepare_worker", lambda cores: None)
     monkeypatch.setattr(tool, "ProcessPoolExecutor", ThreadPoolExecutor)
     monkeypatch.setattr(tool, "rare_states", lambda: {"cluster": ["fault: kill"]})
     assert run(tool, monkeypatch, "--seeds", "12", "--story", "cluster", "--jobs", "2") == 1
@@ -55,7 +55,7 @@ def test_a_long_run_that_misses_a_rare_state_fails(
     tool: ModuleType, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(tool, "stories", lambda: dict.fromkeys(tool.STORIES, plays))
-    monkeypatch.setattr(tool, "be_quiet", lambda: None)
+    monkeypatch.setattr(tool, "prepare_worker", lambda cores: None)
     monkeypatch.setattr(tool, "ProcessPoolExecutor", ThreadPoolExecutor)
     monkeypatch.setattr(tool, "rare_states", lambda: {"cluster": ["fault: kill", "fault: rot"]})
     assert run(tool, monkeypatch, "--seeds", "200", "--first", "10", "--story", "cluster", "--jobs", "1") == 1
@@ -70,7 +70,7 @@ def test_fresh_seeds_begin_where_the_record_ends(
     tool: ModuleType, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setattr(tool, "stories", lambda: dict.fromkeys(tool.STORIES, plays))
-    monkeypatch.setattr(tool, "be_quiet", lambda: None)
+    monkeypatch.setattr(tool, "prepare_worker", lambda cores: None)
     monkeypatch.setattr(tool, "ProcessPoolExecutor", ThreadPoolExecutor)
     monkeypatch.setattr(tool, "rare_states", lambda: {"cluster": ["fault: kill"]})
     monkeypatch.setattr(tool, "RECORD", tmp_path / "seeds.json")
@@ -88,7 +88,7 @@ def test_few_seeds_that_reach_all_rare_states_are_recorded_and_played(
         return Counter({f"state {seed % 4}": 1, "state 0": seed % 2})
 
     monkeypatch.setattr(tool, "stories", lambda: dict.fromkeys(tool.STORIES, reaches))
-    monkeypatch.setattr(tool, "be_quiet", lambda: None)
+    monkeypatch.setattr(tool, "prepare_worker", lambda cores: None)
     monkeypatch.setattr(tool, "ProcessPoolExecutor", ThreadPoolExecutor)
     monkeypatch.setattr(tool, "rare_states", lambda: {"cluster": [f"state {number}" for number in range(4)]})
     monkeypatch.setattr(tool, "RECORD", tmp_path / "seeds.json")

@@ -211,6 +211,26 @@ def set_broker_configs(coordination: Coordination, broker_id: int | None, config
     put(coordination, layout.broker_config_path(broker_id), layout.encode_configs(configs))
 
 
+def change_broker_configs(
+    coordination: Coordination, broker_id: int | None, before: Mapping[str, str], after: Mapping[str, str]
+) -> None:
+    """Replace the configs that `broker_configs` returns, if they are what they were `before`.
+
+    Raises `BadVersion` if another broker has changed them, whose change would be undone.
+    """
+    path, data = layout.broker_config_path(broker_id), layout.encode_configs(after)
+    (node,) = coordination.get_many([path])
+    if configs_in(node, path, lambda _: None) != before:
+        raise BadVersion(f"another broker has changed {path}")
+    if node is not None:
+        coordination.set(path, data, version=node.version)
+        return
+    try:
+        coordination.create(path, data)
+    except NodeExists as error:
+        raise BadVersion(f"another broker has created {path}") from error
+
+
 def read_configs(coordination: Coordination, path: str, report: Callable[[str], None]) -> dict[str, str]:
     """Return the configs in a node; none when it is missing, or unreadable, which is reported."""
     try:

@@ -94,6 +94,7 @@ def change_entities(
 ) -> dict[str, Value | None]:
     """Change entities in one commit, and return their new values (see `ClusterRegistry.change_entities`)."""
     paths = {name: layout.entity_path(kind, name) for name in changes}
+    coordination.heartbeat()  # what is read from now on is not older than now: a refusal writes nothing to compare
     for _ in range(ATTEMPTS):
         nodes = coordination.get_many(list(paths.values()))
         values: dict[str, Value | None] = {}

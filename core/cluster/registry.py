@@ -29,7 +29,7 @@ from ...ports.scheduler import Outcome
 from ...ports.types import TopicPartition
 from ...ports.values import frozen
 from . import entity_store, layout, topic_store
-from .brokers import broker_configs, children, live_brokers, remove_broker, set_broker_configs, stored_controller
+from .brokers import broker_configs, change_broker_configs, children, live_brokers, remove_broker, stored_controller
 from .change_queue import elsewhere, elsewhere_together, others_turn
 from .deltas import (
     BrokersChanged,
@@ -315,6 +315,12 @@ class ClusterRegistry:
         """Read the partition states of these topics into the image; unknown topics are left out."""
         topics = [self.image.topics[name] for name in names if name in self.image.topics]
         await self._reread([(each, node) for each in topics for node in layout.states_nodes(len(each.partitions))])
+
+    async def catch_up_with_states(self, names: Sequence[str]) -> bool:
+        """Read the partition states of these topics into the image; return True if they had changed."""
+        before = {name: self.image.states_of(name) for name in names}
+        await self.reread_states(names)
+        return any(self.image.states_of(name) != states for name, states in before.items())
 
     async def reread_states_nodes(self, nodes: Iterable[tuple[bytes, int]]) -> None:
         """Read these nodes with states, each by topic id and number, into the image. Nodes of an unknown topic are read
@@ -675,9 +681,12 @@ class ClusterRegistry:
     # --- brokers
 
     async def set_broker_configs(self, broker_id: int | None, configs: Mapping[str, str]) -> None:
-        """Replace the dynamic configs of a broker, or with None of all brokers. Raises `CoordinationError`."""
+        """Replace the dynamic configs of a broker, or with None of all brokers.
+
+        Raises `CoordinationError`, `BadVersion` when another broker has changed them.
+        """
         before = self.image.configs.get(broker_id, {})
-        await elsewhere(partial(set_broker_configs, self._coordination, broker_id, configs))
+        await elsewhere(partial(change_broker_configs, self._coordination, broker_id, before, configs))
         self.apply(ConfigsChanged(broker_id=broker_id, configs=configs))
         self._report_configured("all brokers" if broker_id is None else f"broker {broker_id}", before, configs)
 

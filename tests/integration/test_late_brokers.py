@@ -3,19 +3,30 @@
 A client may send such a request to any broker, and goes to another one when the first does not answer in time.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from threading import Event, Timer
 from unittest.mock import patch
 
 import pytest
 
+from barnabas.app.broker.state.broker_state import BrokerState
+from barnabas.core.cluster.change_queue import elsewhere, on_disk
+from barnabas.core.cluster.topics import Topic
 from barnabas.ports.broker_api.configs import ConfigAlteration, ConfigResource, IncrementalAlterConfigs, ResourceKind
 from barnabas.ports.broker_api.fetch import Fetch, FetchPartition
 from barnabas.ports.broker_api.produce import Produce, ProducePartition
-from barnabas.ports.broker_api.replicas import AlterPartitionReassignments, Reassignment
+from barnabas.ports.broker_api.replicas import (
+    AlterPartitionReassignments,
+    ElectionType,
+    ElectLeaders,
+    ListPartitionReassignments,
+    Reassignment,
+)
 from barnabas.ports.broker_api.topics import CreatePartitions, CreateTopics, DeleteTopics, NewPartitions, NewTopic
 from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.types import TopicPartition
 from barnabas.testing import TestCluster
 from barnabas.testing.logs import batch
 
@@ -41,6 +52,10 @@ def is_late(cluster: TestCluster, broker_id: int = LATE) -> Iterator[None]:
     finally:
         for paths in held:
             node.state.scheduler.call_soon(partial(note, paths))
+
+
+def _state(cluster: TestCluster, broker_id: int) -> BrokerState:
+    return cluster.broker(broker_id).inner.node.state
 
 
 def _create(
@@ -193,3 +208,102 @@ def test_late_brokers_serve_a_deleted_topic_by_its_own_id_and_never_by_that_of_t
     assert _produce(cluster, "served", first) is ErrorCode.UNKNOWN_TOPIC_ID
     assert _end(cluster, "served", first)[0] is ErrorCode.UNKNOWN_TOPIC_ID
     assert _end(cluster, "served", second) == (ErrorCode.NONE, 1)
+
+
+def test_broker_that_is_suspended_within_a_deletion_by_name_spares_the_later_topic(cluster: TestCluster) -> None:
+    _create(cluster, EARLY, "spared")
+    _known_to_all(cluster, "spared")
+    registry = _state(cluster, LATE).registry
+    begin_delete, later = registry.begin_delete, list[tuple[ErrorCode, bytes]]()
+
+    def replace_topic() -> None:
+        _delete(cluster, EARLY, "spared")
+        later.append(_create(cluster, EARLY, "spared"))
+
+    async def begin_late(name: str, brokers: Iterable[int] = ()) -> Topic:
+        await elsewhere(replace_topic)
+        return await begin_delete(name, brokers)
+
+    with is_late(cluster), patch.object(registry, "begin_delete", begin_late):
+        assert _delete(cluster, LATE, "spared")[0] is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [error for error, _ in later] == [ErrorCode.NONE]
+    _known_to_all(cluster, "spared")
+    assert {cluster.broker(each).image.topics["spared"].topic_id for each in cluster.broker_ids} == {later[0][1]}
+    assert _delete(cluster, LATE, "spared") == later[0]
+
+
+def test_deletion_that_has_no_turn_within_its_timeout_is_not_made(cluster: TestCluster) -> None:
+    _create(cluster, EARLY, "in-time")
+    _known_to_all(cluster, "in-time")
+    changes, is_over = _state(cluster, LATE).changes, Event()
+
+    async def long_change() -> None:
+        await on_disk(lambda: is_over.wait(60))
+
+    Timer(0.2, is_over.set).start()
+    _state(cluster, LATE).scheduler.call_soon(lambda: changes.submit("a long change", long_change, lambda _: None))
+    deletion = DeleteTopics(names=["in-time"], timeout_ms=50)
+    (refused,) = cluster.broker(LATE).ask(deletion).topics
+    assert refused.error is ErrorCode.REQUEST_TIMED_OUT
+    assert _has(cluster, EARLY, "in-time")
+
+
+def _elect(cluster: TestCluster, broker_id: int, topic: str) -> ErrorCode:
+    request = ElectLeaders(topics={topic: [0]}, election_type=ElectionType.PREFERRED)
+    (elected,) = cluster.broker(broker_id).ask(request).partitions
+    return elected.error
+
+
+def test_late_broker_elects_in_topic_that_another_has_just_created(cluster: TestCluster) -> None:
+    with is_late(cluster):
+        _create(cluster, EARLY, "elects")
+        assert _elect(cluster, LATE, "elects") is ErrorCode.ELECTION_NOT_NEEDED
+        assert _elect(cluster, LATE, "nowhere") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_late_broker_elects_the_first_of_the_replicas_that_another_has_just_set(cluster: TestCluster) -> None:
+    _create(cluster, EARLY, "ordered")
+    _known_to_all(cluster, "ordered")
+    before = cluster.broker(EARLY).image.topics["ordered"].partitions[0]
+    with is_late(cluster):
+        wanted = Reassignment(topic="ordered", partition=0, replicas=[*before[1:], before[0]])
+        (moved,) = cluster.broker(EARLY).ask(AlterPartitionReassignments(partitions=[wanted])).partitions
+        assert moved.error is ErrorCode.NONE
+        cluster.wait_until(
+            lambda: not cluster.broker(EARLY).ask(ListPartitionReassignments()).partitions, "the move does not end"
+        )
+        assert _elect(cluster, LATE, "ordered") in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
+        key = TopicPartition("ordered", 0)
+        assert cluster.broker(LATE).image.state(key).leader == before[1]
+
+
+def test_late_broker_lists_reassignment_that_another_has_just_begun(cluster: TestCluster) -> None:
+    _create(cluster, EARLY, "lists", [1, 3])
+    cluster.wait_until(lambda: all(_has(cluster, each, "lists") for each in cluster.broker_ids), "a broker is late")
+    with is_late(cluster):
+        wanted = Reassignment(topic="lists", partition=0, replicas=[1, LATE])  # it does not hear that it should copy
+        (moved,) = cluster.broker(EARLY).ask(AlterPartitionReassignments(partitions=[wanted])).partitions
+        assert moved.error is ErrorCode.NONE
+        for asked in (None, {"lists": [0]}):
+            (listed,) = cluster.broker(LATE).ask(ListPartitionReassignments(topics=asked)).partitions
+            assert (listed.topic, tuple(listed.adding), tuple(listed.removing)) == ("lists", (LATE,), (3,))
+
+
+def _alter_default(cluster: TestCluster, broker_id: int, key: str, value: str) -> ErrorCode:
+    resource = ConfigResource(kind=ResourceKind.BROKER, name="")
+    change = ConfigAlteration(resource=resource, name=key, value=value)
+    (altered,) = (
+        cluster.broker(broker_id).ask(IncrementalAlterConfigs(resources=[resource], alterations=[change])).resources
+    )
+    return altered.error
+
+
+def test_late_broker_does_not_undo_the_default_of_all_brokers_that_another_has_just_set(cluster: TestCluster) -> None:
+    with is_late(cluster):
+        assert _alter_default(cluster, EARLY, "log.retention.ms", "86400000") is ErrorCode.NONE
+        assert _alter_default(cluster, LATE, "log.segment.bytes", "1048576") is ErrorCode.NONE
+    wanted = {"log.retention.ms": "86400000", "log.segment.bytes": "1048576"}
+    cluster.wait_until(
+        lambda: all(dict(cluster.broker(each).image.configs.get(None, {})) == wanted for each in cluster.broker_ids),
+        "a change was undone",
+    )

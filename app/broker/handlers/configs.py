@@ -233,36 +233,50 @@ class ConfigService:
         )
 
     async def _cordon_other(self, broker_id: int, plan: Plan, *, validate_only: bool) -> None:
-        registry, subject = self._state.registry, f"the configs of broker {broker_id}"
+        subject = f"the configs of broker {broker_id}"
         await self._changes.settled(subject)
         if validate_only:
             return
-        with self._changes.reread_on_failure(subject, partial(registry.reread_configs, broker_id)):
-            await registry.reread_configs(broker_id)
+        for _ in range(ATTEMPTS):
             stored = dict(self._state.image.configs.get(broker_id, {}))
             for change in plan(stored):
                 if change.op == ConfigOp.DELETE or change.value is None:
                     stored.pop(change.name, None)
                 else:
                     stored[change.name] = change.value
-            await registry.set_broker_configs(broker_id, stored)
+            if await self._store_configs(subject, broker_id, stored):
+                return
+        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"others change {subject} as often as it is tried")
 
     async def _alter_broker(self, plan: Plan, *, everywhere: bool, validate_only: bool) -> None:
         settings = self._state.settings
         subject = "the configs of all brokers" if everywhere else "the configs of this broker"
         await self._changes.settled(subject)
-        changes = plan(settings.stored_broker_configs(everywhere=everywhere))
-        changed = settings.planned_broker_change(changes, everywhere=everywhere)
-        if changed.check is not None:
-            try:
-                await elsewhere(changed.check)
-            except ConfigError as error:
-                raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
-        if validate_only:
-            return
+        for _ in range(ATTEMPTS):
+            changes = plan(settings.stored_broker_configs(everywhere=everywhere))
+            changed = settings.planned_broker_change(changes, everywhere=everywhere)
+            if changed.check is not None:
+                try:
+                    await elsewhere(changed.check)
+                except ConfigError as error:
+                    raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
+            if validate_only or await self._store_configs(subject, changed.broker_id, changed.configs):
+                return
+        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"others change {subject} as often as it is tried")
+
+    async def _store_configs(self, subject: str, broker_id: int | None, configs: Mapping[str, str]) -> bool:
+        """Store the configs of a broker, or with None of all. Return False, with those of the tree in the image, if
+        another broker has changed them."""
         registry = self._state.registry
-        with self._changes.reread_on_failure(subject, partial(registry.reread_configs, changed.broker_id)):
-            await registry.set_broker_configs(changed.broker_id, changed.configs)
+        reread = partial(registry.reread_configs, broker_id)
+        with self._changes.reread_on_failure(subject, reread):
+            try:
+                await registry.set_broker_configs(broker_id, configs)
+                return True
+            except BadVersion:
+                await elsewhere(registry.coordination.heartbeat)  # what is read from now on is not older than now
+                await reread()
+                return False
 
     def _is_default(self, resource: ConfigResource) -> bool:
         """Return True for the default of all brokers, False for this broker.

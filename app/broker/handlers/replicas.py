@@ -1,6 +1,6 @@
 """ElectLeaders, AlterPartitionReassignments and ListPartitionReassignments (facts C6)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from attrs import evolve
@@ -8,7 +8,7 @@ from attrs import evolve
 from ....core.cluster.election import asked_to_elect, awaited_claims, preferred
 from ....core.cluster.image import ClusterImage
 from ....core.cluster.reassignment import begin_move, cancel_move, is_moving, target_of, touched
-from ....core.cluster.topics import NO_LEADER, PartitionState, Topic
+from ....core.cluster.topics import NO_LEADER, PartitionState, Topic, is_topic_name
 from ....ports.broker_api.envelope import Caller, Reply
 from ....ports.broker_api.replicas import (
     AlterPartitionReassignments,
@@ -51,13 +51,6 @@ class ReplicaService:
             reply(ElectLeadersResult(partitions=(), error=ErrorCode.INVALID_REQUEST))
             return
         kind = ElectionType(request.election_type)
-        image = self._state.image
-        if request.topics is not None:
-            asked = [TopicPartition(name, number) for name, numbers in request.topics.items() for number in numbers]
-        else:
-            asked = [
-                TopicPartition(name, number) for name, topic in image.topics.items() for number in topic.partitions
-            ]
 
         def done(result: Sequence[PartitionChange] | BarnabasError) -> None:
             if isinstance(result, BarnabasError):
@@ -68,19 +61,43 @@ class ReplicaService:
                 changes = [outcome for outcome in result if outcome.error is not ErrorCode.ELECTION_NOT_NEEDED]
             reply(ElectLeadersResult(partitions=changes))
 
+        state = self._state
+        until_ms = state.clock.monotonic_ms() + min(request.timeout_ms, CLAIMS_WAIT_MS)
+
+        async def following() -> None:
+            """Learn the topics: they are changed in another queue than the states of their partitions."""
+            if state.is_alone:
+                return
+            if request.topics is None:
+                await self._topics.catch_up_with_all()
+            else:
+                await self._topics.catch_up([name for name in request.topics if is_topic_name(name)])
+
         async def electing() -> Sequence[PartitionChange]:
+            asked = self._asked(request)
+            if not state.is_alone:
+                await state.registry.reread_brokers()
+                await state.registry.reread_states(dict.fromkeys(key.topic for key in asked))
             return await self._elect(asked, kind)
 
-        until_ms = self._state.clock.monotonic_ms() + min(request.timeout_ms, CLAIMS_WAIT_MS)
-
-        def begin() -> None:
-            is_waiting = kind is ElectionType.UNCLEAN and any(self._is_unclear(key) for key in asked)
-            if is_waiting and self._state.clock.monotonic_ms() < until_ms:
-                self._state.scheduler.call_later(CLAIMS_STEP_MS, begin)
+        def begin(error: BarnabasError | None) -> None:
+            if error is not None:
+                done(error)
+                return
+            is_waiting = kind is ElectionType.UNCLEAN and any(self._is_unclear(key) for key in self._asked(request))
+            if is_waiting and state.clock.monotonic_ms() < until_ms:
+                state.scheduler.call_later(CLAIMS_STEP_MS, partial(begin, None))
             else:
-                self._state.changes.submit("ElectLeaders", electing, done)
+                state.changes.submit("ElectLeaders", electing, done, state.leader_changes)
 
-        begin()
+        state.changes.submit("ElectLeaders", state.in_time(request.timeout_ms, following), begin)
+
+    def _asked(self, request: ElectLeaders) -> Sequence[TopicPartition]:
+        """Return the partitions that a request names, or all."""
+        wanted: Mapping[str, Iterable[int]] = {name: each.partitions for name, each in self._state.image.topics.items()}
+        if request.topics is not None:
+            wanted = request.topics
+        return [TopicPartition(name, number) for name, numbers in wanted.items() for number in numbers]
 
     async def _elect(self, asked: Sequence[TopicPartition], kind: ElectionType) -> Sequence[PartitionChange]:
         outcomes: dict[TopicPartition, ApiError | None] = {}
@@ -172,13 +189,14 @@ class ReplicaService:
         async def moving() -> Sequence[PartitionChange]:
             return [await self._move(wanted, may_grow=may_grow) for wanted in request.partitions]
 
-        self._state.changes.submit("AlterPartitionReassignments", moving, done)
+        in_time = self._state.in_time(request.timeout_ms, moving)
+        self._state.changes.submit("AlterPartitionReassignments", in_time, done)
 
     async def _move(self, wanted: Reassignment, *, may_grow: bool) -> PartitionChange:
         key = TopicPartition(wanted.topic, wanted.partition)
         try:
             moved = partial(self._moved, key, wanted.replicas, may_grow=may_grow)
-            await self._topics.retry_if_late(key.topic, moved)
+            await self._topics.retry_if_late(key.topic, moved, with_states=True)
         except (ApiError, CoordinationError, ClosedError) as error:
             return _outcome(key, as_api_error(error))
         return _outcome(key, None)
@@ -216,6 +234,18 @@ class ReplicaService:
         _caller: Caller,
         reply: Reply[ListPartitionReassignmentsResult],
     ) -> None:
+        async def following() -> ListPartitionReassignmentsResult:
+            if not self._state.is_alone:
+                if request.topics is None:
+                    await self._topics.catch_up_with_all()
+                else:
+                    await self._topics.catch_up([name for name in request.topics if is_topic_name(name)])
+            return self._moves(request)
+
+        in_time = self._state.in_time(request.timeout_ms, following)
+        self._state.changes.submit("ListPartitionReassignments", in_time, reply)
+
+    def _moves(self, request: ListPartitionReassignments) -> ListPartitionReassignmentsResult:
         image, asked = self._state.image, request.topics
         names = image.topics if asked is None else [name for name in asked if name in image.topics]
         moves = [
@@ -230,7 +260,7 @@ class ReplicaService:
             for number in sorted({*topic.adding, *topic.removing})
             if asked is None or number in asked[topic.name]
         ]
-        reply(ListPartitionReassignmentsResult(partitions=moves))
+        return ListPartitionReassignmentsResult(partitions=moves)
 
 
 def _check_replication_factor(topic: Topic, number: int, target: Sequence[int], *, may_grow: bool) -> None:

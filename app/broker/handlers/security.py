@@ -60,6 +60,7 @@ _SALT_BYTES = 16
 
 MayDescribe = Callable[[Caller, DelegationToken], bool]
 MayCreate = Callable[[Caller, Principal], bool]
+UseToken = Callable[[TokenSettings, DelegationToken, int], None]
 
 
 def token_settings(config: BrokerConfig) -> TokenSettings | None:
@@ -161,13 +162,11 @@ class TokenService:
             else:
                 reply(RenewDelegationTokenResult(expiry_timestamp_ms=result))
 
-        try:
-            settings, token, now_ms = self._usable(request.hmac, caller)
-        except ApiError as error:
-            answer(error)
-            return
-        period_ms = settings.expiry_time_ms if request.renew_period_ms < 0 else request.renew_period_ms
-        self._set_expiry(settings.with_expiry(token, period_ms, now_ms), answer)
+        def renewing(settings: TokenSettings, token: DelegationToken, now_ms: int) -> None:
+            period_ms = settings.expiry_time_ms if request.renew_period_ms < 0 else request.renew_period_ms
+            self._set_expiry(settings.with_expiry(token, period_ms, now_ms), answer)
+
+        self._use(request.hmac, caller, renewing, answer)
 
     def expire(self, request: ExpireDelegationToken, caller: Caller, reply: Reply[ExpireDelegationTokenResult]) -> None:
         def answer(result: int | ApiError) -> None:
@@ -176,15 +175,13 @@ class TokenService:
             else:
                 reply(ExpireDelegationTokenResult(expiry_timestamp_ms=result))
 
-        try:
-            settings, token, now_ms = self._usable(request.hmac, caller)
-        except ApiError as error:
-            answer(error)
-            return
-        if request.expiry_time_period_ms < 0:
-            self._change(token.token_id, lambda _: None, now_ms, answer)
-        else:
-            self._set_expiry(settings.with_expiry(token, request.expiry_time_period_ms, now_ms), answer)
+        def expiring(settings: TokenSettings, token: DelegationToken, now_ms: int) -> None:
+            if request.expiry_time_period_ms < 0:
+                self._change(token.token_id, lambda _: None, now_ms, answer)
+            else:
+                self._set_expiry(settings.with_expiry(token, request.expiry_time_period_ms, now_ms), answer)
+
+        self._use(request.hmac, caller, expiring, answer)
 
     def describe(
         self, request: DescribeDelegationToken, caller: Caller, reply: Reply[DescribeDelegationTokenResult]
@@ -205,6 +202,35 @@ class TokenService:
             if is_owner_or_renewer(token, caller.principal) or self._may_describe(caller, token):
                 found.append(token)
         reply(DescribeDelegationTokenResult(tokens=found))
+
+    def _use(
+        self,
+        secret: Secret[bytes],
+        caller: Caller,
+        use: UseToken,
+        answer: Callable[[int | ApiError], None],
+        *,
+        is_late: bool = True,
+    ) -> None:
+        """Call `use` with the token, or `answer` with the error of `_usable`; if this broker `is_late`, another one may
+        have created the token a moment ago."""
+
+        def refreshed(result: BarnabasError | None) -> None:
+            if result is None:
+                self._use(secret, caller, use, answer, is_late=False)
+            else:
+                answer(result if isinstance(result, ApiError) else broker_failed())
+
+        try:
+            found = self._usable(secret, caller)
+        except ApiError as error:
+            if error.code is ErrorCode.DELEGATION_TOKEN_NOT_FOUND and is_late and not self._state.is_alone:
+                entities = self._state.entities
+                entities.submit("reading the delegation tokens", entities.refresh, refreshed)
+            else:
+                answer(error)
+            return
+        use(*found)
 
     def _usable(self, secret: Secret[bytes], caller: Caller) -> tuple[TokenSettings, DelegationToken, int]:
         """Return settings, token and time. Raises `ApiError` unless the caller may renew or expire the token."""

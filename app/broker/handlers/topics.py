@@ -8,12 +8,14 @@ from typing import TypeVar
 
 from attrs import evolve
 
+from ....core.cluster.brokers import children
 from ....core.cluster.change_queue import elsewhere, on_disk
 from ....core.cluster.election import new_state
-from ....core.cluster.layout import deleted_path, topic_path
+from ....core.cluster.layout import TOPICS, deleted_path, topic_path
+from ....core.cluster.registry import TOPICS_AT_A_TIME
 from ....core.cluster.stray_replicas import why_orphan_is_stray
 from ....core.cluster.topic_planning import plan_partitions, plan_topic
-from ....core.cluster.topic_store import confirm_deleted
+from ....core.cluster.topic_store import confirm_deleted, read_live_topics
 from ....core.cluster.topics import (
     PartitionState,
     Topic,
@@ -259,7 +261,7 @@ class TopicService:
             topics = await self._each(one, failed, request.topics)
             return TopicOutcomes(topics=topics, throttle_ms=0 if quota is None else quota.throttle_ms())
 
-        self._changes.submit("CreatePartitions", all_of_them, reply)
+        self._changes.submit("CreatePartitions", self._state.in_time(request.timeout_ms, all_of_them), reply)
 
     async def _grow_one(
         self, new: NewPartitions, *, validate_only: bool, quota: ControllerMutationQuota | None
@@ -313,28 +315,64 @@ class TopicService:
 
         quota = self._state.quotas.controller_mutations(caller, is_strict=request.allows_throttling)
 
+        ids: dict[str, bytes | None] = {}
+
         async def one(wanted: DeletedTopic) -> DeletedTopic:
-            name = await self._name_of(wanted.topic_id) if wanted.name is None else wanted.name
-            return await self.retry_if_late(name, partial(self._delete_one, wanted, quota))
+            if wanted.name is None:
+                name = await self._name_of(wanted.topic_id)
+                return await self.retry_if_late(name, partial(self._delete_one, name, wanted.topic_id, quota))
+            name = wanted.name
+            if name in ids and ids[name] is None:
+                raise await self._unknown(name)
+            try:
+                return await self.retry_if_late(name, partial(self._delete_one, name, ids.get(name), quota))
+            except ApiError as error:
+                if error.code is ErrorCode.UNKNOWN_TOPIC_ID:
+                    raise await self._unknown(name) from error
+                raise
 
         async def all_of_them() -> DeleteTopicsResult:
+            ids.update(await self._ids_now([wanted.name for wanted in by_name if wanted.name is not None]))
             topics = await self._each(one, failed, [*by_name, *by_id])
             return DeleteTopicsResult(topics=topics, throttle_ms=0 if quota is None else quota.throttle_ms())
 
-        self._changes.submit("DeleteTopics", all_of_them, reply)
+        self._changes.submit("DeleteTopics", self._state.in_time(request.timeout_ms, all_of_them), reply)
 
-    async def _delete_one(self, wanted: DeletedTopic, quota: ControllerMutationQuota | None) -> DeletedTopic:
+    async def _ids_now(self, names: Sequence[str]) -> Mapping[str, bytes | None]:
+        """Return the ids that the tree has for these names, None for a topic that does not exist or is being deleted;
+        nothing for an unreadable one, and at a broker without others.
+
+        A topic is deleted by the id that its name had when the request had its turn: a broker that is suspended in
+        between must not delete a later topic of that name.
+        """
+        found: dict[str, bytes | None] = {}
+        wanted = [] if self._state.is_alone else [name for name in names if is_topic_name(name)]
+        for start in range(0, len(wanted), TOPICS_AT_A_TIME):
+            some = wanted[start : start + TOPICS_AT_A_TIME]
+            topics = await elsewhere(partial(read_live_topics, self._registry.coordination, some))
+            found |= {name: None if topic is None else topic.topic_id for name, topic in topics.items()}
+        return found
+
+    async def _unknown(self, name: str) -> ApiError:
+        """Return the error for a topic that the tree does not have, or no longer, and let the image follow."""
+        if name in self._state.image.topics:
+            await self.catch_up([name])
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+
+    async def _delete_one(
+        self, name: str, topic_id: bytes | None, quota: ControllerMutationQuota | None
+    ) -> DeletedTopic:
+        """`topic_id`: None for any topic of this name."""
         self._state.check_owns_topics()
-        if wanted.name is not None:
-            await self.settled(wanted.name)
+        await self.settled(name)
         image = self._state.image
-        topic = image.topic_by_id(wanted.topic_id) if wanted.name is None else image.topic(wanted.name)
+        topic = image.topic(name) if topic_id is None else image.topic_by_id(topic_id)
         check_not_internal(topic.name, "it is not deleted")
         if not self._state.settings.static.delete_topic_enable:
             raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false on this broker")
         if quota is not None:
             quota.record(len(topic.partitions))
-        topic = await self._remove(topic.name, wanted.topic_id if wanted.name is None else None)
+        topic = await self._remove(topic.name, topic_id)
         return DeletedTopic(name=topic.name, topic_id=topic.topic_id)
 
     async def _remove(self, name: str, topic_id: bytes | None = None) -> Topic:
@@ -382,9 +420,9 @@ class TopicService:
 
     # --- what other brokers have changed
 
-    async def retry_if_late(self, name: str, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Call `attempt`; if it refuses a change of a topic, and other brokers have changed the topic before this call,
-        apply that and call it once more.
+    async def retry_if_late(self, name: str, attempt: Callable[[], Awaitable[T]], *, with_states: bool = False) -> T:
+        """Call `attempt`; if it refuses a change of a topic, and other brokers have changed the topic before this call
+        (`with_states`: or the states of its partitions), apply that and call it once more.
 
         Kafka's controller answers such requests, and knows each topic. The image of a broker may be late: without a
         look into the tree it would deny a topic that was created a moment ago, or claim that a deleted one exists.
@@ -392,22 +430,32 @@ class TopicService:
         try:
             return await attempt()
         except ApiError as error:
-            if error.code not in _CAUSED_BY_LATENESS or not is_topic_name(name) or not await self.catch_up(name):
+            if error.code not in _CAUSED_BY_LATENESS or not is_topic_name(name):
+                raise
+            if not await self.catch_up([name], with_states=with_states):
                 raise
         return await attempt()
 
-    async def catch_up(self, name: str) -> bool:
-        """Apply the tree's state of a topic, not older than this call; return whether this broker was late."""
-        await elsewhere(self._registry.coordination.heartbeat)
-        if not await self._registry.changed_topics([name]):
-            return False
-        with self.reread_on_failure(name):
-            await self.apply_topic(name)
-        return True
+    async def catch_up(self, names: Sequence[str], *, with_states: bool = False) -> bool:
+        """Apply the tree's state of these topics, not older than this call; return whether this broker was late."""
+        registry = self._registry
+        await elsewhere(registry.coordination.heartbeat)
+        changed = await registry.changed_topics(names)
+        for name in changed:
+            with self.reread_on_failure(name):
+                await self.apply_topic(name)
+        return (with_states and await registry.catch_up_with_states(names)) or bool(changed)
+
+    async def catch_up_with_all(self, *, with_states: bool = False) -> None:
+        """Apply the tree's state of all topics, not older than this call."""
+        registry = self._registry
+        await elsewhere(registry.coordination.heartbeat)
+        names = await elsewhere(partial(children, registry.coordination, TOPICS))
+        await self.catch_up(list({**dict.fromkeys(names), **registry.image.topics}), with_states=with_states)
 
     async def read_again(self, name: str) -> None:
         """Apply the tree's state of a topic and of its partitions, not older than this call: a write has met another
-        version of one of them. `catch_up` does not compare the states of partitions."""
+        version of one of them."""
         await elsewhere(self._registry.coordination.heartbeat)
         with self.reread_on_failure(name):
             await self.apply_topic(name)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ....core.client.driver import Submit
 from ....core.cluster.assignment import machine_key
@@ -85,6 +85,7 @@ class BrokerState:
         self.settings = settings
         self.endpoints = endpoints
         self.clock = clock
+        self._request_clock = isr_clock or clock
         self.entropy = entropy
         self.scheduler = scheduler
         self.registry = registry
@@ -137,6 +138,23 @@ class BrokerState:
         self.classic.listen_logs(lambda key, log: self._show(key, log, lambda: log.readable_end))
         registry.listen(self._cluster_changed)
         metrics.gauge("kafka_brokers", "Live brokers.", lambda: len(self.image.brokers))
+
+    def in_time(
+        self, timeout_ms: int, make: Callable[[], Coroutine[Any, Any, T]]
+    ) -> Callable[[], Coroutine[Any, Any, T]]:
+        """Return a change that is not made later than `timeout_ms` from now (0: any time), as by Kafka's controller.
+
+        The client of a broker that was suspended has asked another one by then, and much may have changed since. Raises
+        `ApiError(REQUEST_TIMED_OUT)`.
+        """
+        until_ms = self._request_clock.monotonic_ms() + timeout_ms
+
+        async def made_in_time() -> T:
+            if timeout_ms > 0 and until_ms < self._request_clock.monotonic_ms():
+                raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"the change had no turn within {timeout_ms} ms")
+            return await make()
+
+        return made_in_time
 
     # --- the cluster
 

@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import pytest
+
+from barnabas.core.cluster.deltas import EntityChanged
 from barnabas.core.cluster.layout import EntityKind
 from barnabas.core.security.delegation_tokens import token_credential, token_password
 from barnabas.ports.broker_api.envelope import ANONYMOUS, Caller, Principal
@@ -74,6 +77,17 @@ def test_requests_that_are_not_allowed_have_kafkas_codes() -> None:
     without = ManualBroker()
     assert create(without, as_(ANN)).error is ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
     assert without.ask(RenewDelegationToken(hmac=unknown), as_(ANN)).error is ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+
+
+def test_token_that_another_broker_has_just_created_is_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = ManualBroker(**KEY)
+    token = create(broker, as_(ANN))
+    monkeypatch.setattr(broker.node.state, "is_alone", False)
+    broker.node.state.registry.apply(EntityChanged(kind=EntityKind.TOKENS, name=token.token_id, value=None))
+    renewed = later(broker, RenewDelegationToken(hmac=token.hmac), as_(ANN))
+    assert renewed.error is ErrorCode.NONE
+    unknown = later(broker, RenewDelegationToken(hmac=Secret(b"unknown")), as_(ANN))
+    assert unknown.error is ErrorCode.DELEGATION_TOKEN_NOT_FOUND
 
 
 def test_owner_and_renewer_may_renew_others_may_not() -> None:

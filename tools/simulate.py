@@ -269,7 +269,7 @@ def _in_turn(firsts: Mapping[str, int], until: float) -> Iterator[tuple[str, Seq
 
 
 def _usable_cores() -> list[int]:
-    """Return the numbers of the cores that this process may use: one, number 0, where the system does not tell."""
+    """Return the numbers of the cores that this process may use: one, number 0, where the system does not say."""
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
 
 

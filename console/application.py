@@ -27,13 +27,13 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .. import ApiError, AuthenticationError, BarnabasError, ClientTimeout, ConfigError, ErrorCode, TransportError
+from ..app.tiers import Stored, read_store
 from ..ports.values import frozen
 from ..schemas.client import RegistryClient, RegistryRefused, RegistryUnreachable
 from .connection import SnapshotThread, StillReading, UserConnection
 from .decoding import Decoders
 from .rendering import ENVIRONMENT, make_environment
 from .tables import table_snapshot
-from .tiers import Stored, read_store
 
 logger = logging.getLogger("barnabas.console")
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from .. import Admin, BarnabasError, Producer, SimpleConsumer
 from ..app.clients.admin.admin import TransactionListing
 from ..app.clients.admin.consumer_lag import GroupSummary
+from ..app.tiers import Stored, TierSnapshot, read_tiers
 from ..ports.broker_api.cluster import BrokerNode
 from ..ports.broker_api.metadata import TopicMetadata
 from ..ports.types import TopicPartition
 from ..ports.values import frozen
-from .tiers import Stored, TierSnapshot, read_tiers
 
 if TYPE_CHECKING:
     from ..audit.reading import AuditReader

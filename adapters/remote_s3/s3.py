@@ -77,7 +77,8 @@ class S3RemoteStorage:
                 **options,
             )
         except (BaseError, ValueError) as error:
-            raise ConfigError(f"the remote storage {self._place} cannot be opened: {type(error).__name__}") from None
+            said = _short(error)
+            raise ConfigError(f"the remote storage {self._place} cannot be opened: {said}{_remedy(said)}") from None
 
     def __repr__(self) -> str:
         return f"S3RemoteStorage({self._place!r})"
@@ -167,8 +168,8 @@ def _short(error: BaseException) -> str:
 _REMEDIES = (
     # Without keys, obstore asks the machine for its role at this address.
     (
-        ("169.254.169.254", "credential"),
-        "there are no keys: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or for a broker rsm.config.access.key.id "
+        ("169.254.169.254", "credential", "Missing AccessKeyId", "Missing SecretAccessKey"),
+        "a key is missing: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or for a broker rsm.config.access.key.id "
         "and rsm.config.secret.access.key",
     ),
     (("NoSuchBucket", "404 Not Found"), "make the bucket, or correct its name"),

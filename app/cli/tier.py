@@ -2,6 +2,7 @@
 
 import re
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,6 +14,7 @@ from ...ports.types import TopicPartition
 from .command_config import connection_settings
 from .options import AsJson, Bootstrap, print_json, print_table, progress
 from .tables import size_text
+from .times import age_text
 
 if TYPE_CHECKING:
     from ...ports.remote_storage import RemoteStorage
@@ -35,14 +37,28 @@ From = Annotated[
 def status(
     url: From,
     topic: Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="Only this one.")] = None,
+    bootstrap: Annotated[
+        str | None,
+        typer.Option(
+            "--bootstrap",
+            "-b",
+            metavar="HOST:PORT",
+            help="A broker of the cluster that copies there: shows what is on local disks, and what is not copied yet.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show per partition what the manifests in a remote storage say; needs no broker."""
+    """Show per partition what the manifests in a remote storage say. Needs no broker.
+
+    With --bootstrap also from which offset on local disks have the log, its end, how many offsets are not copied yet
+    (at least those of the active segment), for how long the oldest of them has waited, and the local bytes.
+    """
     from ..compose.remote_storage import opened_for_command
     from ..mirror.restoring import read_partitions
 
     with opened_for_command(url) as storage:
         parts = read_partitions(storage)
+    local = {} if bootstrap is None else _local(bootstrap, {each.manifest.topic.name for each in parts})
     rows: list[dict[str, Any]] = [
         {
             "topic": each.manifest.topic.name,
@@ -54,6 +70,7 @@ def status(
             "unfinished": len(each.manifest.segments) - len(each.manifest.readable),
             "bytes": each.size,
             "leader_epoch": each.manifest.leader_epoch,
+            **local.get((bytes(each.manifest.topic.topic_id), each.manifest.partition), {}),
         }
         for each in sorted(parts, key=lambda each: (each.manifest.topic.name, each.folder, each.manifest.partition))
         if topic in (None, each.manifest.topic.name)
@@ -63,8 +80,43 @@ def status(
         return
     if not rows:
         typer.echo(f"barnabas: {redact_url(url)} has no topic{f' {topic}' if topic else ''}", err=True)
-    columns = ("topic", "id", "partition", "start", "end", "segments", "unfinished", "size", "leader epoch")
-    print_table(columns, ([*list(row.values())[:7], size_text(row["bytes"]), row["leader_epoch"]] for row in rows))
+    columns = ["topic", "id", "partition", "start", "end", "segments", "unfinished", "size", "leader epoch"]
+    more = ["local start", "log end", "not copied", "waiting", "local size"] if bootstrap is not None else []
+    print_table([*columns, *more], ([*_stored_cells(row), *_local_cells(row)[: len(more)]] for row in rows))
+
+
+def _stored_cells(row: Mapping[str, Any]) -> list[object]:
+    return [*list(row.values())[:7], size_text(row["bytes"]), row["leader_epoch"]]
+
+
+def _local_cells(row: Mapping[str, Any]) -> list[object]:
+    """Return what the cluster says; `-` for what it does not, and for a topic that is not in it."""
+    offsets = [row.get(name) for name in ("local_start", "log_end", "not_copied")]
+    waiting, size = row.get("waiting_ms"), row.get("local_bytes")
+    ages = [None if waiting is None else age_text(waiting).replace(" ", ""), None if size is None else size_text(size)]
+    return ["-" if each is None else each for each in (*offsets, *ages)]
+
+
+def _local(bootstrap: str, names: set[str]) -> dict[tuple[bytes, int], dict[str, int | None]]:
+    """Return what the cluster says of the tiered topics among these, by topic id and partition."""
+    from ..tiers import read_tiers
+    from .options import open_admin
+
+    with open_admin(bootstrap) as admin:
+        topics = [each for each in admin.describe_topics() if each.name in names]
+        snapshot = read_tiers(admin, topics, None)
+    ids = {each.name: bytes(each.topic_id) for each in topics}
+    return {
+        (ids[topic.name], each.partition): {
+            "local_start": each.local_start,
+            "log_end": each.end,
+            "not_copied": each.local_only if each.is_known else None,
+            "waiting_ms": None if each.waiting_since_ms is None else max(0, snapshot.taken_ms - each.waiting_since_ms),
+            "local_bytes": each.local_bytes,
+        }
+        for topic in snapshot.topics
+        for each in topic.partitions
+    }
 
 
 def restore(

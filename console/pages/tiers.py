@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from starlette.responses import Response
 
 from ... import BarnabasError
+from ...app.tiers import Stored, TierTopic, read_tiers, total
 from ..application import PageCall, PageRoute
 from ..connection import StillReading
 from ..paging import PageOfRows, sort_by
-from ..tiers import Stored, TierTopic, read_tiers, total
 from .topics import describe
 
 _SORTS = {

@@ -74,6 +74,12 @@ def test_missing_bucket_is_an_error_that_says_to_make_it(s3_server: S3Server) ->
         list(storage.list_objects(""))
 
 
+def test_half_of_the_keys_is_an_error_that_names_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY", raising=False)
+    with pytest.raises(ConfigError, match="Missing SecretAccessKey; a key is missing: set AWS_ACCESS_KEY_ID and"):
+        S3RemoteStorage("bucket", "", {"access.key.id": KEYS[0]})
+
+
 def test_malformed_endpoint_of_the_environment_is_named_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT", "127.0.0.1:9")
     with pytest.raises(ConfigError, match="AWS_ENDPOINT is not of the form"):

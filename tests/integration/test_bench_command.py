@@ -81,6 +81,12 @@ def test_unknown_names_are_wrong_usage(broker: BrokerProcess) -> None:
         assert result.exit_code != 0
 
 
+def test_options_before_the_name_of_a_measurement_are_wrong_usage_and_not_ignored() -> None:
+    result = CliRunner().invoke(build_app("bench"), ["bench", "--topic", "orders", "produce"])
+    assert result.exit_code == 2
+    assert "stand behind its name: barnabas bench produce" in result.output
+
+
 @pytest.mark.slow
 def test_cold_reads_of_a_new_broker() -> None:
     found = bench("fetch", "--cold", "-n", 1_000, "--rounds", 1)

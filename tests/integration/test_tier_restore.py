@@ -1,5 +1,6 @@
 """`barnabas topics restore` that is interrupted at a step: the same call continues it, and nothing is there twice."""
 
+import json
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -169,6 +170,27 @@ def test_records_that_the_store_does_not_have_are_not_continued(target: Broker, 
 )
 def test_wrong_store_is_refused_and_not_made(url: str, why: str) -> None:
     assert why in barnabas_here("log", "tier", "status", "--from", url, expect=2).stderr.decode()
+
+
+def test_status_with_a_broker_shows_both_tiers_and_what_is_not_copied(tmp_path: Path) -> None:
+    url = f"file://{tmp_path / 'remote'}"
+    with Broker(tmp_path / "data", config=remote(tmp_path / "remote")) as broker, Admin(broker.bootstrap) as admin:
+        admin.create_topic("t", partitions=1, configs=TIERED)
+        write(broker.bootstrap, "t", range(WRITTEN))
+        logs = tmp_path / "data" / "t-0"
+        wait_for(lambda: len(list(logs.glob("*.log"))) == 1)
+        words = ("log", "tier", "status", "--from", url)
+        (row,) = json.loads(barnabas_here(*words, "--bootstrap", broker.bootstrap, "--json").stdout)
+        active = int(next(logs.glob("*.log")).stem)
+        assert (row["local_start"], row["end"], row["log_end"]) == (active, active, WRITTEN)
+        assert row["not_copied"] == WRITTEN - active > 0
+        assert row["local_bytes"] == sum(each.stat().st_size for each in logs.glob("*.log"))
+        assert row["waiting_ms"] > 0
+        admin.create_topic("plain", partitions=1)
+        header, line = barnabas_here(*words, "--bootstrap", broker.bootstrap).stdout.decode().splitlines()
+        assert "NOT COPIED" in header
+        assert str(WRITTEN) in line.split()
+    assert "local_start" not in json.loads(barnabas_here(*words, "--json").stdout)[0]
 
 
 def test_store_without_a_topic_is_named(tmp_path: Path) -> None:

@@ -75,6 +75,10 @@ def both(
     The rates are those of this machine; compare ratios of one run.
     """
     if context.invoked_subcommand is not None:
+        sources = map(context.get_parameter_source, context.params)
+        if any(source is not None and source.name == "COMMANDLINE" for source in sources):
+            text = f"options of the measurement {context.invoked_subcommand} stand behind its name"
+            raise typer.BadParameter(f"{text}: barnabas bench {context.invoked_subcommand} ...")
         return
     from .rounds import fetch, produce
 

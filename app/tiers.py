@@ -6,13 +6,14 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .. import Admin, ApiError, BarnabasError
-from ..app.mirror.restoring import read_partitions
 from ..ports.broker_api.configs import ResourceKind
 from ..ports.broker_api.metadata import TopicMetadata
 from ..ports.broker_api.offsets import EARLIEST_LOCAL, LATEST_TIERED
+from ..ports.errors import ApiError, BarnabasError
 from ..ports.types import TopicPartition
 from ..ports.values import frozen
+from .clients.admin.admin import Admin
+from .mirror.restoring import read_partitions
 
 KEYS = (
     "remote.storage.enable",
@@ -216,7 +217,7 @@ def _local_sizes(admin: Admin, topics: Sequence[TopicMetadata]) -> dict[TopicPar
 
 def read_store(url: str) -> Stored:
     """Return what the manifests in a remote storage say, as `barnabas log tier status` does. Raises `BarnabasError`."""
-    from ..app.compose.remote_storage import opened_for_command
+    from .compose.remote_storage import opened_for_command
 
     with opened_for_command(url) as storage:
         return {

@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from ..adapters.transport_memory import MemoryNetwork
-from ..adapters.transport_memory.connection import MemoryConnection
+from ..adapters.transport_memory import MemoryConnection, MemoryNetwork
 
 COORDINATION = "coordination"
 """The node of the coordination service."""

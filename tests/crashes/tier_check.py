@@ -9,7 +9,7 @@ from attrs import frozen
 from crashes.examine_crashes import examine_crashes
 from crashes.written import Broken
 
-from barnabas.adapters.remote_folder.folder import FolderRemoteStorage
+from barnabas.adapters.remote_folder import FolderRemoteStorage
 from barnabas.adapters.storage_memory import MemoryLogDir
 from barnabas.adapters.system import ManualClock, SeededEntropy
 from barnabas.core.log.config import LogConfig

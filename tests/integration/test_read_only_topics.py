@@ -11,7 +11,7 @@ from support.tiered_topics import QUICK, TIERED, read_all, wait_for, write
 from support.waiting import PATIENCE_S
 
 from barnabas import Admin, Broker
-from barnabas.adapters.remote_s3.s3 import open_s3_remote_storage
+from barnabas.adapters.remote_s3 import open_s3_remote_storage
 from barnabas.core.tiering.manifest import MANIFEST, decode_manifest, encode_manifest
 from barnabas.ports.errors import ApiError
 from barnabas.testing import TestCluster

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from support.coordination_faults import BlockingCoordination, FaultyCoordination
 
-from barnabas.adapters.storage_memory.memory import MemoryFolder
+from barnabas.adapters.storage_memory import MemoryFolder
 from barnabas.adapters.system import SeededEntropy
 from barnabas.app.broker.handlers.topic_creation import COMMITS_AT_A_TIME, TOPICS_AT_A_TIME
 from barnabas.core.cluster import layout

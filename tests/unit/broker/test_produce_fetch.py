@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from barnabas.adapters.storage_memory import MemoryDisk
-from barnabas.adapters.storage_memory.memory import MemoryRegion
+from barnabas.adapters.storage_memory import MemoryDisk, MemoryRegion
 from barnabas.ports.broker_api.envelope import Caller, Request
 from barnabas.ports.broker_api.fetch import Fetch, FetchPartition
 from barnabas.ports.broker_api.produce import Produce, ProducePartition

@@ -482,7 +482,7 @@ def test_failed_flush_takes_the_folder_out_of_use(monkeypatch: pytest.MonkeyPatc
         raise _BadFlush("I/O error")
 
     with monkeypatch.context() as patch:
-        from barnabas.adapters.storage_memory.memory import MemoryFile
+        from barnabas.adapters.storage_memory import MemoryFile
 
         patch.setattr(MemoryFile, "flush", bad)
         manager.flush(logs[0])

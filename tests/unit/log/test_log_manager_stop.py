@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
-from barnabas.adapters.storage_memory.memory import MemoryFile
+from barnabas.adapters.storage_memory import MemoryDisk, MemoryFile, MemoryLogDir
 from barnabas.adapters.system import ManualClock, ManualScheduler
 from barnabas.core.log.checkpoints import CLEAN_SHUTDOWN
 from barnabas.core.log.config import LogConfig

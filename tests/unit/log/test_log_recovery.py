@@ -5,8 +5,7 @@ from unittest import mock
 
 import pytest
 
-from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
-from barnabas.adapters.storage_memory.memory import MemoryFile
+from barnabas.adapters.storage_memory import MemoryDisk, MemoryFile, MemoryLogDir
 from barnabas.core.log import batch_scan
 from barnabas.core.log.checkpoints import LEADER_EPOCHS
 from barnabas.core.log.config import LogConfig

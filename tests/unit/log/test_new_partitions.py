@@ -227,7 +227,7 @@ def test_creation_fails_where_the_topic_ids_cannot_be_made_durable(
         raise StorageError("no")
 
     with monkeypatch.context() as patch:
-        patch.setattr("barnabas.adapters.storage_memory.memory.MemoryFolder.write_small", fail)
+        patch.setattr("barnabas.adapters.storage_memory.MemoryFolder.write_small", fail)
         creation()
     assert set(harness.manager.complete_create(creation)) == {ONE}
     assert "t-0" not in harness.disk.folders

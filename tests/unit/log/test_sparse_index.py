@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
-from barnabas.adapters.storage_memory.memory import MemoryFile
+from barnabas.adapters.storage_memory import MemoryDisk, MemoryFile, MemoryLogDir
 from barnabas.core.log.segment.offset_index import OFFSET_ENTRY, TIME_ENTRY, CorruptIndex, SparseIndex
 from barnabas.ports.storage import Folder, StorageFull
 

@@ -3,7 +3,7 @@
 import pytest
 from attrs import evolve
 
-from barnabas.adapters.remote_memory.memory import MemoryRemoteStorage
+from barnabas.adapters.remote_memory import MemoryRemoteStorage
 from barnabas.core.tiering.group_offsets import (
     CopiedOffsets,
     GroupOffset,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.adapters.remote_memory.memory import MemoryRemoteStorage
+from barnabas.adapters.remote_memory import MemoryRemoteStorage
 from barnabas.core.log.segment.offset_index import OFFSET_ENTRY
 from barnabas.core.message.batch_header import assign_offset, parse_header
 from barnabas.core.message.codec import Codecs

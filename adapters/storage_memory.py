@@ -1,19 +1,15 @@
-"""Folders and files as dictionaries and byte arrays."""
+"""Logs in memory: the same contract as the file system, for tests and for brokers that keep nothing.
+
+Folders and files as dictionaries and byte arrays.
+"""
 
 import threading
 import time
 from collections.abc import Callable, Mapping
 
-from ...ports.errors import ClosedError
-from ...ports.storage import (
-    FileInfo,
-    FileMissing,
-    FolderLocked,
-    StorageError,
-    StorageFull,
-    StorageReadOnly,
-)
-from ...ports.types import Buffer, Position
+from ..ports.errors import ClosedError
+from ..ports.storage import FileInfo, FileMissing, FolderLocked, StorageError, StorageFull, StorageReadOnly
+from ..ports.types import Buffer, Position
 
 
 def _system_ms() -> int:

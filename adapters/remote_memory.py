@@ -1,19 +1,15 @@
-"""Objects in a dictionary."""
+"""Remote storage in memory, for tests: `memory://NAME` names one for all brokers of this process.
+
+Objects in a dictionary.
+"""
 
 import threading
 from collections.abc import Iterator, Mapping
 
-from ...ports.errors import ConfigError
-from ...ports.remote_storage import (
-    ObjectChanged,
-    ObjectInfo,
-    ObjectMissing,
-    StoredObject,
-    check_key,
-    check_prefix,
-)
-from ...ports.storage import Region
-from ...ports.types import Buffer
+from ..ports.errors import ConfigError
+from ..ports.remote_storage import ObjectChanged, ObjectInfo, ObjectMissing, StoredObject, check_key, check_prefix
+from ..ports.storage import Region
+from ..ports.types import Buffer
 
 
 class MemoryRemoteStorage:

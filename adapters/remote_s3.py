@@ -1,4 +1,7 @@
-"""Objects of a bucket. Conditional writes (`If-Match`, `If-None-Match`) make `replace` atomic."""
+"""Remote storage in an S3-compatible object store: `s3://BUCKET/PREFIX`, by obstore (the extra `s3`).
+
+Objects of a bucket. Conditional writes (`If-Match`, `If-None-Match`) make `replace` atomic.
+"""
 
 import os
 import re
@@ -11,8 +14,8 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError, PreconditionError
 from obstore.store import S3Store
 
-from ...ports.errors import ConfigError
-from ...ports.remote_storage import (
+from ..ports.errors import ConfigError
+from ..ports.remote_storage import (
     CHUNK_BYTES,
     ObjectChanged,
     ObjectInfo,
@@ -23,8 +26,8 @@ from ...ports.remote_storage import (
     check_prefix,
     chunks_of,
 )
-from ...ports.storage import Region, size_of
-from ...ports.types import Buffer
+from ..ports.storage import Region, size_of
+from ..ports.types import Buffer
 
 _FORM = re.compile(r"s3://(?P<bucket>[A-Za-z0-9][A-Za-z0-9._-]{1,62})(?:/(?P<prefix>[^?#@]*))?")
 _ENDPOINT = re.compile(r"(?P<scheme>https?)://[^\s/@?#]+/?")

@@ -1,4 +1,6 @@
-"""Objects as files below a folder: written under another name, flushed, and renamed.
+"""Remote storage in a folder that all brokers share: `file:///PATH`, on one machine or on a network file system.
+
+Objects as files below a folder: written under another name, flushed, and renamed.
 
 `replace` compares and renames under a lock of the whole folder (`flock`, which network file systems honour, too). The
 version of an object is the hash of its content.
@@ -13,8 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from ...ports.errors import ConfigError
-from ...ports.remote_storage import (
+from ..ports.errors import ConfigError
+from ..ports.remote_storage import (
     ObjectChanged,
     ObjectInfo,
     ObjectMissing,
@@ -24,8 +26,8 @@ from ...ports.remote_storage import (
     check_prefix,
     chunks_of,
 )
-from ...ports.storage import Region
-from ...ports.types import Buffer
+from ..ports.storage import Region
+from ..ports.types import Buffer
 
 _LOCK = ".lock"
 _UNFINISHED = ".part"

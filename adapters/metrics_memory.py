@@ -1,4 +1,7 @@
-"""Metrics in memory."""
+"""Metrics that a test can read, and that a broker without a dashboard can afford.
+
+Metrics in memory.
+"""
 
 import threading
 from collections.abc import Callable, Iterable, Sequence

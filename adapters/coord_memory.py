@@ -1,8 +1,6 @@
 """The coordination tree in the memory of one process: for `Broker(coordination="memory")`, tests and the simulation.
 
-One client's view of the shared tree.
-
-The shared tree, and the faults that tests and the simulation cause in its sessions.
+Sessions share one tree; tests and the simulation cause faults in them.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from threading import RLock
 from traceback import format_exception
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ..core.tree.tree import Change, Tree, check_path
 from ..ports.clock import Clock
@@ -120,22 +118,6 @@ class MemoryTree:
         return session_timeout_ms
 
 
-class SharedTree(Protocol):
-    """The interface of a `MemoryTree` to its sessions."""
-
-    lock: RLock
-    nodes: Tree
-    report: Callable[[str], None]
-
-    def now_ms(self) -> float: ...
-
-    def new_session_id(self) -> int: ...
-
-    def change(self, changes: Iterable[Change]) -> None: ...
-
-    def forget(self, session: MemorySession) -> None: ...
-
-
 class MemorySession:
     """Fulfils `ports.coordination.Coordination`; made by `MemoryTree.session`.
 
@@ -145,7 +127,7 @@ class MemorySession:
 
     blocking = False
 
-    def __init__(self, tree: SharedTree, deliver: Deliver | None, timeout_ms: float = math.inf) -> None:
+    def __init__(self, tree: MemoryTree, deliver: Deliver | None, timeout_ms: float = math.inf) -> None:
         self._tree = tree
         self._timeout_ms = timeout_ms
         self._renewed_ms = tree.now_ms()

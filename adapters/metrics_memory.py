@@ -1,7 +1,4 @@
-"""Metrics that a test can read, and that a broker without a dashboard can afford.
-
-Metrics in memory.
-"""
+"""Metrics that a test can read, and that a broker without a dashboard can afford."""
 
 import threading
 from collections.abc import Callable, Iterable, Sequence

@@ -1,9 +1,8 @@
 """Remote storage in a folder that all brokers share: `file:///PATH`, on one machine or on a network file system.
 
-Objects as files below a folder: written under another name, flushed, and renamed.
-
-`replace` compares and renames under a lock of the whole folder (`flock`, which network file systems honour, too). The
-version of an object is the hash of its content.
+An object is a file below the folder: written under another name, flushed, and renamed. `replace` compares and renames
+under a lock of the whole folder (`flock`, which network file systems honour, too). The version of an object is the hash
+of its content.
 """
 
 import fcntl

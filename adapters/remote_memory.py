@@ -1,7 +1,4 @@
-"""Remote storage in memory, for tests: `memory://NAME` names one for all brokers of this process.
-
-Objects in a dictionary.
-"""
+"""Remote storage in memory, for tests: `memory://NAME` names one for all brokers of this process."""
 
 import threading
 from collections.abc import Iterator, Mapping

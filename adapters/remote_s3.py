@@ -1,6 +1,6 @@
 """Remote storage in an S3-compatible object store: `s3://BUCKET/PREFIX`, by obstore (the extra `s3`).
 
-Objects of a bucket. Conditional writes (`If-Match`, `If-None-Match`) make `replace` atomic.
+Conditional writes (`If-Match`, `If-None-Match`) make `replace` atomic.
 """
 
 import os

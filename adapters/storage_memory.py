@@ -1,7 +1,4 @@
-"""Logs in memory: the same contract as the file system, for tests and for brokers that keep nothing.
-
-Folders and files as dictionaries and byte arrays.
-"""
+"""Logs in memory: the same contract as the file system, for tests and for brokers that keep nothing."""
 
 import threading
 import time

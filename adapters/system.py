@@ -1,10 +1,6 @@
-"""Time and chance: the machine's, and twins that tests and the simulation drive.
+"""The machine's clock and randomness, and those that tests and the simulation drive.
 
-A scheduler without threads, under a manual clock: everything happens in one order, the same each time.
-
-The machine's clock, and a manual clock.
-
-Randomness from the machine, and from a seed.
+The manual scheduler has no threads: everything happens in one order, the same each time.
 """
 
 import os

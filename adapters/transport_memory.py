@@ -1,16 +1,11 @@
-"""Connections inside one process: for clients beside their broker, for tests, and as the simulated network.
+"""Connections inside one process: for clients in the process of their broker, for tests, and as the simulated network.
 
-A network inside the process, with faults to order. Everything runs on one scheduler; a seed replays it.
-
-The two ends of a connection inside the process.
-
-The delays and faults of the simulated network.
+Everything runs on one scheduler; faults come from a seed, which replays them.
 """
 
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
 
 from ..core.traffic.memory_budget import Account, MemoryBudget
 from ..ports.entropy import Entropy
@@ -89,26 +84,11 @@ class Pipe:
         self.arrived = self.bytes = self.memory_bytes = self.regions = 0
 
 
-class CarryingNetwork(Protocol):
-    """The part of `MemoryNetwork` that a connection uses."""
-
-    scheduler: Scheduler
-    report: Callable[[str], None]
-
-    def memory_of(self, node: str) -> MemoryBudget: ...
-
-    def is_cut(self, connection: "MemoryConnection") -> bool: ...
-
-    def carry(self, sender: "MemoryConnection", arrive: Callable[[], None]) -> None: ...
-
-    def forget(self, connection: "MemoryConnection") -> None: ...
-
-
 class MemoryConnection:
     """Fulfils `Connection`: one end. What the other end has not taken counts as unsent."""
 
     def __init__(
-        self, network: CarryingNetwork, node: str, local: Address, peer: Address, limits: Limits, out: Pipe, into: Pipe
+        self, network: "MemoryNetwork", node: str, local: Address, peer: Address, limits: Limits, out: Pipe, into: Pipe
     ) -> None:
         self.node = node
         self.local = local

@@ -14,7 +14,7 @@ from crashes.tier_check import try_tier_crashes
 from crashes.written import Broken
 from support.long_tests import first_is_quick
 
-from barnabas.adapters.remote_folder import folder as remote_folder
+from barnabas.adapters import remote_folder
 from barnabas.adapters.storage_fs import file, folder
 from barnabas.app.kafka_import import carry_out, copying, resuming
 from barnabas.core.log.partition_log.unified_log import UnifiedLog

@@ -12,10 +12,12 @@ from support.compat.java_client import QUICK, broker_classpath
 from support.compat.model import Unavailable
 from support.server_assignors import Named
 
-from barnabas.core.coordinator.group.assignors.assignor import PartitionAssignor
-from barnabas.core.coordinator.group.assignors.range_assignor import ServerRangeAssignor
-from barnabas.core.coordinator.group.assignors.simple_assignor import SimpleAssignor
-from barnabas.core.coordinator.group.assignors.uniform_assignor import UniformAssignor
+from barnabas.core.coordinator.group.assignors import (
+    PartitionAssignor,
+    ServerRangeAssignor,
+    SimpleAssignor,
+    UniformAssignor,
+)
 
 CASES = 1_000
 ALL_CASES = 100_000

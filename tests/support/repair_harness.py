@@ -9,10 +9,9 @@ from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.manager.log_manager import LogManager
 from barnabas.core.log.partition_log.unified_log import UnifiedLog
-from barnabas.core.logtools.verify.data_folder import CheckContext, CheckResult, DataFolderCheck
+from barnabas.core.logtools.verify.data_folder import CheckContext, CheckResult, DataFolderCheck, RepairResult, repair
 from barnabas.core.logtools.verify.findings import Finding, problems
 from barnabas.core.logtools.verify.overlay_folder import OverlayLogDir
-from barnabas.core.logtools.verify.repair import RepairResult, repair
 from barnabas.core.message.batch_header import is_crc_valid, parse_header
 from barnabas.core.message.classic.entry import LENGTH
 from barnabas.core.message.classic.message_set import ClassicMessageSet

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
-from barnabas.core.coordinator.group.assignors.assignor import (
+from barnabas.core.coordinator.group.assignors import (
     GroupSpec,
     MemberSubscriptionAndAssignment,
     PartitionAssignor,

@@ -9,8 +9,11 @@ from support.share_group_script import ShareGroupScript
 from barnabas.adapters.system import SeededEntropy
 from barnabas.core.client.cluster_view import ClusterView, ViewSettings
 from barnabas.core.client.group.events import GroupSettings
-from barnabas.core.client.share.share_consume_request_manager import CommitResults, ShareConsumeRequestManager
-from barnabas.core.client.share.share_in_flight_batch import ShareInFlightBatch
+from barnabas.core.client.share.share_consume_request_manager import (
+    CommitResults,
+    ShareConsumeRequestManager,
+    ShareInFlightBatch,
+)
 from barnabas.core.client.share.share_membership import ShareMembershipManager, new_member_id
 from barnabas.core.client.share.share_session_handler import ShareFetchSettings
 from barnabas.core.message.codec import NO_CODECS

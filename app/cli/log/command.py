@@ -51,9 +51,8 @@ from ..tier import tier
 from .stats import stats
 
 if TYPE_CHECKING:
-    from ....core.logtools.verify.data_folder import CheckContext, CheckResult
+    from ....core.logtools.verify.data_folder import CheckContext, CheckResult, RepairResult
     from ....core.logtools.verify.findings import Finding
-    from ....core.logtools.verify.repair import RepairResult
     from ....ports.storage import LogDir
     from ...compose.log_files import LogPlace, LookedTree
 
@@ -126,8 +125,8 @@ def repair(
 
     No message is deleted: what is cut out of a segment goes to a file *.aside. Ends with 1 while problems remain.
     """
+    from ....core.logtools.verify.data_folder import repair as mend
     from ....core.logtools.verify.overlay_folder import OverlayLogDir
-    from ....core.logtools.verify.repair import repair as mend
     from ...compose.log_files import log_places, opened_place
 
     execute = execute or apply

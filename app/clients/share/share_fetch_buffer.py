@@ -16,8 +16,7 @@ from ....ports.types import TopicPartition
 
 if TYPE_CHECKING:
     from ....core.client.serde import Decoder
-    from ....core.client.share.share_consume_request_manager import ShareConsumeRequestManager
-    from ....core.client.share.share_in_flight_batch import ShareInFlightBatch
+    from ....core.client.share.share_consume_request_manager import ShareConsumeRequestManager, ShareInFlightBatch
     from ..shared.client_shell import ClientShell
 
 _Place = tuple[str, int, int]

@@ -40,7 +40,7 @@ from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 from ....ports.values import define
 from ..log import Record
-from .assignors.assignor import PartitionAssignor, Partitions
+from .assignors import PartitionAssignor, Partitions
 from .classic_group import ClassicGroup
 from .consumer_records import (
     ClassicMemberMetadata,

@@ -57,9 +57,7 @@ from ....ports.types import TopicPartition
 from ...share.persister import Persister
 from ...traffic.steps import StepRunner, Steps
 from ..runtime import Append
-from .assignors.assignor import PartitionAssignor
-from .assignors.range_assignor import ServerRangeAssignor
-from .assignors.uniform_assignor import UniformAssignor
+from .assignors import PartitionAssignor, ServerRangeAssignor, UniformAssignor
 from .classic_group import ClassicGroup
 from .config import GroupCoordinatorConfig
 from .consumer_group import ConsumerGroup

@@ -22,7 +22,7 @@ from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 from ....ports.values import define
 from ..log import Record
-from .assignors.assignor import (
+from .assignors import (
     GroupSpec,
     MemberSubscriptionAndAssignment,
     PartitionAssignor,

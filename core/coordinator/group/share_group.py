@@ -40,8 +40,7 @@ from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 from ....ports.values import define
 from ..log import Record
-from .assignors.assignor import PartitionAssignor, Partitions
-from .assignors.simple_assignor import SimpleAssignor
+from .assignors import PartitionAssignor, Partitions, SimpleAssignor
 from .effects import Answer, CallPersister, Effects, OnWritten, To, WriteRecords
 from .group import CommitPartitionValidator, GroupType
 from .modern_group import (

@@ -11,8 +11,8 @@ from barnabas.core.client.group.events import GroupSettings
 from barnabas.core.client.share.acknowledgements import PartitionAcknowledgements
 from barnabas.core.client.share.share_consume_request_manager import (
     ACKNOWLEDGE_WITHIN_MS,
+    ShareInFlightBatch,
 )
-from barnabas.core.client.share.share_in_flight_batch import ShareInFlightBatch
 from barnabas.core.message.corrupt_record import CorruptRecord
 from barnabas.ports.broker_api.share_groups import (
     AcknowledgementBatch,

@@ -13,7 +13,7 @@ from support.plain_cluster import PlainCluster
 from support.share_group_script import ShareGroupScript
 from support.share_member import LOCK_MS, Member
 
-from barnabas.core.client.share.share_in_flight_batch import ShareInFlightBatch
+from barnabas.core.client.share.share_consume_request_manager import ShareInFlightBatch
 from barnabas.ports.broker_api.share_groups import AcknowledgeType, ShareAcknowledge, ShareFetch
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.transport import TransportError

@@ -8,10 +8,12 @@ from support.assign_cases import random_cases
 from support.long_tests import examples
 from support.server_assignors import Group
 
-from barnabas.core.coordinator.group.assignors.assignor import PartitionAssignor
-from barnabas.core.coordinator.group.assignors.range_assignor import ServerRangeAssignor
-from barnabas.core.coordinator.group.assignors.simple_assignor import SimpleAssignor
-from barnabas.core.coordinator.group.assignors.uniform_assignor import UniformAssignor
+from barnabas.core.coordinator.group.assignors import (
+    PartitionAssignor,
+    ServerRangeAssignor,
+    SimpleAssignor,
+    UniformAssignor,
+)
 
 ASSIGNORS: list[PartitionAssignor] = [UniformAssignor(), ServerRangeAssignor(), SimpleAssignor()]
 every_assignor = pytest.mark.parametrize("assignor", ASSIGNORS, ids=lambda assignor: assignor.name)

@@ -13,8 +13,8 @@ from support.repair_harness import CONFIG, TP, RepairHarness
 from barnabas.adapters.storage_memory import MemoryDisk
 from barnabas.core.log.append_origin import AppendOrigin
 from barnabas.core.log.config import LogConfig
+from barnabas.core.logtools.verify.data_folder import repair
 from barnabas.core.logtools.verify.findings import Finding
-from barnabas.core.logtools.verify.repair import repair
 from barnabas.core.message.batch_header import CRC_AT
 from barnabas.ports.storage import StorageError
 from barnabas.ports.types import TopicPartition

@@ -1,12 +1,13 @@
 """Metrics that `prometheus_client` writes out.
 
 The library is loaded when metrics are collected for the first time, not at the start. What is counted until then, and
-on the way of every request, are the plain numbers of `values`.
+on the way of every request, are the plain numbers of `values`. `merge_metrics` makes one text of those of several
+workers.
 """
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from threading import Lock
@@ -15,6 +16,41 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric
+
+
+_HELP = b"# HELP "
+_TYPE = b"# TYPE "
+
+
+def merge_metrics(texts: Mapping[str, bytes], label: str) -> bytes:
+    """Return the metrics of all texts in the text format of Prometheus, each family once.
+
+    `texts`: value of the label → metrics.
+    """
+    heads: dict[bytes, list[bytes]] = {}
+    samples: dict[bytes, list[bytes]] = {}
+    for value, text in texts.items():
+        pair = f'{label}="{value}"'.encode()
+        family, known = b"", set(heads)
+        for line in text.splitlines():
+            if line.startswith((_HELP, _TYPE)):
+                family = line[len(_HELP) :].partition(b" ")[0]
+                if family not in known:
+                    heads.setdefault(family, []).append(line)
+            elif line and not line.startswith(b"#"):
+                samples.setdefault(family, []).append(_labelled(line, pair))
+    lines = [line for family, found in samples.items() for line in (*heads.get(family, ()), *found)]
+    return b"\n".join(lines) + b"\n" if lines else b""
+
+
+def _labelled(sample: bytes, pair: bytes) -> bytes:
+    name_end = sample.find(b" ")
+    brace = sample.find(b"{", 0, name_end)
+    if brace < 0:
+        return b"%b{%b}%b" % (sample[:name_end], pair, sample[name_end:])
+    comma = b"" if sample[brace + 1 : brace + 2] == b"}" else b","
+    return b"%b{%b%b%b" % (sample[:brace], pair, comma, sample[brace + 1 :])
+
 
 T = TypeVar("T")
 

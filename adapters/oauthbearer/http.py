@@ -1,8 +1,9 @@
-"""Requests to an OAuth server: small answers, a time limit, no redirects."""
+"""Tokens from an OAuth server by HTTP (small answers, a time limit, no redirects), or from an application's callable."""
 
+import inspect
 import json
 import ssl
-from base64 import b64encode, urlsafe_b64encode
+from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from pathlib import Path
 from time import time
@@ -14,6 +15,44 @@ from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_ope
 from ...core.security.sasl.oauthbearer import AccessToken
 from ...ports.errors import BarnabasError, ConfigError
 from ...ports.values import Secret
+
+
+def provided_token(provider: Any) -> AccessToken:
+    """Return the token of a callable, or of an object with a method `token` (kafka-python's and aiokafka's form).
+
+    It returns a text, or a text and the time of its end in seconds since 1970 (confluent-kafka's form); both may be
+    awaited, in an event loop of its own. Without a time the claim `exp` of a JSON web token counts. Blocks. Raises
+    `BarnabasError`, and whatever the application raises.
+    """
+    found = (provider.token if hasattr(provider, "token") else provider)()
+    if inspect.isawaitable(found):
+        import asyncio
+
+        found = asyncio.run(_awaited(found))
+    token, expires_s = (found[0], found[1]) if isinstance(found, tuple) and len(found) >= 2 else (found, None)
+    if not isinstance(token, str) or not token:
+        raise BarnabasError("sasl.oauth.token.provider returned no text")
+    if expires_s is None:
+        expires_s = _expiry_of(token)
+    return AccessToken(value=Secret(token), expires_at_ms=None if expires_s is None else int(expires_s * 1000))
+
+
+async def _awaited(found: Any) -> Any:
+    return await found
+
+
+def _expiry_of(token: str) -> float | None:
+    """Return the claim `exp` of a JSON web token; None for another token, or without the claim."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        claims = json.loads(urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        expires = claims["exp"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return float(expires) if isinstance(expires, int | float) else None
+
 
 ANSWER_BYTES_MAX = 1_048_576
 TIMEOUT_S = 10.0

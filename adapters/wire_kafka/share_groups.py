@@ -1,5 +1,7 @@
 """Share groups (KIP-932): ShareGroupHeartbeat (76), ShareGroupDescribe (77), ShareFetch (78), ShareAcknowledge (79),
-and our own DescribeSharePartitions (30001).
+our own DescribeSharePartitions (30001); start offsets: DescribeShareGroupOffsets (90), AlterShareGroupOffsets (91),
+DeleteShareGroupOffsets (92); states between brokers: InitializeShareGroupState (83), ReadShareGroupState (84),
+WriteShareGroupState (85), DeleteShareGroupState (86), ReadShareGroupStateSummary (87).
 
 Records are never copied here, as in Fetch: an answer holds them as pieces, a client gets slices of the frame.
 """
@@ -12,6 +14,23 @@ from attrs import evolve
 from ...ports.broker_api.cluster import BrokerNode
 from ...ports.broker_api.consumer_groups import DescribedTopicPartitions
 from ...ports.broker_api.fetch import CurrentLeader
+from ...ports.broker_api.share_group_offsets import (
+    AlteredShareTopic,
+    AlterShareGroupOffsets,
+    AlterShareGroupOffsetsResult,
+    DeletedShareTopic,
+    DeleteShareGroupOffsets,
+    DeleteShareGroupOffsetsResult,
+    DescribeShareGroupOffsets,
+    DescribeShareGroupOffsetsResult,
+    ShareGroupOffsets,
+    ShareGroupOffsetsQuery,
+    ShareGroupTopic,
+    SharePartitionOffset,
+    SharePartitionStart,
+    ShareStartOutcome,
+    ShareTopicOffsets,
+)
 from ...ports.broker_api.share_groups import (
     AcknowledgementBatch,
     AcknowledgeType,
@@ -40,6 +59,27 @@ from ...ports.broker_api.share_partitions import (
     HeldRecords,
     SharePartitionDescription,
 )
+from ...ports.broker_api.share_state import (
+    NO_COUNT,
+    DeleteShareGroupState,
+    DeleteShareGroupStateResult,
+    InitializePartition,
+    InitializeShareGroupState,
+    InitializeShareGroupStateResult,
+    ReadPartition,
+    ReadShareGroupState,
+    ReadShareGroupStateResult,
+    ReadShareGroupStateSummary,
+    ReadShareGroupStateSummaryResult,
+    ReadStatePartition,
+    StateBatch,
+    StateOutcome,
+    StatePartition,
+    StateSummary,
+    WritePartition,
+    WriteShareGroupState,
+    WriteShareGroupStateResult,
+)
 from ...ports.storage import Region
 from ...ports.types import Buffer
 from .api import Api
@@ -56,6 +96,7 @@ from .schema import (
     TEXT,
     UUID,
     Array,
+    ByTopic,
     ByTopicId,
     Field,
     Flag,
@@ -65,6 +106,250 @@ from .schema import (
     Struct,
 )
 from .wire import Reader, Writer
+
+_STATE_BATCHES = Array(
+    Struct(
+        StateBatch,
+        Field("first_offset", I64),
+        Field("last_offset", I64),
+        Field("delivery_state", I8),
+        Field("delivery_count", I16),
+    )
+)
+_OUTCOMES = ByTopicId(StateOutcome, Field("partition", I32), Field("error", ERROR), Field("error_message", ERROR_TEXT))
+_READ_PARTITIONS = ByTopicId(ReadPartition, Field("partition", I32), Field("leader_epoch", I32))
+
+INITIALIZE_SHARE_GROUP_STATE = Api(
+    key=83,
+    versions=(0, 0),
+    flexible_from=0,
+    request_type=InitializeShareGroupState,
+    request=Struct(
+        InitializeShareGroupState,
+        Field("group_id", TEXT),
+        Field(
+            "partitions",
+            ByTopicId(
+                InitializePartition, Field("partition", I32), Field("state_epoch", I32), Field("start_offset", I64)
+            ),
+        ),
+    ),
+    result=Struct(InitializeShareGroupStateResult, Field("partitions", _OUTCOMES)),
+)
+
+READ_SHARE_GROUP_STATE = Api(
+    key=84,
+    versions=(0, 0),
+    flexible_from=0,
+    request_type=ReadShareGroupState,
+    request=Struct(ReadShareGroupState, Field("group_id", TEXT), Field("partitions", _READ_PARTITIONS)),
+    result=Struct(
+        ReadShareGroupStateResult,
+        Field(
+            "partitions",
+            ByTopicId(
+                ReadStatePartition,
+                Field("partition", I32),
+                Field("error", ERROR),
+                Field("error_message", ERROR_TEXT),
+                Field("state_epoch", I32),
+                Field("start_offset", I64),
+                Field("state_batches", _STATE_BATCHES),
+            ),
+        ),
+    ),
+)
+
+WRITE_SHARE_GROUP_STATE = Api(
+    key=85,
+    versions=(0, 1),
+    flexible_from=0,
+    request_type=WriteShareGroupState,
+    request=Struct(
+        WriteShareGroupState,
+        Field("group_id", TEXT),
+        Field(
+            "partitions",
+            ByTopicId(
+                WritePartition,
+                Field("partition", I32),
+                Field("state_epoch", I32),
+                Field("leader_epoch", I32),
+                Field("start_offset", I64),
+                Field("delivery_complete_count", I32, since=1, absent=NO_COUNT),
+                Field("state_batches", _STATE_BATCHES),
+            ),
+        ),
+    ),
+    result=Struct(WriteShareGroupStateResult, Field("partitions", _OUTCOMES)),
+)
+
+DELETE_SHARE_GROUP_STATE = Api(
+    key=86,
+    versions=(0, 0),
+    flexible_from=0,
+    request_type=DeleteShareGroupState,
+    request=Struct(
+        DeleteShareGroupState,
+        Field("group_id", TEXT),
+        Field("partitions", ByTopicId(StatePartition, Field("partition", I32))),
+    ),
+    result=Struct(DeleteShareGroupStateResult, Field("partitions", _OUTCOMES)),
+)
+
+READ_SHARE_GROUP_STATE_SUMMARY = Api(
+    key=87,
+    versions=(0, 1),
+    flexible_from=0,
+    request_type=ReadShareGroupStateSummary,
+    request=Struct(ReadShareGroupStateSummary, Field("group_id", TEXT), Field("partitions", _READ_PARTITIONS)),
+    result=Struct(
+        ReadShareGroupStateSummaryResult,
+        Field(
+            "partitions",
+            ByTopicId(
+                StateSummary,
+                Field("partition", I32),
+                Field("error", ERROR),
+                Field("error_message", ERROR_TEXT),
+                Field("state_epoch", I32),
+                Field("leader_epoch", I32),
+                Field("start_offset", I64),
+                Field("delivery_complete_count", I32, since=1, absent=NO_COUNT),
+            ),
+        ),
+    ),
+)
+
+
+DESCRIBE_SHARE_GROUP_OFFSETS = Api(
+    key=90,
+    versions=(0, 1),
+    flexible_from=0,
+    request_type=DescribeShareGroupOffsets,
+    request=Struct(
+        DescribeShareGroupOffsets,
+        Field(
+            "groups",
+            Array(
+                Struct(
+                    ShareGroupOffsetsQuery,
+                    Field("group_id", TEXT),
+                    Field(
+                        "topics",
+                        NullableArray(Struct(ShareGroupTopic, Field("topic", TEXT), Field("partitions", Array(I32)))),
+                    ),
+                )
+            ),
+        ),
+    ),
+    result=Struct(
+        DescribeShareGroupOffsetsResult,
+        Field("throttle_ms", I32),
+        Field(
+            "groups",
+            Array(
+                Struct(
+                    ShareGroupOffsets,
+                    Field("group_id", TEXT),
+                    Field(
+                        "topics",
+                        Array(
+                            Struct(
+                                ShareTopicOffsets,
+                                Field("topic", TEXT),
+                                Field("topic_id", UUID),
+                                Field(
+                                    "partitions",
+                                    Array(
+                                        Struct(
+                                            SharePartitionOffset,
+                                            Field("partition", I32),
+                                            Field("start_offset", I64),
+                                            Field("leader_epoch", I32),
+                                            Field("lag", I64, since=1),
+                                            Field("error", ERROR),
+                                            Field("error_message", ERROR_TEXT),
+                                        )
+                                    ),
+                                ),
+                            )
+                        ),
+                    ),
+                    Field("error", ERROR),
+                    Field("error_message", ERROR_TEXT),
+                )
+            ),
+        ),
+    ),
+    long_answers=True,
+)
+
+ALTER_SHARE_GROUP_OFFSETS = Api(
+    key=91,
+    versions=(0, 0),
+    flexible_from=0,
+    request_type=AlterShareGroupOffsets,
+    request=Struct(
+        AlterShareGroupOffsets,
+        Field("group_id", TEXT),
+        Field("partitions", ByTopic(SharePartitionStart, Field("partition", I32), Field("start_offset", I64))),
+    ),
+    result=Struct(
+        AlterShareGroupOffsetsResult,
+        Field("throttle_ms", I32),
+        Field("error", ERROR),
+        Field("error_message", ERROR_TEXT),
+        Field(
+            "topics",
+            Array(
+                Struct(
+                    AlteredShareTopic,
+                    Field("topic", TEXT),
+                    Field("topic_id", UUID),
+                    Field(
+                        "partitions",
+                        Array(
+                            Struct(
+                                ShareStartOutcome,
+                                Field("partition", I32),
+                                Field("error", ERROR),
+                                Field("error_message", ERROR_TEXT),
+                            )
+                        ),
+                    ),
+                )
+            ),
+        ),
+    ),
+)
+
+DELETE_SHARE_GROUP_OFFSETS = Api(
+    key=92,
+    versions=(0, 0),
+    flexible_from=0,
+    request_type=DeleteShareGroupOffsets,
+    request=Struct(DeleteShareGroupOffsets, Field("group_id", TEXT), Field("topics", Array(Row(TEXT)))),
+    result=Struct(
+        DeleteShareGroupOffsetsResult,
+        Field("throttle_ms", I32),
+        Field("error", ERROR),
+        Field("error_message", ERROR_TEXT),
+        Field(
+            "topics",
+            Array(
+                Struct(
+                    DeletedShareTopic,
+                    Field("topic", TEXT),
+                    Field("topic_id", UUID),
+                    Field("error", ERROR),
+                    Field("error_message", ERROR_TEXT),
+                )
+            ),
+        ),
+    ),
+)
+
 
 _WITH_RENEW = 2
 _NO_LEADER = CurrentLeader(-1, -1)
@@ -398,4 +683,18 @@ DESCRIBE_SHARE_PARTITIONS = Api(
     long_answers=True,
 )
 
-APIS = (SHARE_GROUP_HEARTBEAT, SHARE_GROUP_DESCRIBE, SHARE_FETCH, SHARE_ACKNOWLEDGE, DESCRIBE_SHARE_PARTITIONS)
+APIS = (
+    SHARE_GROUP_HEARTBEAT,
+    SHARE_GROUP_DESCRIBE,
+    SHARE_FETCH,
+    SHARE_ACKNOWLEDGE,
+    DESCRIBE_SHARE_PARTITIONS,
+    DESCRIBE_SHARE_GROUP_OFFSETS,
+    ALTER_SHARE_GROUP_OFFSETS,
+    DELETE_SHARE_GROUP_OFFSETS,
+    INITIALIZE_SHARE_GROUP_STATE,
+    READ_SHARE_GROUP_STATE,
+    WRITE_SHARE_GROUP_STATE,
+    DELETE_SHARE_GROUP_STATE,
+    READ_SHARE_GROUP_STATE_SUMMARY,
+)

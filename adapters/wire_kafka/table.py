@@ -14,9 +14,7 @@ from . import (
     produce,
     scram,
     security,
-    share_group_offsets,
     share_groups,
-    share_state,
     topics,
     transactions,
 )
@@ -35,8 +33,6 @@ _FAMILIES: tuple[Iterable[Api], ...] = (
     transactions.APIS,
     scram.APIS,
     share_groups.APIS,
-    share_group_offsets.APIS,
-    share_state.APIS,
     mirroring.APIS,
 )
 

@@ -76,7 +76,7 @@ class LookedTree:
 
 def look_at_tree(file: Path) -> LookedTree:
     """Read a coordination file without a change to it, or to a process that has it open. Raises `OSError`."""
-    from ...adapters.coord_embedded.examine import look_at
+    from ...adapters.coord_embedded.store import look_at
 
     looked = look_at(file)
     remedy = "it is rewritten with what can be read; 'barnabas topics recover' finds topics again by their folders"
@@ -96,7 +96,7 @@ def look_at_tree(file: Path) -> LookedTree:
 
 def mend_tree(file: Path, looked: LookedTree) -> None:
     """Write the file again with what could be read; the old one is kept beside it. Raises `CoordinationError`."""
-    from ...adapters.coord_embedded.examine import rewrite_file
+    from ...adapters.coord_embedded.store import rewrite_file
 
     rewrite_file(file, looked.rows)
 

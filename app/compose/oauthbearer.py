@@ -129,7 +129,7 @@ def client_oauthbearer(security: SecuritySettings, clock: Clock) -> SaslFactory:
         pair.strip().partition("=")[::2] for pair in security.sasl_oauthbearer_extensions.split(",") if pair.strip()
     )
     if security.sasl_oauth_token_provider is not None:
-        from ...adapters.oauthbearer.token_provider import provided_token
+        from ...adapters.oauthbearer.http import provided_token
 
         provider = security.sasl_oauth_token_provider
         return _factory(request, lambda: provided_token(provider), clock, extensions)

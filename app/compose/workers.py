@@ -107,7 +107,7 @@ class WorkersMetrics:
 
     def render(self) -> bytes:
         """Return the metrics of the workers that answer, and which do."""
-        from ...adapters.metrics_prometheus.merging import merge_metrics
+        from ...adapters.metrics_prometheus.metrics import merge_metrics
 
         answers = self._ask(METRICS)
         texts = {number: answer for number, answer in answers if isinstance(answer, bytes)}

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .broker_config import EFFECTIVE_KEYS, KEYS, BrokerConfig
     from .dynamic_config import (
+        GROUP_KEYS,
         alter_broker_configs,
         alter_group_configs,
         alter_topic_configs,
         broker_config_entries,
         dynamic_default_entries,
         group_config_entries,
+        group_defaults,
+        group_overrides,
         topic_config_entries,
     )
-    from .group_config import GROUP_KEYS, group_defaults, group_overrides
     from .listeners import ListenAddress, advertised, parse_listener
     from .reading import read_config, read_toml
     from .topic_config import TOPIC_KEYS, BrokerLayers, check_topic_configs, log_config_for, topic_maps, usable_layers
@@ -24,15 +26,17 @@ if TYPE_CHECKING:
 _HOMES = {
     "broker_config": ("EFFECTIVE_KEYS", "KEYS", "BrokerConfig"),
     "dynamic_config": (
+        "GROUP_KEYS",
         "alter_broker_configs",
         "alter_group_configs",
         "alter_topic_configs",
         "broker_config_entries",
         "dynamic_default_entries",
         "group_config_entries",
+        "group_defaults",
+        "group_overrides",
         "topic_config_entries",
     ),
-    "group_config": ("GROUP_KEYS", "group_defaults", "group_overrides"),
     "listeners": ("ListenAddress", "advertised", "parse_listener"),
     "reading": ("read_config", "read_toml"),
     "topic_config": (

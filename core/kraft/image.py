@@ -1,20 +1,324 @@
-"""The state of a Kafka cluster after its metadata records (Kafka: MetadataImage)."""
+"""The state of a Kafka cluster after its metadata records (Kafka: MetadataImage), and the records that an import reads.
+
+A value in `__cluster_metadata` is a frame: unsigned varints of the frame version, the record type and the version of
+its body, then the body, which is always of a flexible version (Kafka: the schemas in `metadata/src/main/resources`).
+Records of other types come as `OtherRecord`.
+"""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from struct import pack, unpack
 
 from attrs import define, evolve, field
 
-from ...ports.broker_api.acls import AclBinding
+from ...ports.broker_api.acls import AclBinding, PatternType, PermissionType, ResourceType
 from ...ports.broker_api.configs import ResourceKind
+from ...ports.broker_api.operations import Operation
+from ...ports.broker_api.scram import SCRAM_MECHANISMS
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
-from ...ports.values import frozen
+from ...ports.values import Secret, frozen
+from ..coordinator.record_fields import FlexibleReader
 from ..message.batch_header import BatchHeader, is_crc_valid
 from ..message.batch_reader import decode_columns, whole_batches
 from ..message.codec import Codecs
 from ..security.sasl.scram import ScramCredential
-from . import records
+
+FRAME_VERSION = 1
+NO_LEADER_CHANGE = -2
+"""The leader in a `PartitionChangeRecord` that does not change it."""
+_REPLICAS_TAG, _LEADER_TAG, _NAME_TAG = 2, 1, 0
+
+
+@frozen(kw_only=True)
+class TopicRecord:
+    name: str
+    topic_id: bytes
+
+
+@frozen(kw_only=True)
+class PartitionRecord:
+    topic_id: bytes
+    partition: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+
+
+@frozen(kw_only=True)
+class PartitionChangeRecord:
+    """A change of a partition; None and `NO_LEADER_CHANGE` leave a field as it is."""
+
+    topic_id: bytes
+    partition: int
+    isr: tuple[int, ...] | None = None
+    leader: int = NO_LEADER_CHANGE
+    replicas: tuple[int, ...] | None = None
+
+
+@frozen(kw_only=True)
+class ResourceConfigRecord:
+    """A setting of a resource; `resource_type` is a number of `ResourceKind`, `value` None removes the setting."""
+
+    resource_type: int
+    resource_name: str
+    name: str
+    value: str | None = field(repr=False)
+
+
+@frozen
+class RemoveTopicRecord:
+    topic_id: bytes
+
+
+@frozen
+class DelegationTokenRecord:
+    token_id: str
+
+
+@frozen
+class RemoveDelegationTokenRecord:
+    token_id: str
+
+
+@frozen(kw_only=True)
+class UserScramCredentialRecord:
+    """A credential of a user; None: it was removed."""
+
+    user: str
+    mechanism: str
+    credential: ScramCredential | None = field(repr=False)
+
+
+@frozen(kw_only=True)
+class FeatureLevelRecord:
+    name: str
+    level: int
+
+
+@frozen(kw_only=True)
+class ClientQuotaRecord:
+    """A limit of an entity; None removes it."""
+
+    entity: Mapping[str, str | None]
+    key: str
+    value: float | None
+
+
+@frozen
+class ProducerIdsRecord:
+    next_producer_id: int
+
+
+@frozen(kw_only=True)
+class AccessControlEntryRecord:
+    acl_id: bytes
+    acl: AclBinding
+
+
+@frozen
+class RemoveAccessControlEntryRecord:
+    acl_id: bytes
+
+
+@frozen
+class BeginTransactionRecord:
+    """The following records count once the transaction has ended (KIP-868)."""
+
+
+@frozen
+class EndTransactionRecord:
+    """The records since the begin of the transaction count."""
+
+
+@frozen
+class AbortTransactionRecord:
+    """The records since the begin of the transaction do not count."""
+
+
+@frozen(kw_only=True)
+class OtherRecord:
+    """A record of a type that says nothing of topics, configs or security, or that this version does not know."""
+
+    record_type: int
+    known: bool
+
+
+MetadataRecord = (
+    TopicRecord
+    | PartitionRecord
+    | PartitionChangeRecord
+    | ResourceConfigRecord
+    | RemoveTopicRecord
+    | DelegationTokenRecord
+    | RemoveDelegationTokenRecord
+    | UserScramCredentialRecord
+    | FeatureLevelRecord
+    | ClientQuotaRecord
+    | ProducerIdsRecord
+    | AccessControlEntryRecord
+    | RemoveAccessControlEntryRecord
+    | BeginTransactionRecord
+    | EndTransactionRecord
+    | AbortTransactionRecord
+    | OtherRecord
+)
+
+_OF_NODES_ONLY = frozenset({0, 1, 7, 8, 17, 20, 21, 27, 28, 29})
+"""Registrations of brokers and controllers, the state of a migration, no-ops: of no use in another cluster."""
+
+
+def decode_metadata_record(value: bytes) -> MetadataRecord:
+    """Decode the value of a record. Raises `ApiError`: CORRUPT_MESSAGE, UNSUPPORTED_VERSION for another frame."""
+    frame_version, at = _unsigned_varint(value, 0)
+    if frame_version != FRAME_VERSION:
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"a metadata record with the frame version {frame_version}")
+    record_type, at = _unsigned_varint(value, at)
+    _, at = _unsigned_varint(value, at)  # later versions of the bodies add tagged fields and fields at the end
+    decode = _DECODERS.get(record_type)
+    if decode is None:
+        return OtherRecord(record_type=record_type, known=record_type in _OF_NODES_ONLY)
+    return decode(FlexibleReader(value[at:]))
+
+
+def _unsigned_varint(data: bytes, at: int) -> tuple[int, int]:
+    number = 0
+    for index, byte in enumerate(data[at : at + 5]):
+        number |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            return number, at + index + 1
+    raise ApiError(ErrorCode.CORRUPT_MESSAGE, "a metadata record ends within its frame")
+
+
+def _topic(reader: FlexibleReader) -> MetadataRecord:
+    return TopicRecord(name=reader.text(), topic_id=reader.uuid())
+
+
+def _partition(reader: FlexibleReader) -> MetadataRecord:
+    partition, topic_id, replicas, isr = reader.i32(), reader.uuid(), reader.numbers(), reader.numbers()
+    reader.numbers()  # removing replicas
+    reader.numbers()  # adding replicas
+    leader, leader_epoch = reader.i32(), reader.i32()
+    return PartitionRecord(
+        topic_id=topic_id, partition=partition, replicas=replicas, isr=isr, leader=leader, leader_epoch=leader_epoch
+    )
+
+
+def _partition_change(reader: FlexibleReader) -> MetadataRecord:
+    partition, topic_id, tags = reader.i32(), reader.uuid(), reader.tags()
+    leader = NO_LEADER_CHANGE if _LEADER_TAG not in tags else FlexibleReader(tags[_LEADER_TAG]).i32()
+    return PartitionChangeRecord(
+        topic_id=topic_id,
+        partition=partition,
+        isr=_optional_numbers(tags.get(0)),
+        leader=leader,
+        replicas=_optional_numbers(tags.get(_REPLICAS_TAG)),
+    )
+
+
+def _optional_numbers(data: bytes | None) -> tuple[int, ...] | None:
+    if data is None:
+        return None
+    reader = FlexibleReader(data)
+    count = reader.optional_count()
+    return None if count is None else tuple(reader.i32() for _ in range(count))
+
+
+def _config(reader: FlexibleReader) -> MetadataRecord:
+    kind, resource, name, value = reader.i8(), reader.text(), reader.text(), reader.optional_text()
+    return ResourceConfigRecord(resource_type=kind, resource_name=resource, name=name, value=value)
+
+
+def _token(reader: FlexibleReader) -> MetadataRecord:
+    reader.text()  # owner
+    reader.text()  # requester
+    reader.texts()  # renewers
+    for _ in range(3):
+        reader.i64()  # times of issue, latest expiration and expiration
+    return DelegationTokenRecord(reader.text())
+
+
+def _scram(reader: FlexibleReader) -> MetadataRecord:
+    user, mechanism, salt = reader.text(), reader.i8(), reader.data()
+    stored_key, server_key, iterations = reader.data(), reader.data(), reader.i32()
+    return UserScramCredentialRecord(
+        user=user,
+        mechanism=_mechanism(mechanism),
+        credential=ScramCredential(
+            salt=salt, stored_key=Secret(stored_key), server_key=Secret(server_key), iterations=iterations
+        ),
+    )
+
+
+def _remove_scram(reader: FlexibleReader) -> MetadataRecord:
+    return UserScramCredentialRecord(user=reader.text(), mechanism=_mechanism(reader.i8()), credential=None)
+
+
+def _mechanism(number: int) -> str:
+    if number not in SCRAM_MECHANISMS:
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"a SCRAM mechanism with the number {number}")
+    return SCRAM_MECHANISMS[number]
+
+
+def _feature(reader: FlexibleReader) -> MetadataRecord:
+    return FeatureLevelRecord(name=reader.text(), level=reader.i16())
+
+
+def _quota(reader: FlexibleReader) -> MetadataRecord:
+    entity: dict[str, str | None] = {}
+    for _ in range(reader.count()):
+        kind = reader.text()
+        entity[kind] = reader.optional_text()
+        reader.skip_tags()
+    key, bits, remove = reader.text(), reader.i64(), reader.i8()
+    (limit,) = unpack(">d", pack(">q", bits))
+    return ClientQuotaRecord(entity=entity, key=key, value=None if remove else float(limit))
+
+
+def _producer_ids(reader: FlexibleReader) -> MetadataRecord:
+    reader.i32()  # broker
+    reader.i64()  # broker epoch
+    return ProducerIdsRecord(reader.i64())
+
+
+def _acl(reader: FlexibleReader) -> MetadataRecord:
+    acl_id, resource_type, resource, pattern = reader.uuid(), reader.i8(), reader.text(), reader.i8()
+    principal, host, operation, permission = reader.text(), reader.text(), reader.i8(), reader.i8()
+    try:
+        acl = AclBinding(
+            resource_type=ResourceType(resource_type),
+            resource_name=resource,
+            pattern_type=PatternType(pattern),
+            principal=principal,
+            host=host,
+            operation=Operation(operation),
+            permission=PermissionType(permission),
+        )
+    except ValueError as error:
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"an ACL of {principal}: {error}") from error
+    return AccessControlEntryRecord(acl_id=acl_id, acl=acl)
+
+
+_DECODERS: dict[int, Callable[[FlexibleReader], MetadataRecord]] = {
+    2: _topic,
+    3: _partition,
+    4: _config,
+    5: _partition_change,
+    9: lambda reader: RemoveTopicRecord(reader.uuid()),
+    10: _token,
+    11: _scram,
+    12: _feature,
+    14: _quota,
+    15: _producer_ids,
+    18: _acl,
+    19: lambda reader: RemoveAccessControlEntryRecord(reader.uuid()),
+    22: _remove_scram,
+    23: lambda _: BeginTransactionRecord(),
+    24: lambda _: EndTransactionRecord(),
+    25: lambda _: AbortTransactionRecord(),
+    26: lambda reader: RemoveDelegationTokenRecord(reader.text()),
+}
 
 
 @frozen(kw_only=True)
@@ -55,34 +359,34 @@ class KraftImage:
         """Return the settings of a resource."""
         return self.configs.get((int(kind), name), {})
 
-    def apply(self, record: records.MetadataRecord) -> None:
+    def apply(self, record: MetadataRecord) -> None:
         """Change the state by one record."""
         match record:
-            case records.TopicRecord():
+            case TopicRecord():
                 self.topics[record.topic_id] = KraftTopic(record.name, record.topic_id)
-            case records.PartitionRecord() | records.PartitionChangeRecord():
+            case PartitionRecord() | PartitionChangeRecord():
                 self._apply_partition(record)
-            case records.RemoveTopicRecord():
+            case RemoveTopicRecord():
                 topic = self.topics.pop(record.topic_id, None)
                 if topic is not None:
                     self.configs.pop((int(ResourceKind.TOPIC), topic.name), None)
-            case records.ResourceConfigRecord():
+            case ResourceConfigRecord():
                 self._apply_config(record)
-            case records.FeatureLevelRecord():
+            case FeatureLevelRecord():
                 self.features[record.name] = record.level
-            case records.ProducerIdsRecord():
+            case ProducerIdsRecord():
                 self.next_producer_id = max(self.next_producer_id, record.next_producer_id)
-            case records.OtherRecord():
+            case OtherRecord():
                 if not record.known:
                     self.skipped[f"type {record.record_type}"] += 1
             case _:
                 self._apply_security(record)
 
-    def _apply_partition(self, record: records.PartitionRecord | records.PartitionChangeRecord) -> None:
+    def _apply_partition(self, record: PartitionRecord | PartitionChangeRecord) -> None:
         topic = self.topics.get(record.topic_id)
         if topic is None:
             return  # of a topic that was removed
-        if isinstance(record, records.PartitionRecord):
+        if isinstance(record, PartitionRecord):
             topic.partitions[record.partition] = KraftPartition(
                 replicas=record.replicas, isr=record.isr, leader=record.leader, leader_epoch=record.leader_epoch
             )
@@ -95,34 +399,34 @@ class KraftImage:
             isr=before.isr if record.isr is None else record.isr,
             replicas=before.replicas if record.replicas is None else record.replicas,
         )
-        if record.leader != records.NO_LEADER_CHANGE:
+        if record.leader != NO_LEADER_CHANGE:
             after = evolve(after, leader=record.leader, leader_epoch=before.leader_epoch + 1)
         topic.partitions[record.partition] = after
 
-    def _apply_config(self, record: records.ResourceConfigRecord) -> None:
+    def _apply_config(self, record: ResourceConfigRecord) -> None:
         settings = self.configs.setdefault((record.resource_type, record.resource_name), {})
         if record.value is None:
             settings.pop(record.name, None)
         else:
             settings[record.name] = record.value
 
-    def _apply_security(self, record: records.MetadataRecord) -> None:
+    def _apply_security(self, record: MetadataRecord) -> None:
         match record:
-            case records.AccessControlEntryRecord():
+            case AccessControlEntryRecord():
                 self.acls[record.acl_id] = record.acl
-            case records.RemoveAccessControlEntryRecord():
+            case RemoveAccessControlEntryRecord():
                 self.acls.pop(record.acl_id, None)
-            case records.DelegationTokenRecord():
+            case DelegationTokenRecord():
                 self.tokens.add(record.token_id)
-            case records.RemoveDelegationTokenRecord():
+            case RemoveDelegationTokenRecord():
                 self.tokens.discard(record.token_id)
-            case records.UserScramCredentialRecord():
+            case UserScramCredentialRecord():
                 known = self.users.setdefault(record.user, {})
                 if record.credential is None:
                     known.pop(record.mechanism, None)
                 else:
                     known[record.mechanism] = record.credential
-            case records.ClientQuotaRecord():
+            case ClientQuotaRecord():
                 limits = self.quotas.setdefault(tuple(sorted(record.entity.items())), {})
                 if record.value is None:
                     limits.pop(record.key, None)
@@ -138,7 +442,7 @@ class MetadataReplay:
     def __init__(self, codecs: Codecs) -> None:
         self.image = KraftImage()
         self._codecs = codecs
-        self._held: list[records.MetadataRecord] | None = None
+        self._held: list[MetadataRecord] | None = None
 
     def add_batches(self, data: bytes, from_offset: int = 0) -> tuple[int, int]:
         """Replay the batches at `from_offset` and above; return (next offset, leader epoch) of the last one, -1
@@ -157,24 +461,24 @@ class MetadataReplay:
 
     def _add(self, value: bytes | None) -> None:
         try:
-            record = records.decode_metadata_record(value or b"")
+            record = decode_metadata_record(value or b"")
         except ApiError as error:
             self.image.skipped[error.message] += 1
             return
         match record:
-            case records.BeginTransactionRecord():
+            case BeginTransactionRecord():
                 self._held = []
-            case records.EndTransactionRecord():
+            case EndTransactionRecord():
                 held, self._held = self._held or (), None
                 self._apply_all(held)
-            case records.AbortTransactionRecord():
+            case AbortTransactionRecord():
                 self._held = None
             case _ if self._held is not None:
                 self._held.append(record)
             case _:
                 self._apply_all([record])
 
-    def _apply_all(self, found: Sequence[records.MetadataRecord]) -> None:
+    def _apply_all(self, found: Sequence[MetadataRecord]) -> None:
         for record in found:
             try:
                 self.image.apply(record)

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.waiting import PATIENCE_S
 
 from barnabas.adapters.metrics_prometheus import PrometheusMetrics
-from barnabas.adapters.metrics_prometheus.merging import merge_metrics
+from barnabas.adapters.metrics_prometheus.metrics import merge_metrics
 from barnabas.testing.contracts.metrics import MetricsContract
 
 

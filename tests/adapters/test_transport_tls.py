@@ -21,7 +21,7 @@ from support.waiting import PATIENCE_S
 
 from barnabas.adapters.transport_tcp import TcpTransport
 from barnabas.adapters.transport_tls import CertificateReloading, TlsServer, client_tls, server_tls
-from barnabas.adapters.transport_tls.tls_socket import TlsSocket
+from barnabas.adapters.transport_tls.contexts import TlsSocket
 from barnabas.core.security.ssl_settings import SslSettings
 from barnabas.ports.errors import ConfigError
 from barnabas.ports.transport import (

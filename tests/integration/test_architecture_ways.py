@@ -198,7 +198,7 @@ WAYS: dict[str, Callable[[CallTracer], None]] = {
 }
 BEFORE_THE_REQUEST = {
     "A follower's fetch": {"core/replica/replica_manager.py:LeadershipManager.apply"},
-    "A schema registered": {"schemas/registry/http.py:make_app"},
+    "A schema registered": {"schemas/registry/server.py:make_app"},
 }
 """Once, before requests: the broker becomes a follower, and the registry makes its routes."""
 WITH_SPARK = {"A Spark read", "A load"}

@@ -8,7 +8,7 @@ from support.waiting import wait_for
 
 from barnabas import Broker, ConsumerConnector, Producer, SimpleConsumer
 from barnabas.core.message.corrupt_record import CorruptRecord
-from barnabas.pipeline.topics.connect_classic import ClassicCluster
+from barnabas.pipeline.topics.connect import ClassicCluster
 from barnabas.pipeline.topics.model import LATEST, ClusterPartition, Where
 from barnabas.ports.errors import ApiError
 

@@ -13,7 +13,7 @@ from support.schema_registry import Asking, serving
 from support.waiting import PATIENCE_S
 
 from barnabas.app.compose import http_server
-from barnabas.schemas.registry import http
+from barnabas.schemas.registry import server
 from barnabas.schemas.registry.records import Noop, Record
 from barnabas.schemas.registry.registry import Registry
 from barnabas.schemas.registry.state import Subjects
@@ -202,7 +202,7 @@ def test_two_registries_at_once_never_give_an_id_twice(broker: TestBroker) -> No
 
 def test_http_client_without_a_complete_request_is_closed(broker: TestBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "FIRST_REQUEST_S", 0.3)
-    monkeypatch.setattr(http, "BODY_S", 0.3)
+    monkeypatch.setattr(server, "BODY_S", 0.3)
     with serving(broker.bootstrap, "_schemas-slow") as url:
         host, _, port = url.removeprefix("http://").partition(":")
         with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as silent:

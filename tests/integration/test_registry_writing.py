@@ -12,10 +12,10 @@ from support.waiting import PATIENCE_S
 from barnabas import Producer
 from barnabas.ports.errors import ConfigError
 from barnabas.schemas.registry.errors import RegistryError
-from barnabas.schemas.registry.http import Given, register
 from barnabas.schemas.registry.library import Library
 from barnabas.schemas.registry.records import Record, SchemaRecord, encode
 from barnabas.schemas.registry.registry import SchemaReader, SchemaWriter, committed_reader
+from barnabas.schemas.registry.server import Given, register
 from barnabas.schemas.registry.state import Subjects
 from barnabas.schemas.registry.words import Content, Version
 from barnabas.testing import TestBroker

@@ -1,6 +1,6 @@
 """Fetches and acknowledgements of a share consumer (KIP-932; Kafka: `ShareConsumeRequestManager`).
 
-The records of one partition that one fetch has acquired (Kafka: `ShareInFlightBatch`, `ShareCompletedFetch`).
+A `ShareInFlightBatch` has the records of one partition that one fetch has acquired.
 """
 
 from bisect import bisect_left

@@ -1,22 +1,17 @@
-"""Assignors of the group coordinator: they assign partitions to the members of a group.
-
-Consecutive partitions of each topic to each member (Kafka: `RangeAssignor`).
-
-Equal numbers of partitions to all members, moving few of them (Kafka: `UniformAssignor`).
-
-With equal subscriptions no assignment is more even, and none as even moves fewer partitions. With mixed subscriptions
-no single partition can be moved to a subscriber that would have fewer partitions afterwards than its present owner has.
-
-The assignor of share groups (Kafka: `SimpleAssignor`, KIP-932): members share partitions if there are more members.
-
-With equal subscriptions all partitions are shared out at once, otherwise each topic among its own subscribers. Every
-partition has ⌈members / partitions⌉ members, so one if there are enough partitions; no member has two partitions more
-than another.
-
-The interface between a coordinator and its assignors (Kafka: `PartitionAssignor`, KIP-848).
+"""The assignors of the group coordinator, and their interface (Kafka: `PartitionAssignor`, KIP-848).
 
 Topics are known by their ids here, 16 bytes each. A topic that is deleted and created again is thus another topic, and
 what a member had of the former one is worth nothing for the latter.
+
+`RangeAssignor` gives consecutive partitions of each topic to each member.
+
+`UniformAssignor` gives equal numbers of partitions to all members, and moves few of them. With equal subscriptions no
+assignment is more even, and none as even moves fewer partitions. With mixed subscriptions no single partition can be
+moved to a subscriber that would have fewer partitions afterwards than its present owner has.
+
+`SimpleAssignor` serves share groups (KIP-932): members share partitions if there are more members. With equal
+subscriptions all partitions are shared out at once, otherwise each topic among its own subscribers. Every partition has
+⌈members / partitions⌉ members, so one if there are enough partitions; no member has two partitions more than another.
 """
 
 from abc import abstractmethod

@@ -18,8 +18,7 @@ from support.kafka_folder import (
     quota,
 )
 
-from barnabas.core.kraft.image import KraftImage, MetadataReplay
-from barnabas.core.kraft.records import OtherRecord, decode_metadata_record
+from barnabas.core.kraft.image import KraftImage, MetadataReplay, OtherRecord, decode_metadata_record
 from barnabas.core.message.codec import Codecs
 from barnabas.ports.broker_api.configs import ResourceKind
 from barnabas.ports.broker_api.operations import Operation

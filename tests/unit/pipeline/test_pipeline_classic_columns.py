@@ -7,7 +7,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from barnabas.core.message.classic.writer import encode_set
 from barnabas.pipeline.source.datasource import arrow_batches, source_schema
-from barnabas.pipeline.topics.connect_classic import classic_columns
+from barnabas.pipeline.topics.connect import classic_columns
 from barnabas.pipeline.topics.model import ClusterPartition
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.errors import ApiError

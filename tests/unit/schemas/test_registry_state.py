@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.schemas.formats.compatibility import Compatibility
-from barnabas.schemas.registry import http
+from barnabas.schemas.registry import server
 from barnabas.schemas.registry.errors import RegistryError, incompatible
-from barnabas.schemas.registry.http import Given, register
 from barnabas.schemas.registry.library import Library
 from barnabas.schemas.registry.records import (
     ConfigRecord,
@@ -24,6 +23,7 @@ from barnabas.schemas.registry.records import (
     decode,
     encode,
 )
+from barnabas.schemas.registry.server import Given, register
 from barnabas.schemas.registry.state import Subjects
 from barnabas.schemas.registry.words import Config, Content, Mode, Reference, Version
 
@@ -117,10 +117,10 @@ def decide(step: tuple[Any, ...], subjects: Subjects, library: Library) -> list[
     if kind == "register":
         return register(Given(subject=subject, content=Content("AVRO", rest[0])), subjects, library)[1]
     if kind == "version":
-        return http.delete_version(subject, rest[0], subjects, permanent=rest[1])[1]
+        return server.delete_version(subject, rest[0], subjects, permanent=rest[1])[1]
     if kind == "subject":
-        return http.delete_subject(subject, subjects, permanent=rest[0])[1]
-    return http.set_mode(subject, rest[0], subjects, force=True)[1]
+        return server.delete_subject(subject, subjects, permanent=rest[0])[1]
+    return server.set_mode(subject, rest[0], subjects, force=True)[1]
 
 
 def seen(subjects: Subjects) -> tuple[Any, ...]:

@@ -4,9 +4,7 @@
 """
 
 import os
-import shutil
 import sqlite3
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -34,6 +32,9 @@ class Looked(NamedTuple):
 
 def look_at(path: Path) -> Looked:
     """Look at a copy of the file, so that a broker is not disturbed and no file is created. Raises `OSError`."""
+    import shutil  # a start of a broker needs neither
+    import tempfile
+
     with tempfile.TemporaryDirectory(prefix="barnabas-") as scratch:
         copy = Path(scratch) / path.name
         for suffix in ("", *_COMPANION_SUFFIXES[:1]):  # the shared memory is made from the log
@@ -112,6 +113,8 @@ def rewrite_file(path: Path, rows: list[NodeRow]) -> Path:
         number += 1
         backup = Path(f"{path}{_BACKUP_SUFFIX}-{number}")
     try:
+        import shutil
+
         shutil.copyfile(path, backup)  # first: where there is no room for it all stays as it was
     except OSError:
         for each in (backup, made):

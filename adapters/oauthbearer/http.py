@@ -1,4 +1,4 @@
-"""Tokens from an OAuth server by HTTP (small answers, a time limit, no redirects), or from an application's callable."""
+"""Tokens from an OAuth server by HTTP (small answers, a time limit, no redirects), or from a callable."""
 
 import inspect
 import json

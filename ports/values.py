@@ -2,7 +2,7 @@
 
 For every class, when its module is loaded, attrs writes and compiles `__init__`, `__eq__`, `__ne__`, `__hash__` and
 `__repr__`. All but the first are the same work for any class: here all classes share one of each. `__init__` is written
-by attrs for the ninth value, or when the fields are asked for: of the five hundred types of a broker few are ever used
+by attrs for the 101st value, or when the fields are asked for: of the five hundred types of a broker few are ever used
 by one process, and many of those only once, at its start (docs/design/wire.md, 'Schemas'). For the type checker these
 are the decorators of attrs.
 
@@ -354,7 +354,7 @@ else:
     _FIELD = type(attrs.field())
     _FUNCTION = type(_as_bytes)
     _PLAIN = frozenset({str, int, dict, tuple, type(None), bool})
-    _MADE_SLOWLY = 8
+    _MADE_SLOWLY = 100
     """The number of values that are made without the `__init__` of attrs, which costs as much as two hundred values."""
     _set = object.__setattr__
     _NOTHING = attrs.NOTHING

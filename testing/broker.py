@@ -12,12 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from attrs import evolve
 
 from ..app.clients.shared.signature import SettingsSignature
-from ..app.clients.shared.typed_settings import (
-    ClientKeywords,
-    ConsumerArguments,
-    ProducerArguments,
-    ShareConsumerArguments,
-)
 from ..app.compose.broker import outside_of
 from ..app.compose.memory import MemoryStorage
 from ..app.config import BrokerConfig
@@ -54,6 +48,12 @@ if TYPE_CHECKING:
     from ..app.clients.consumer.consumer import Consumer
     from ..app.clients.producer.producer import Producer
     from ..app.clients.share.share_consumer import ShareConsumer
+    from ..app.clients.shared.typed_settings import (
+        ClientKeywords,
+        ConsumerArguments,
+        ProducerArguments,
+        ShareConsumerArguments,
+    )
     from ..app.in_process import InProcessLink
     from ..core.client.producer.producer_batch import Delivery
     from ..ports.coordination import Coordination

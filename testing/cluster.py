@@ -13,15 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
 from attrs import evolve
 
-from ..app.clients.shared.bootstrap import Bootstrap
 from ..app.clients.shared.connect import secured
 from ..app.clients.shared.signature import SettingsSignature
-from ..app.clients.shared.typed_settings import (
-    ClientKeywords,
-    ConsumerArguments,
-    ProducerArguments,
-    ShareConsumerArguments,
-)
 from ..app.compose.broker import outside_of
 from ..app.compose.memory import MemoryLogDirs
 from ..app.embedded_broker import Broker, broker_defaults
@@ -64,6 +57,13 @@ if TYPE_CHECKING:
     from ..app.clients.consumer.consumer import Consumer
     from ..app.clients.producer.producer import Producer
     from ..app.clients.share.share_consumer import ShareConsumer
+    from ..app.clients.shared.bootstrap import Bootstrap
+    from ..app.clients.shared.typed_settings import (
+        ClientKeywords,
+        ConsumerArguments,
+        ProducerArguments,
+        ShareConsumerArguments,
+    )
     from ..app.config import BrokerConfig
     from ..core.client.producer.producer_batch import Delivery
     from ..core.cluster.image import ClusterImage

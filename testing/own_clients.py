@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ..app.clients.shared.bootstrap import Bootstrap
 from ..core.message.message import Message
 from ..ports.broker_api.configs import ConfigSource, ResourceKind
 
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     from ..app.clients.consumer.consumer import Consumer
     from ..app.clients.producer.producer import Producer
     from ..app.clients.share.share_consumer import ShareConsumer
+    from ..app.clients.shared.bootstrap import Bootstrap
     from ..core.client.producer.producer_batch import Delivery
 
 PATIENCE_S = 60.0

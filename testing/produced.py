@@ -6,10 +6,8 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from ..app.clients.shared.bootstrap import Bootstrap
-from ..app.clients.shared.typed_settings import FetchKeywords
 from ..core.client.errors import no_partition
 from ..core.message.message import Message
 from ..ports.broker_api.offsets import EARLIEST
@@ -18,6 +16,10 @@ from ..ports.errors import ApiError, ConfigError
 from ..ports.report import counted
 from ..ports.values import frozen
 from .running import RunningBroker, patience_s, running_broker
+
+if TYPE_CHECKING:
+    from ..app.clients.shared.bootstrap import Bootstrap
+    from ..app.clients.shared.typed_settings import FetchKeywords
 
 _POLL_S = 0.05
 _SETTINGS: Mapping[str, Any] = {

@@ -1,9 +1,13 @@
 """The test brokers and clusters that run in this process."""
 
-from typing import Protocol
+from __future__ import annotations
 
-from ..app.clients.shared.bootstrap import Bootstrap
+from typing import TYPE_CHECKING, Protocol
+
 from ..ports.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ..app.clients.shared.bootstrap import Bootstrap
 
 
 class RunningBroker(Protocol):

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..app.certificates import DevelopmentAuthority
-from ..app.config.security_settings import PROTOCOLS
 from ..plugins.specs import hookimpl
 from ..ports.broker_api.acls import ResourceType
 from ..ports.broker_api.operations import Operation
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from ..ports.broker_api.envelope import Caller
 
 AUTHORIZER = "barnabas-testing"
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _BROKER = "broker"
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _ANY = "*"
@@ -65,7 +65,7 @@ class TestSecurity:
     def __init__(self, security: str | None, users: Mapping[str, str] | None) -> None:
         """`security`: "ssl", "sasl_plaintext" or "sasl_ssl"; None: sasl_plaintext with users. Raises `ConfigError`."""
         self.protocol = (security or ("sasl_plaintext" if users else "plaintext")).upper()
-        if self.protocol not in PROTOCOLS:
+        if self.protocol not in _PROTOCOLS:
             raise ConfigError(f"security={security!r}: expected ssl, sasl_plaintext, sasl_ssl or plaintext")
         self.has_sasl, self.has_tls = self.protocol.startswith("SASL_"), self.protocol.endswith("SSL")
         if self.has_sasl and not users:

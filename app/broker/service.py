@@ -44,7 +44,6 @@ from ...ports.broker_api.transactions import WriteTxnMarkers
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, broker_failed
 from ...ports.transport import TransportError
-from .handlers.authorization import authorize
 from .handlers.classic import ClassicService
 from .handlers.cluster import (
     ClusterService,
@@ -98,6 +97,10 @@ class BrokerService:
         """
         self._state = state
         self._authorization = authorization
+        if authorization is not None:
+            from .handlers.authorization import authorize  # what each request may touch: not needed without ACLs
+
+            self._authorize = authorize
         self._is_closed = False
         self.requests = 0
         """The number of requests so far."""
@@ -252,7 +255,7 @@ class BrokerService:
             if self._authorization is None:
                 handle(request, caller, once)
             else:
-                authorize(self._authorization, self._state, request, caller, handle, once)
+                self._authorize(self._authorization, self._state, request, caller, handle, once)
         except Exception as error:  # noqa: BLE001  reported; one request must not stop the broker
             self._state.failed(f"{type(request).__name__} from {caller.host or 'inside'}", error)
             if not answered:

@@ -31,10 +31,17 @@ if TYPE_CHECKING:
     from ...ports.metrics import Metrics
     from ...ports.scheduler import Scheduler
     from ...ports.storage import LogDir
-    from ...ports.transport import Address, Transport
+    from ...ports.transport import Address, Connection, ConnectionHandler, Transport
     from ..broker.lifecycle.broker_server import BrokerServer
     from ..broker.lifecycle.request_logging import Watching
-    from ..broker.state.dependencies import ExposeMetrics, MakeOutside, MakeServer, Outside, Server
+    from ..broker.state.dependencies import (
+        ExposeMetrics,
+        MakeOutside,
+        MakeServer,
+        Outside,
+        Server,
+        ServerConnection,
+    )
     from ..broker.state.tiering import RemoteOutside
     from ..config import BrokerConfig
     from .https import HttpSecurity
@@ -286,17 +293,49 @@ def _servers(watching: Watching, scheduler: Scheduler, clock: Clock) -> dict[str
         return ClassicServer(api, report=report, watch=watch, clock=clock, **given)
 
     def kafka(api: BrokerApi, *, sasl: SaslListener | None, **given: Any) -> Server:
-        from ...adapters.wire_kafka.authentication import ServerAuthentication
-        from ...adapters.wire_kafka.server import KafkaServer
-
         report, watch = watching.report("adapters.wire_kafka"), watching.requests()
-        authentication = None
-        if sasl is not None:
-            authentication = ServerAuthentication(listener=sasl, scheduler=scheduler, clock=clock)
-        made = partial(KafkaServer, report=report, watch=watch, authentication=authentication)
-        return made(api, scheduler=scheduler, clock=clock, **given)
+
+        def made() -> Server:
+            from ...adapters.wire_kafka.authentication import ServerAuthentication
+            from ...adapters.wire_kafka.server import KafkaServer
+
+            authentication = None
+            if sasl is not None:
+                authentication = ServerAuthentication(listener=sasl, scheduler=scheduler, clock=clock)
+            make = partial(KafkaServer, report=report, watch=watch, authentication=authentication)
+            return make(api, scheduler=scheduler, clock=clock, **given)
+
+        return ServerOnDemand(made)
 
     return {"kafka": kafka, "classic": classic}
+
+
+class ServerOnDemand:
+    """Fulfils `Server` with one that is made for the first connection: with it come the schemas of all requests, a
+    tenth of the time that a broker takes to start."""
+
+    def __init__(self, make: Callable[[], Server]) -> None:
+        self._make = make
+        self._made: Server | None = None
+
+    def made(self) -> Server:
+        """Return the server, which is made now if it has not been."""
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def accept(self, connection: Connection) -> ConnectionHandler:
+        """See `Server`."""
+        return self.made().accept(connection)
+
+    @property
+    def connections(self) -> Mapping[int, ServerConnection]:
+        """See `Server`."""
+        return {} if self._made is None else self._made.connections
+
+    def close(self, reason: str) -> int:
+        """See `Server`."""
+        return 0 if self._made is None else self._made.close(reason)
 
 
 _BEAT_MS, _STUCK_MS = 1_000.0, 10_000.0

@@ -139,13 +139,11 @@ def parse_incomplete_until(content: bytes) -> int | None:
     return _parse_partition_metadata(content)[1]
 
 
-_PARTITION_METADATA = re.compile(
-    rb"version: 0\r?\ntopic_id: ([\w-]{22})(?:\r?\nincomplete_until_broker_epoch: (\d{1,18}))?\r?\n?", re.ASCII
-)
+_PARTITION_METADATA = rb"version: 0\r?\ntopic_id: ([\w-]{22})(?:\r?\nincomplete_until_broker_epoch: (\d{1,18}))?\r?\n?"
 
 
 def _parse_partition_metadata(content: bytes) -> tuple[bytes, int | None]:
-    found = _PARTITION_METADATA.fullmatch(content)
+    found = re.fullmatch(_PARTITION_METADATA, content)
     if found is None:
         raise ValueError("not the content of a partition.metadata file")
     try:

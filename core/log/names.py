@@ -24,10 +24,8 @@ SEGMENT_FILE = re.compile(
     r"(?P<base>[0-9]{20})(?P<kind>\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(?P<state>\.deleted|\.cleaned|\.swap)?"
 )
 CLASSIC_SEGMENT_FILE = re.compile(r"(?P<base>[0-9]{20})\.kafka(?P<state>\.deleted)?")
-_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>[0-9]{1,10})")
-_CLASSIC_FOLDER = re.compile(
-    r"(?P<topic>[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]{1,253})-(?P<partition>[0-9]{1,10})"
-)
+_FOLDER = r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>[0-9]{1,10})"
+_CLASSIC_FOLDER = r"(?P<topic>[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]{1,253})-(?P<partition>[0-9]{1,10})"
 _TRANSIENT_FOLDER = re.compile(r"(?P<name>.+)\.[0-9a-f]+-(?P<state>delete|future|stray)")
 _FOLDER_NAME_MAX_BYTES = 255
 
@@ -46,8 +44,8 @@ def classic_folder_partition(name: str) -> TopicPartition | None:
     return _partition_of(_CLASSIC_FOLDER, name)
 
 
-def _partition_of(pattern: re.Pattern[str], name: str) -> TopicPartition | None:
-    found = pattern.fullmatch(name)
+def _partition_of(pattern: str, name: str) -> TopicPartition | None:
+    found = re.fullmatch(pattern, name)
     if found is None or found["topic"] in (".", ".."):
         return None
     partition = int(found["partition"])

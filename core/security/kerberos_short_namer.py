@@ -9,11 +9,9 @@ from collections.abc import Sequence
 from ...ports.errors import ConfigError
 from ...ports.values import frozen
 
-_NAME = re.compile(r"([^/@]*)(?:/([^/@]*))?@([^/@]*)")
-_RULE = re.compile(
-    r"(DEFAULT)|RULE:\[(\d*):([^\]]*)\](?:\(([^)]*)\))?(?:s/([^/]*)/([^/]*)/(g)?)?/?([LU])?"  # Kafka's RULE_PARSER
-)
-_PARAMETER = re.compile(r"\$(\d+)")
+_NAME = r"([^/@]*)(?:/([^/@]*))?@([^/@]*)"
+_RULE = r"(DEFAULT)|RULE:\[(\d*):([^\]]*)\](?:\(([^)]*)\))?(?:s/([^/]*)/([^/]*)/(g)?)?/?([LU])?"  # Kafka's RULE_PARSER
+_PARAMETER = r"\$(\d+)"
 _KEY = "sasl.kerberos.principal.to.local.rules"
 
 
@@ -35,7 +33,7 @@ class _Rule:
         """`parameters`: the realm, and the components."""
         if len(parameters) - 1 != self.components:
             return None
-        name = _PARAMETER.sub(lambda found: _parameter(parameters, int(found[1])), self.form)
+        name = re.sub(_PARAMETER, lambda found: _parameter(parameters, int(found[1])), self.form)
         if self.match is not None and self.match.fullmatch(name) is None:
             return None
         if self.pattern is not None:
@@ -57,7 +55,7 @@ class KerberosShortNamer:
 
     def short_name(self, principal: str) -> str:
         """Return the name of the user. Raises `NoMatchingKerberosRule`."""
-        match = _NAME.fullmatch(principal)
+        match = re.fullmatch(_NAME, principal)
         if match is None:
             if "@" in principal or "/" in principal:
                 raise NoMatchingKerberosRule(f"the Kerberos principal {principal[:200]!r} is malformed")
@@ -76,7 +74,7 @@ class KerberosShortNamer:
 
 def _parse(rule: str) -> _Rule | None:
     """Return a rule; None for DEFAULT. Raises `ConfigError`."""
-    match = _RULE.fullmatch(rule)
+    match = re.fullmatch(_RULE, rule)
     if match is None:
         text = "expected DEFAULT or RULE:[COMPONENTS:FORM](PATTERN)s/PATTERN/REPLACEMENT/g/L"
         raise ConfigError(f"{_KEY} has {rule[:200]!r}: {text}")
@@ -89,7 +87,7 @@ def _parse(rule: str) -> _Rule | None:
             form=form,
             match=re.compile(wanted) if wanted else None,
             pattern=None if pattern is None else re.compile(pattern),
-            replacement=_PARAMETER.sub(r"\\g<\1>", (replacement or "").replace("\\", r"\\")),
+            replacement=re.sub(_PARAMETER, r"\\g<\1>", (replacement or "").replace("\\", r"\\")),
             every=bool(every),
             case=case or "",
         )

@@ -156,14 +156,14 @@ class BootstrapUser:
     iterations: int
 
 
-_BOOTSTRAP = re.compile(r"(SCRAM-SHA-(?:256|512))=\[([^\]]*)\]", re.IGNORECASE)
+_BOOTSTRAP = r"(SCRAM-SHA-(?:256|512))=\[([^\]]*)\]"
 
 
 def parse_bootstrap_users(text: Secret[str], key: str) -> Sequence[BootstrapUser]:
     """Return the users of `SCRAM-SHA-512=[name=NAME,password=PASSWORD];...`. Raises `ConfigError` without the value."""
     users = []
     for item in (each.strip() for each in _split(text.value, ";")):
-        match = _BOOTSTRAP.fullmatch(item)
+        match = re.fullmatch(_BOOTSTRAP, item, re.IGNORECASE)
         if match is None:
             raise ConfigError(f"{key} has an entry that is not SCRAM-SHA-512=[name=NAME,password=PASSWORD]")
         mechanism, rest = match[1].upper(), match[2]

@@ -13,6 +13,7 @@ from support.waiting import PATIENCE_S
 
 from barnabas import Admin, Broker, Message
 from barnabas.adapters.wire_kafka import KafkaServer
+from barnabas.app.compose.broker import ServerOnDemand
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.plugins.host import PluginHost
 from barnabas.ports.broker_api.cluster import DescribeLogDirs
@@ -109,7 +110,9 @@ class Watch:
 @pytest.fixture
 def watch(broker: Broker) -> Iterator[Watch]:
     assert broker._node is not None
-    (server,) = broker._node._servers
+    (on_demand,) = broker._node._servers
+    assert isinstance(on_demand, ServerOnDemand)
+    server = on_demand.made()
     assert isinstance(server, KafkaServer)
     before, server.api = server.api, Watch(server.api)
     yield server.api

@@ -16,6 +16,7 @@ from support.waiting import wait_for
 from barnabas import Admin, Broker
 from barnabas.adapters.wire_kafka import KafkaServer
 from barnabas.adapters.wire_kafka.table import BY_KEY
+from barnabas.app.compose.broker import ServerOnDemand
 from barnabas.ports.broker_api.envelope import Request
 from barnabas.ports.broker_api.groups import (
     DeleteGroups,
@@ -246,7 +247,9 @@ def test_client_that_never_reads_is_not_read_from(
 
 def _connections(broker: Broker) -> list[Any]:
     assert broker._node is not None
-    (server,) = broker._node._servers
+    (on_demand,) = broker._node._servers
+    assert isinstance(on_demand, ServerOnDemand)
+    server = on_demand.made()
     assert isinstance(server, KafkaServer)
     return [each._connection for each in tuple(server.connections.values())]
 

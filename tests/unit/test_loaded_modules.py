@@ -78,9 +78,27 @@ def test_broker_without_security_loads_none_of_it(tmp_path: object) -> None:
         "barnabas.core.message.classic",
         "barnabas.core.tiering.remote_log_manager",
         "barnabas.app.broker.lifecycle.cluster_member",
+        # The schemas of requests come with the first connection, what requests touch with an authorizer.
+        "barnabas.adapters.wire_kafka",
+        "barnabas.app.broker.handlers.authorization",
         "isal",
         "encodings.idna",
         "random",
         "shutil",
     )
     assert of_packages(loaded, *OF_OTHERS, *unwanted) == []
+
+
+def test_test_broker_loads_neither_clients_nor_wire_formats_before_it_is_asked_for_them() -> None:
+    loaded = loaded_by(
+        "from barnabas.testing import TestBroker\nwith TestBroker() as broker:\n    broker.create_topic()"
+    )
+    clients = ("producer", "consumer", "share", "admin")
+    unwanted = (
+        *(f"barnabas.app.clients.{client}" for client in clients),
+        "barnabas.app.clients.shared.connect",
+        "barnabas.app.config.security_settings",
+        "barnabas.adapters.wire_kafka",
+        "barnabas.adapters.storage_fs",
+    )
+    assert of_packages(loaded, *unwanted) == []

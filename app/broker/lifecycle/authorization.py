@@ -18,7 +18,6 @@ from ....ports.transport import TransportError
 from ...config import BrokerConfig, ListenAddress
 from ...config.authorizer_keys import STANDARD_AUTHORIZERS
 from ...logs import is_enabled_for
-from ..handlers.authorization import denied_classic_produce
 from ..state.authorization import AUDIT_LOGGER, AclDecider, Authorization, Decider, PluginDecider
 
 _LINES_MAX = 100
@@ -79,6 +78,8 @@ class ClassicAccess:
                 reply(TransportError(refused))
                 return
             if self._is_read_only and isinstance(request, ClassicProduce):
+                from ..handlers.authorization import denied_classic_produce
+
                 reply(denied_classic_produce(request, "this listener is read-only (classic.read.only)"))
                 return
         self._api.submit(request, caller, reply)

@@ -18,7 +18,7 @@ from ...config.classic import is_classic as is_classic_topic
 
 TOPIC_NAME_MAX = 255
 _FOLDER_NAME_MAX_BYTES = 255
-_ILLEGAL = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
+_ILLEGAL = "[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]"
 
 
 def check_classic_topic(name: str, partition: int = 0) -> None:
@@ -37,7 +37,7 @@ def _fault(name: str, partition: int) -> str:
         return "is the name of a folder"
     if len(name) > TOPIC_NAME_MAX:
         return f"is longer than {TOPIC_NAME_MAX} characters"
-    if _ILLEGAL.search(name) or not name.isprintable():  # the latter could not stand in the registries
+    if re.search(_ILLEGAL, name) or not name.isprintable():  # the latter could not stand in the registries
         return "has '/', or characters that cannot be printed"
     if len(f"{name}-{partition}".encode()) > _FOLDER_NAME_MAX_BYTES:
         return "is too long for the name of its folder"

@@ -64,10 +64,7 @@ class GroupConfig:
         return duration_ms(self.share_auto_offset_reset.removeprefix(BY_DURATION))
 
 
-_DURATION = re.compile(
-    r"P(?=\d|T\d)(?:(\d{1,9})D)?(?:T(?=\d)(?:(\d{1,9})H)?(?:(\d{1,12})M)?(?:(\d{1,12}(?:\.\d{0,9})?)S)?)?",
-    re.ASCII | re.IGNORECASE,
-)
+_DURATION = r"P(?=\d|T\d)(?:(\d{1,9})D)?(?:T(?=\d)(?:(\d{1,9})H)?(?:(\d{1,12})M)?(?:(\d{1,12}(?:\.\d{0,9})?)S)?)?"
 
 
 def duration_ms(text: str) -> int:
@@ -75,7 +72,7 @@ def duration_ms(text: str) -> int:
 
     Raises `ValueError`, also for a negative one.
     """
-    match = _DURATION.fullmatch(text)
+    match = re.fullmatch(_DURATION, text, re.ASCII | re.IGNORECASE)
     if match is None:
         raise ValueError(f"{text[:64]!r} is not a duration such as P7D, PT12H or P1DT2H30M")
     days, hours, minutes = (int(group or 0) for group in match.groups()[:3])

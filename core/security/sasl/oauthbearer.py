@@ -17,9 +17,9 @@ REFRESH_WINDOW = 0.8
 """The part of a token's lifetime after which the client asks for the next one (`sasl.login.refresh.window.factor`)."""
 
 _END = "\x01"
-_FIRST = re.compile(r"[ny],(?:a=((?:[^=,\x00\x01]|=2C|=3D)+))?,\x01((?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01")
-_AUTH = re.compile(r"bearer +([-_.a-zA-Z0-9]+)", re.IGNORECASE)
-_EXTENSION_NAME, _EXTENSION_VALUE = re.compile(r"[A-Za-z]+"), re.compile(r"[\x21-\x7e \t\r\n]+")
+_FIRST = r"[ny],(?:a=((?:[^=,\x00\x01]|=2C|=3D)+))?,\x01((?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01"
+_AUTH = r"(?i:bearer) +([-_.a-zA-Z0-9]+)"
+_EXTENSION_NAME, _EXTENSION_VALUE = r"[A-Za-z]+", r"[\x21-\x7e \t\r\n]+"
 
 
 class InvalidToken(BarnabasError):
@@ -84,13 +84,13 @@ class OauthbearerServerExchange:
 def _parse_first(response: bytes) -> tuple[str, str]:
     """Return the authorization id (or "") and the token. Raises `SaslAuthenticationError`."""
     try:
-        match = _FIRST.fullmatch(response.decode())
+        match = re.fullmatch(_FIRST, response.decode())
     except UnicodeDecodeError:
         match = None
     if match is None:
         raise SaslAuthenticationError("Authentication failed: Invalid OAUTHBEARER client first message")
     pairs = dict(pair.partition("=")[::2] for pair in match[2].split(_END)[:-1])
-    auth = _AUTH.fullmatch(pairs.get("auth", ""))
+    auth = re.fullmatch(_AUTH, pairs.get("auth", ""))
     if auth is None:
         raise SaslAuthenticationError(
             "Authentication failed: Invalid OAUTHBEARER client first message: no bearer token"
@@ -185,5 +185,5 @@ class OauthbearerClient:
 def check_extensions(extensions: Mapping[str, str], key: str) -> None:
     """Raise `ConfigError` for SASL extensions that the protocol cannot carry (KIP-342)."""
     for name, value in extensions.items():
-        if name == "auth" or not _EXTENSION_NAME.fullmatch(name) or not _EXTENSION_VALUE.fullmatch(value):
+        if name == "auth" or not re.fullmatch(_EXTENSION_NAME, name) or not re.fullmatch(_EXTENSION_VALUE, value):
             raise ConfigError(f"{key} has an invalid SASL extension {name[:50]!r}: names are letters, but not auth")

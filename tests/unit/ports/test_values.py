@@ -150,7 +150,7 @@ def is_deferred(kind: type[Any]) -> bool:
     return kind.__dict__.get("_deferred") is not None
 
 
-FEW = 8
+FEW = 100
 """The number of values of a type that are made before attrs writes its `__init__`."""
 
 

@@ -12,7 +12,7 @@ from ...ports.errors import BarnabasError
 from ...ports.transport import Address, AuthenticationError, ConnectionHandler, Limits, Piece, TransportError
 from .handshake import EncryptedSocket, HandshakeWorker
 from .inbound import Inbound, ReceiveBuffers
-from .outbound import Outbound
+from .outbound import Outbound, PagePipe
 from .polling import READ, WRITE
 from .reactor import Reactor
 from .reporting import one_line
@@ -74,6 +74,7 @@ class Shared:
         self.report = report
         self.buffers = ReceiveBuffers()
         self.memory = MemoryBudget()
+        self.page_pipe = PagePipe()
         self.handshake_worker = HandshakeWorker(reactor)
         self.connections: set[TcpConnection] = set()
         self.attempts: set[Attempt] = set()
@@ -134,7 +135,9 @@ class TcpConnection:
         self._forget = forget
         self._handler: ConnectionHandler | None = None
         self._inbound = Inbound(shared.buffers, limits.frame_bytes_max)
-        self._outbound = Outbound() if self._tls is None else Outbound(may_sendfile=False, may_gather=False)
+        self._outbound = (
+            Outbound(shared.page_pipe) if self._tls is None else Outbound(may_sendfile=False, may_gather=False)
+        )
         self._handler_bytes = 0
         self._account = Account(shared.memory, limits.all_held_bytes_max, self._memory_is_free)
         self._held = 0
@@ -252,6 +255,8 @@ class TcpConnection:
         if not self._delivering:
             self._inbound.clear()
         self._shared.connections.discard(self)
+        if not self._shared.connections:
+            self._shared.page_pipe.close()
         if self._forget is not None:
             self._forget()
         self._reactor.call_soon(lambda: self._notify_closed(error))

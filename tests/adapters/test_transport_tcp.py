@@ -45,7 +45,9 @@ class TestTcpTransport(TransportContract):
 class TestTcpWithoutSendfile(TransportContract):
     @pytest.fixture(autouse=True)
     def _no_sendfile(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("barnabas.adapters.transport_tcp.connection.Outbound", lambda: Outbound(may_sendfile=False))
+        monkeypatch.setattr(
+            "barnabas.adapters.transport_tcp.connection.Outbound", lambda _: Outbound(may_sendfile=False)
+        )
 
 
 @contextmanager

@@ -9,7 +9,6 @@ from ..app.compose.http_server import HttpServer
 from .application import Console, ConsoleSettings, PageRoute, make_app
 from .pages import (
     access,
-    changes,
     groups,
     messages,
     overview,
@@ -36,7 +35,6 @@ PAGES: tuple[PageRoute, ...] = (
     *schemas.PAGES,
     *warehouse.PAGES,
     *tiers.PAGES,
-    *changes.PAGES,
 )
 
 

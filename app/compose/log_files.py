@@ -1,7 +1,7 @@
-"""The files of logs, for commands that look after them without a broker."""
+"""The data folders and the coordination of a stopped broker, for commands that look after them."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from ...adapters.storage_fs import LOCK_FILE, is_in_use, look_into, open_log_dir
@@ -9,10 +9,40 @@ from ...core.log.manager.meta_properties import META_PROPERTIES
 from ...core.log.names import CLASSIC_SEGMENT_FILE, SEGMENT_FILE
 from ...core.logtools.verify.findings import Finding
 from ...core.logtools.verify.tree_check import KnownTopics, known_topics
+from ...ports.coordination import Coordination
 from ...ports.errors import ConfigError
+from ...ports.report import Report
 from ...ports.storage import LogDir
 from ...ports.values import frozen
-from .coordination import COORDINATION_FILE
+from ..config import BrokerConfig
+from .broker import open_log_dirs_of, plugin_host
+from .coordination import COORDINATION_FILE, broker_backend, broker_session_request
+from .memory import MemoryStorage
+
+
+@contextmanager
+def opened_offline(
+    config: BrokerConfig, report: Report, *, to_write: bool
+) -> Iterator[tuple[Sequence[LogDir], Coordination]]:
+    """The data folders and the coordination of a broker that is stopped. Unless `to_write`, no file is made.
+
+    Raises `ConfigError` for folders that are not there, `FolderLocked` while a broker has them.
+    """
+    missing = [path for path in config.data_dirs if not Path(path).is_dir()]
+    if missing:
+        raise ConfigError(f"{missing[0]} is not a data folder: it does not exist")
+    with ExitStack() as closing:
+        log_dirs = open_log_dirs_of(config)
+        for log_dir in log_dirs:
+            closing.callback(log_dir.close)
+        backend, request = broker_backend(config, plugin_host(config)), broker_session_request(config, report)
+        if to_write or backend.exists(request):
+            coordination = backend.open(request)
+        else:
+            coordination = MemoryStorage(report).open_coordination()  # as empty as the file would be
+        closing.callback(coordination.close)
+        yield log_dirs, coordination
+
 
 _MARKS = (LOCK_FILE, META_PROPERTIES, COORDINATION_FILE)
 
@@ -76,7 +106,7 @@ class LookedTree:
 
 def look_at_tree(file: Path) -> LookedTree:
     """Read a coordination file without a change to it, or to a process that has it open. Raises `OSError`."""
-    from ...adapters.coord_embedded.store import look_at
+    from ...adapters.coord_embedded import look_at
 
     looked = look_at(file)
     remedy = "it is rewritten with what can be read; 'barnabas topics recover' finds topics again by their folders"
@@ -96,7 +126,7 @@ def look_at_tree(file: Path) -> LookedTree:
 
 def mend_tree(file: Path, looked: LookedTree) -> None:
     """Write the file again with what could be read; the old one is kept beside it. Raises `CoordinationError`."""
-    from ...adapters.coord_embedded.store import rewrite_file
+    from ...adapters.coord_embedded import rewrite_file
 
     rewrite_file(file, looked.rows)
 

@@ -1,12 +1,20 @@
-"""A broker as a process."""
+"""A broker as a process, and services in threads of `barnabas serve`: the schema registry, those of other packages.
+
+A service is a function under its name in the entry-point group, called with the configuration and HOST:PORT of the
+broker, when that answers. Where the listener for other brokers has TLS or SASL, a third argument has the settings of a
+client for it. It returns a `Service` once it serves.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from threading import Thread
+from typing import TYPE_CHECKING, Protocol
 
-from ...ports.errors import BarnabasError
+from ...plugins.entry_points import EntryPoint, entry_points
+from ...ports.errors import BarnabasError, ConfigError
 from ...ports.report import Report
+from ...ports.values import Secret
 from ..logs import log_report
 from ..signals import EndAtStart
 from .broker import build_broker, make_reactor
@@ -16,9 +24,133 @@ if TYPE_CHECKING:
 
     from ...adapters.transport_tcp import Reactor
     from ..broker.lifecycle.broker_server import BrokerServer
-    from ..config import BrokerConfig
+    from ..config import BrokerConfig, ListenAddress
     from .broker import WorkerPart
-    from .services import Services
+
+
+ENTRY_POINT_GROUP = "barnabas.services"
+
+
+class Service(Protocol):
+    """Something that serves until it is stopped."""
+
+    @property
+    def listener(self) -> str:
+        """The URL where it serves."""
+        ...
+
+    def stop(self) -> None:
+        """Stop in order; return when it has ended. The broker still answers."""
+        ...
+
+
+class Services:
+    """The services that the configuration asks for. No method waits."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        """Raises `ConfigError` for a service that is not installed."""
+        points = {point.name: point for point in entry_points(ENTRY_POINT_GROUP)}
+        missing = [name for name in config.services if name not in points]
+        if missing:
+            raise ConfigError(f"{missing[0]}.listen: {missing[0]} is not installed")
+        self._config = config
+        self._makers = [points[name] for name in config.services]
+        self._running: list[Service] = []
+        self._starting: Thread | None = None
+
+    def start(
+        self, listeners: Sequence[str], ready: Callable[[list[str]], None], failed: Callable[[BarnabasError], None]
+    ) -> None:
+        """One after the other; then `ready` with the listeners, theirs last, or `failed`. In a thread of its own."""
+
+        def run() -> None:
+            try:
+                for maker in self._makers:
+                    self._running.append(self._made(maker, listeners))
+            except BarnabasError as error:
+                failed(error)
+            except Exception as error:  # noqa: BLE001  # another package's; `failed` gets it
+                failed(BarnabasError(f"the service {maker.name} ({maker.value}) failed: {error!r}"))
+            else:
+                ready([*listeners, *(service.listener for service in self._running)])
+
+        self._starting = Thread(target=run, name="barnabas-services", daemon=True)
+        self._starting.start()
+
+    def _made(self, maker: EntryPoint, listeners: Sequence[str]) -> Service:
+        address, settings = own_address(self._config, listeners)
+        make: Callable[..., Service] = maker.load()
+        return make(self._config, address, settings) if settings else make(self._config, address)
+
+    def stop(self, then: Callable[[], None]) -> None:
+        """The newest first; then `then`. In a thread of its own."""
+
+        def run() -> None:
+            if self._starting is not None:
+                self._starting.join()
+            while self._running:
+                self._running.pop().stop()
+            then()
+
+        Thread(target=run, name="barnabas-services-stop", daemon=True).start()
+
+
+def own_address(config: BrokerConfig, listeners: Sequence[str]) -> tuple[str, dict[str, object]]:
+    """Return HOST:PORT for clients in the broker's own process, and their settings of security, by the listener for
+    other brokers.
+
+    `listeners` have real ports, in the order of the configuration. Raises `ConfigError`.
+    """
+    index = config.inter_broker_listener
+    if index is None:
+        raise ConfigError("services beside a broker need a listener kafka://HOST:PORT")
+    listener = config.listener_list[index]
+    host, _, port = listeners[index].partition("://")[2].rpartition(":")
+    anywhere = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
+    address = f"{anywhere.get(host, host)}:{port}"
+    if not listener.has_tls and not listener.has_sasl:
+        return address, {}
+    if listener.has_tls and config.advertised_listener_list:  # whose host is in the certificate
+        given = config.advertised_listener_list[index]
+        address = given.address_text if given.port else f"{given.host}:{port}"
+    return address, _client_settings(config, listener)
+
+
+def _client_settings(config: BrokerConfig, listener: ListenAddress) -> dict[str, object]:
+    """Return the settings of a client that connects as brokers connect to each other. Raises `ConfigError`."""
+
+    def value(key: str, mechanism: str = "") -> object:
+        found = config.for_listener(listener.name, key, mechanism)
+        return found.value if isinstance(found, Secret) else found
+
+    settings: dict[str, object] = {"security.protocol": listener.security}
+    if listener.has_tls:
+        for key in _CLIENT_TLS:
+            if (given := value(key)) not in (None, "", ()):
+                settings[key] = given
+        if not value("ssl.truststore.location") and not value("ssl.truststore.certificates"):
+            settings.pop("ssl.truststore.type", None)
+    if listener.has_sasl:
+        mechanism = config.sasl_mechanism_inter_broker_protocol.upper()
+        settings |= {"sasl.mechanism": mechanism, "sasl.jaas.config": value("sasl.jaas.config", mechanism) or ""}
+    return {key: each for key, each in settings.items() if each != "JKS"}  # the default; the content of the file counts
+
+
+_CLIENT_TLS = (
+    "ssl.keystore.type",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.keystore.key",
+    "ssl.keystore.certificate.chain",
+    "ssl.key.password",
+    "ssl.truststore.type",
+    "ssl.truststore.location",
+    "ssl.truststore.password",
+    "ssl.truststore.certificates",
+    "ssl.enabled.protocols",
+    "ssl.cipher.suites",
+    "ssl.endpoint.identification.algorithm",
+)
 
 
 _SWITCH_INTERVAL_MS = 0.5
@@ -122,6 +254,5 @@ def _services(config: BrokerConfig) -> Services | None:
     """Return the services to run beside the broker; without any, their module is not loaded."""
     if not config.services:
         return None
-    from .services import Services
 
     return Services(config)

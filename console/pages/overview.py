@@ -1,4 +1,4 @@
-"""The overview: brokers, controller, faults of partitions, rates; and the page of one broker."""
+"""The overview: brokers, controller, faults of partitions, rates; the page of one broker; the changes of users."""
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -6,6 +6,13 @@ from starlette.responses import Response
 from ... import BarnabasError
 from ...ports.broker_api.configs import ConfigSource, ResourceKind
 from ..application import PageCall, PageRoute
+
+
+def show(call: PageCall) -> Response:
+    """Show the changes since the console started; where users sign in, each sees their own."""
+    own = call.connection.user if call.settings.needs_sign_in else None
+    changes = [each for each in call.console.changes if own is None or each.user == own]
+    return call.page("changes.html.j2", changes=changes)
 
 
 def overview(call: PageCall) -> Response:
@@ -52,4 +59,4 @@ def broker(call: PageCall) -> Response:
     )
 
 
-PAGES = (PageRoute("/", overview), PageRoute("/brokers/{id}", broker))
+PAGES = (PageRoute("/", overview), PageRoute("/brokers/{id}", broker), PageRoute("/changes", show))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ...ports.types import TopicPartition
 from ..specs import hookimpl
 
 if TYPE_CHECKING:
@@ -15,7 +16,53 @@ if TYPE_CHECKING:
     from ...core.client.serde import Decoder, Encoder
     from ...core.log.retention import DeletionContext, DeletionPolicy
     from ...core.message.codec import Codec
-    from ...core.replica.leader.replica_selector import ReplicaSelector
+    from ...core.replica.leader.replica_selector import NearReader, ReplicaSelector, ReplicaView
+
+
+class RackAwareSelector:
+    """A replica in the rack of the reader: the leader if it is there, else the one that is farthest (KIP-392)."""
+
+    def select(
+        self,
+        place: TopicPartition,  # noqa: ARG002
+        reader: NearReader,
+        leader: ReplicaView,
+        replicas: Sequence[ReplicaView],
+    ) -> int:
+        near = [replica for replica in replicas if reader.rack and replica.rack == reader.rack]
+        if not near or leader in near:
+            return leader.broker_id
+        return max(near, key=lambda each: (each.log_end_offset, -each.behind_ms, -each.broker_id)).broker_id
+
+
+class LeaderSelector:
+    """Always the leader."""
+
+    def select(
+        self,
+        place: TopicPartition,  # noqa: ARG002
+        reader: NearReader,  # noqa: ARG002
+        leader: ReplicaView,
+        replicas: Sequence[ReplicaView],  # noqa: ARG002
+    ) -> int:
+        return leader.broker_id
+
+
+_SELECTORS: dict[str, Callable[[], ReplicaSelector]] = {
+    "leader": LeaderSelector,
+    "rack-aware": RackAwareSelector,
+    "org.apache.kafka.common.replica.LeaderSelector": LeaderSelector,
+    "org.apache.kafka.common.replica.RackAwareReplicaSelector": RackAwareSelector,
+}
+REPLICA_SELECTOR_NAMES = tuple(_SELECTORS)
+HANDLER_NAMES = ("default",)
+"""The handlers of producers that change nothing."""
+
+
+def builtin_replica_selector(name: str) -> ReplicaSelector | None:
+    """Return the selector of this name, None if there is none; Kafka's names of its classes are known, too."""
+    made = _SELECTORS.get(name)
+    return made() if made is not None else None
 
 
 class BuiltIn:
@@ -24,11 +71,9 @@ class BuiltIn:
     @hookimpl(trylast=True)
     def barnabas_names(self, kind: str) -> Sequence[str]:
         from ...core.client.group.builtin_assignors import ASSIGNOR_NAMES
-        from .deletion_policies import DELETION_POLICY_NAMES
+        from .deletion import DELETION_POLICY_NAMES
         from .encoders import SERDE_NAMES
-        from .handlers import HANDLER_NAMES
         from .partitioners import PARTITIONER_NAMES
-        from .replica_selectors import REPLICA_SELECTOR_NAMES
 
         names: dict[str, Sequence[str]] = {
             "encoder": SERDE_NAMES,
@@ -70,19 +115,19 @@ class BuiltIn:
 
     @hookimpl(trylast=True)
     def barnabas_event_handler(self, name: str, config: Mapping[str, object]) -> EventHandler | None:  # noqa: ARG002
-        from .handlers import builtin_event_handler
+        from ...core.client.producer.handlers import EventHandler
 
-        return builtin_event_handler(name)
+        return EventHandler() if name in HANDLER_NAMES else None
 
     @hookimpl(trylast=True)
     def barnabas_callback_handler(self, name: str, config: Mapping[str, object]) -> CallbackHandler | None:  # noqa: ARG002
-        from .handlers import builtin_callback_handler
+        from ...core.client.producer.handlers import CallbackHandler
 
-        return builtin_callback_handler(name)
+        return CallbackHandler() if name in HANDLER_NAMES else None
 
     @hookimpl(trylast=True)
     def barnabas_deletion_policy(self, name: str, context: DeletionContext) -> DeletionPolicy | None:
-        from .deletion_policies import builtin_deletion_policy
+        from .deletion import builtin_deletion_policy
 
         return builtin_deletion_policy(name, context)
 
@@ -100,6 +145,5 @@ class BuiltIn:
 
     @hookimpl(trylast=True)
     def barnabas_replica_selector(self, name: str) -> ReplicaSelector | None:
-        from .replica_selectors import builtin_replica_selector
 
         return builtin_replica_selector(name)

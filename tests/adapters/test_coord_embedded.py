@@ -11,8 +11,7 @@ import pytest
 from hypothesis import settings
 from support.security_entities import SecurityEntitySuite
 
-from barnabas.adapters.coord_embedded import EmbeddedCoordination
-from barnabas.adapters.coord_embedded.store import NodeStore, rewrite_file
+from barnabas.adapters.coord_embedded import EmbeddedCoordination, NodeStore, rewrite_file
 from barnabas.ports.coordination import CoordinationError, Node, NoNode
 from barnabas.testing.contracts.coordination import CoordinationContract, Harness, Opened, machine_for
 

@@ -14,8 +14,7 @@ from crashes.tier_check import try_tier_crashes
 from crashes.written import Broken
 from support.long_tests import first_is_quick
 
-from barnabas.adapters import remote_folder
-from barnabas.adapters.storage_fs import file, folder
+from barnabas.adapters import remote_folder, storage_fs
 from barnabas.app.kafka_import import carry_out, copying, resuming
 from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.log.producers import producer_state_manager as producer_state_files
@@ -89,15 +88,15 @@ def _nothing(*_: Any) -> None:
 
 
 def records_are_not_flushed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(file.FsFile, "flush", _nothing)
+    patch.setattr(storage_fs.FsFile, "flush", _nothing)
 
 
 def folders_are_not_flushed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(folder, "sync_folder", _nothing)
+    patch.setattr(storage_fs, "sync_folder", _nothing)
 
 
 def small_files_are_not_flushed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(folder, "sync", _nothing)
+    patch.setattr(storage_fs, "sync", _nothing)
 
 
 def recovery_believes_every_batch(patch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,8 @@ from support.process import COMMAND
 from support.waiting import PATIENCE_S
 
 from barnabas.app.cli.times import parse_time_ms
-from barnabas.app.cli.top import live, look
+from barnabas.app.cli.top import command as live
+from barnabas.app.cli.top import look
 from barnabas.testing import TestBroker
 
 ADDRESS = "localhost:9092"

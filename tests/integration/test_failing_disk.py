@@ -8,8 +8,7 @@ import pytest
 from support.waiting import PATIENCE_S
 
 from barnabas import Admin, Broker, Producer, SimpleConsumer
-from barnabas.adapters.storage_fs import file as files
-from barnabas.adapters.storage_fs import folder as folders
+from barnabas.adapters import storage_fs
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 
@@ -22,7 +21,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> set[Path]:
     if not Path("/proc/self/fd").exists():
         pytest.skip("which file a descriptor is of is told by /proc")
     found: set[Path] = set()
-    real = files.sync
+    real = storage_fs.sync
 
     def sync(fd: int) -> None:
         path = Path(f"/proc/self/fd/{fd}").readlink()
@@ -30,8 +29,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> set[Path]:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         real(fd)
 
-    monkeypatch.setattr(files, "sync", sync)
-    monkeypatch.setattr(folders, "sync", sync)
+    monkeypatch.setattr(storage_fs, "sync", sync)
     return found
 
 

@@ -11,7 +11,7 @@ from support.process import COMMAND
 from support.waiting import PATIENCE_S
 
 from barnabas.app.cli.main import ENTRY_POINT_GROUP as COMMANDS
-from barnabas.app.compose.services import ENTRY_POINT_GROUP as SERVICES
+from barnabas.app.compose.serve import ENTRY_POINT_GROUP as SERVICES
 from barnabas.plugins.specs import PROJECT, Specs
 from barnabas.testing import TestBroker
 

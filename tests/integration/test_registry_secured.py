@@ -22,7 +22,7 @@ from support.waiting import wait_for
 
 from barnabas import Consumer, Producer
 from barnabas.app.clients.shared.connect import secured
-from barnabas.app.compose.services import own_address
+from barnabas.app.compose.serve import own_address
 from barnabas.app.config.broker_config import BrokerConfig
 from barnabas.ports.errors import ConfigError
 from barnabas.schemas import AvroEncoder

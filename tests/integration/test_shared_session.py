@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from barnabas.adapters.coord_memory import MemorySession, MemoryTree
-from barnabas.app.shared_session import SharedSession
+from barnabas.app.embedded_broker import SharedSession
 from barnabas.ports.coordination import Coordination
 from barnabas.testing.contracts.coordination import CoordinationContract
 

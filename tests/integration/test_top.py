@@ -182,7 +182,7 @@ def test_a_signal_restores_the_terminal(broker: TestBroker, number: signal.Signa
 
 
 def test_a_fault_restores_the_terminal() -> None:
-    code = "from barnabas.app.cli.top.live import Terminal\nwith Terminal() as it: it.show(['up']); 1 / 0"
+    code = "from barnabas.app.cli.top.command import Terminal\nwith Terminal() as it: it.show(['up']); 1 / 0"
     with AtTerminal(["-c", code], program=sys.executable) as terminal:
         assert terminal.ended() == 1
         assert terminal.restored

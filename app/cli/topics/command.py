@@ -74,9 +74,9 @@ def recover(
     from ....core.cluster.registry import ClusterRegistry
     from ...broker.lifecycle.topic_recovery import REFUSE, carry_out, check_no_live_brokers, plan_recovery
     from ...compose.broker import system_entropy
+    from ...compose.log_files import opened_offline
     from ...config import read_config
     from ...logs import log_report
-    from ...offline import opened_offline
 
     given = parse_settings(settings)
     if data is not None:

@@ -10,11 +10,9 @@ from xml.etree import ElementTree
 import pytest
 
 from barnabas.app.cli.bench.clients import Acknowledged, Passed, Workload, in_threads, shares
-from barnabas.app.cli.bench.command import parse_volume
-from barnabas.app.cli.bench.page import axis, page
-from barnabas.app.cli.bench.peers import PEERS
+from barnabas.app.cli.bench.command import axis, page, parse_volume
 from barnabas.app.cli.bench.rounds import Measurement, Side, figures, interleave, latency, percentile, produce, ratios
-from barnabas.app.cli.bench.servers import MeasuredServer, NotInstalledError
+from barnabas.app.cli.bench.servers import PEERS, MeasuredServer, NotInstalledError
 from barnabas.ports.errors import ConfigError
 
 WORKLOAD = Workload(messages=1_000, size=200)

@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.app.cli.cluster.status import ClusterAnswers, status_of
 from barnabas.app.cli.tables import clean
-from barnabas.app.cli.top.live import TEXT_MAX, KeyReader, drawn, first_shown, to_tailed
+from barnabas.app.cli.top.command import TEXT_MAX, KeyReader, drawn, first_shown, to_tailed
 from barnabas.app.cli.top.look import (
     BrokerDetail,
     GroupDetail,

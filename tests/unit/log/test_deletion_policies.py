@@ -5,8 +5,15 @@ import pytest
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.retention import DeletionContext, DeletionPolicy
 from barnabas.core.message.message import Headers, Message
-from barnabas.plugins.builtin.deletion import Consumed, KafkaDeletionPolicy, KeepAll
-from barnabas.plugins.builtin.deletion_policies import HeaderTtl, KeyPrefixAge, builtin_deletion_policy, duration_ms
+from barnabas.plugins.builtin.deletion import (
+    Consumed,
+    HeaderTtl,
+    KafkaDeletionPolicy,
+    KeepAll,
+    KeyPrefixAge,
+    builtin_deletion_policy,
+    duration_ms,
+)
 from barnabas.plugins.host import PluginHost
 from barnabas.ports.errors import ConfigError
 from barnabas.ports.types import TopicPartition

@@ -10,8 +10,7 @@ from barnabas.core.log.retention import DeletionContext
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.message import Message
 from barnabas.plugins.builtin.codecs import builtin_codecs
-from barnabas.plugins.builtin.deletion import KafkaDeletionPolicy, KeepAll
-from barnabas.plugins.builtin.deletion_policies import HeaderTtl, KeyPrefixAge
+from barnabas.plugins.builtin.deletion import HeaderTtl, KafkaDeletionPolicy, KeepAll, KeyPrefixAge
 from barnabas.testing.logs import numbered
 
 DELETE = evolve(COMPACT, cleanup_policy=frozenset({"delete"}), retention_ms=-1)

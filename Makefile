@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 DEMO   := $(VENV)/.demo
 # JOBS=N: how many processes share the work of a command. Four by default for tests on two cores, as they often wait.
 
-.PHONY: help install demo examples test lint format docs bench bench-goals bench-history bench-peers compatibility sim crashes specs prove fuzz chaos kills table-kills audit-proof wheel release clean
+.PHONY: help install demo examples test lint format docs bench bench-goals bench-history bench-tiered bench-peers compatibility sim crashes specs prove fuzz chaos kills table-kills audit-proof wheel release clean
 .DEFAULT_GOAL := help
 
 help:  ## show the commands
@@ -61,6 +61,9 @@ bench-goals: $(STAMP)  ## what has a goal, beside Apache Kafka where it can be h
 
 bench-history: $(STAMP)  ## a few ratios in two minutes; fails if one dropped by a tenth since the last runs on this machine
 	@$(BIN)/python benchmarks/history.py $(ARGS)
+
+bench-tiered: $(STAMP)  ## the goals of tiered storage: copying, cold reads, hot ones beside them, a restore: at most 12 minutes
+	@$(BIN)/python benchmarks/goals.py --tiered $(ARGS)
 
 bench-peers: $(STAMP)  ## the paper's experiments beside RabbitMQ and ActiveMQ, where they are installed
 	@$(BIN)/python benchmarks/peers.py $(ARGS)

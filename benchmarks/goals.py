@@ -1,7 +1,8 @@
 """`make bench-goals`: everything that has a goal in docs/performance.md and a command, one after the other.
 
 `ARGS="clients fetch"` chooses some. Each work runs in a process of its own and ends at its limit, so that the whole
-takes 40 minutes at most, and less on a quiet machine. Exits with 0 whatever the figures are.
+takes 40 minutes at most, and less on a quiet machine. Exits with 0 whatever the figures are. `--tiered` (`make
+bench-tiered`) has the goals of tiered storage in place of these, in 12 minutes at most.
 """
 
 import os
@@ -82,6 +83,19 @@ WORKS = (
 )
 
 
+def _tiered(name: str, limit_s: int) -> Work:
+    return Work(name, limit_s, [sys.executable, str(_HERE / "tiered.py"), name])
+
+
+TIERED = (
+    _tiered("copying", 270),
+    _tiered("cold", 120),
+    _tiered("hot", 90),
+    Work("restore", 200, [sys.executable, str(_HERE / "restoring.py"), "2"]),
+)
+"""At most 680 s, and `STOP_S` for each to stop."""
+
+
 def _environment(scratch: Path) -> dict[str, str]:
     """Return the environment with KAFKA_HOME, from the jars that tests use where none is given."""
     env = dict(os.environ)
@@ -97,12 +111,14 @@ def _environment(scratch: Path) -> dict[str, str]:
 
 
 def main(chosen: list[str]) -> None:
-    known = [work.name for work in WORKS]
+    works = TIERED if chosen[:1] == ["--tiered"] else WORKS
+    chosen = [each for each in chosen if each != "--tiered"]
+    known = [work.name for work in works]
     if unknown := set(chosen) - set(known):
         sys.exit(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(known)}")
     with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as scratch:
-        env = _environment(Path(scratch))
-        for work in WORKS:
+        env = dict(os.environ) if works is TIERED else _environment(Path(scratch))
+        for work in works:
             if not chosen or work.name in chosen:
                 work.run(env)
 

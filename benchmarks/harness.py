@@ -35,6 +35,15 @@ class Result:
             return None
         return self.ratio >= self.bound if self.at_least else self.ratio <= self.bound
 
+    def line(self) -> str:
+        figure = f"{self.ratio:.3g} {self.unit}".strip()
+        goal = ""
+        if self.bound is not None:
+            goal = f"{'≥' if self.at_least else '≤'} {self.bound:g}"
+        verdict = {None: "", True: "met", False: "MISSED"}[self.met]
+        details = "  ".join(f"{name} {value:,.4g}" for name, value in self.details.items())
+        return f"{self.name:<52} {figure:>12}  {goal:>8}  {verdict:<7} {details}".rstrip()
+
 
 @frozen
 class RunningBroker:

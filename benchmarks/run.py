@@ -62,16 +62,6 @@ BENCHMARKS = (
 )
 
 
-def _line(result: Result) -> str:
-    figure = f"{result.ratio:.3g} {result.unit}".strip()
-    goal = ""
-    if result.bound is not None:
-        goal = f"{'≥' if result.at_least else '≤'} {result.bound:g}"
-    verdict = {None: "", True: "met", False: "MISSED"}[result.met]
-    details = "  ".join(f"{name} {value:,.4g}" for name, value in result.details.items())
-    return f"{result.name:<52} {figure:>12}  {goal:>8}  {verdict:<7} {details}".rstrip()
-
-
 def main(chosen: list[str]) -> None:
     unknown = set(chosen) - set(BENCHMARKS)
     if unknown:
@@ -80,7 +70,7 @@ def main(chosen: list[str]) -> None:
     results: list[Result] = []
     for name in chosen or BENCHMARKS:
         for result in import_module(name).measure():
-            print(_line(result), flush=True)
+            print(result.line(), flush=True)
             results.append(result)
     out = Path(__file__).resolve().parents[1] / ".build" / "bench.json"
     out.parent.mkdir(exist_ok=True)

@@ -155,10 +155,10 @@ def _memory() -> str | None:
 
 def copying(name: str, url: str, *settings: str) -> list[Result]:
     """Plain and tiered topics take turns; both keep as many bytes on local disks, so that both delete as many."""
-    kept = str(4 * SEGMENT_BYTES)
+    local_bytes = str(4 * SEGMENT_BYTES)
     configs = {
-        "plain": {"retention.bytes": kept, "file.delete.delay.ms": "0"},
-        "tiered": {"remote.storage.enable": "true", "local.retention.bytes": kept, "file.delete.delay.ms": "0"},
+        "plain": {"retention.bytes": local_bytes, "file.delete.delay.ms": "0"},
+        "tiered": {"remote.storage.enable": "true", "local.retention.bytes": local_bytes, "file.delete.delay.ms": "0"},
     }
     seconds: dict[str, list[float]] = {topic: [] for topic in configs}
     cpu: dict[str, list[float]] = {topic: [] for topic in configs}

@@ -13,7 +13,7 @@ from attrs import evolve
 
 from ...ports.clock import Clock
 from ...ports.entropy import Entropy
-from ...ports.errors import ApiError, ClosedError
+from ...ports.errors import ClosedError
 from ...ports.remote_storage import ObjectChanged, ObjectMissing, RemoteStorage, RemoteStorageError
 from ...ports.report import counted, info
 from ...ports.scheduler import Outcome, Scheduler, Timer
@@ -23,8 +23,6 @@ from ...ports.values import frozen
 from ..log.checkpoints import format_epochs
 from ..log.partition_log.unified_log import UnifiedLog
 from ..log.segment.segment import Segment
-from ..message.batch_header import CRC_COVERS_FROM, HEADER_SIZE, LENGTH_OVERHEAD, parse_header
-from ..message.crc32c import crc32c
 from .manifest import (
     Change,
     Manifest,
@@ -48,7 +46,7 @@ from .manifest import (
     topic_folder,
 )
 from .remote_reader import Offload, RemoteView
-from .segment_objects import IndexType, encode_parts
+from .segment_objects import CheckedBatches, DamagedSegment, IndexType, encode_parts
 
 CopyRun = Generator[Callable[[], Any], Any, None]
 _ATTEMPTS = 5
@@ -432,10 +430,11 @@ class RemoteLogManager:
 
     def _put(self, folder: str, remote: RemoteSegment, batches: Region, parts: dict[IndexType, Region | bytes]) -> None:
         """Store the objects of a segment. Any thread. Raises `DamagedSegment`, `RemoteStorageError`."""
-        check_batches(batches, remote)
+        checked = CheckedBatches(batches, remote)
         contents = {part: each if isinstance(each, bytes) else each.read() for part, each in parts.items()}
         self._storage.put(indexes_key(folder, remote), encode_parts(contents))
-        self._storage.put(log_key(folder, remote), batches)
+        self._storage.put(log_key(folder, remote), checked)
+        checked.finish()
 
     # --- expiry
 
@@ -529,62 +528,11 @@ class _Pause:
 
 
 _BEGINNING: Any = 0
-_CHECK_BYTES = 1_048_576
-"""Bytes that the check of a segment reads at a time; larger reads fault in new pages of memory each time."""
 
 
 def _whole(file: Any) -> Region:
     region: Region = file.region(0, file.size)
     return region
-
-
-class DamagedSegment(Exception):
-    """A batch at or behind `offset` is not what was written; other replicas may have it intact."""
-
-    def __init__(self, offset: int) -> None:
-        super().__init__(f"the batch at offset {offset} is damaged")
-        self.offset = offset
-
-
-def check_batches(batches: Region, remote: RemoteSegment) -> None:
-    """Check a segment before it is copied, as its local copies will be deleted. Any thread. Raises `DamagedSegment`.
-
-    CRC, offsets and leader epoch of each batch must be right; the CRC does not cover the last two.
-    """
-    if not remote.epochs:
-        raise DamagedSegment(remote.base_offset)
-    # (leader epoch, end of its offsets); below the first one are offsets of before the log start was raised.
-    bounds = [*(start for _, start in remote.epochs), remote.next_offset]
-    spans = iter([(-1, bounds[0]), *zip((epoch for epoch, _ in remote.epochs), bounds[1:], strict=True)])
-    expected, until = next(spans)
-    position, offset, size = 0, remote.base_offset, _CHECK_BYTES
-    while position < remote.size:
-        content = batches.read(position, size)
-        view, length = memoryview(content), len(content)
-        at = 0
-        while at + HEADER_SIZE <= length:
-            try:
-                header = parse_header(content, at)
-            except ApiError:
-                raise DamagedSegment(offset) from None
-            end = at + LENGTH_OVERHEAD + header.batch_length
-            if end > length:
-                break
-            begins, behind = header.base_offset, header.next_offset
-            if not offset <= begins < behind <= remote.next_offset:
-                raise DamagedSegment(offset)
-            while begins >= until:
-                expected, until = next(spans)
-            if header.leader_epoch != expected != -1 or crc32c(view[at + CRC_COVERS_FROM : end]) != header.crc:
-                raise DamagedSegment(offset)
-            offset = behind
-            at = end
-        if at:
-            position, size = position + at, _CHECK_BYTES
-        elif length < remote.size - position:
-            size *= 2  # a batch is larger
-        else:
-            raise DamagedSegment(offset)
 
 
 def delete_below(storage: RemoteStorage, prefix: str) -> int:

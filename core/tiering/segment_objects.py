@@ -1,7 +1,8 @@
-"""The second object of a remote segment: its indexes, the producers at its end, and the leader epochs up to there.
+"""The objects of a remote segment: its batches, which are checked while they are stored; and a second one with its
+indexes, the producers at its end, and the leader epochs up to there.
 
-Each part has a byte with its kind and four with its size before it. Kafka stores five files; one object needs fewer
-requests.
+Each part of the second has a byte with its kind and four with its size before it. Kafka stores five files; one object
+needs fewer requests.
 """
 
 from bisect import bisect_right
@@ -10,14 +11,19 @@ from enum import IntEnum
 from struct import Struct
 from typing import TypeVar
 
+from ...ports.errors import ApiError
+from ...ports.storage import Region
 from ...ports.types import Buffer
 from ..log.checkpoints import parse_epochs
 from ..log.segment.offset_index import OFFSET_ENTRY, TIME_ENTRY
 from ..log.segment.transaction_index import ENTRY, VERSION, AbortedTxn
-from .manifest import Epochs
+from ..message.batch_header import CRC_COVERS_FROM, HEADER_SIZE, LENGTH_OVERHEAD, parse_header
+from ..message.crc32c import crc32c
+from .manifest import Epochs, RemoteSegment
 
 _MAGIC = b"BRI1"
 _PART = Struct(">BI")
+_LENGTH = Struct(">i")
 T = TypeVar("T")
 
 
@@ -109,3 +115,109 @@ _KINDS = frozenset(IndexType)
 
 def _count_up_to(count: int, value: Callable[[int], int], target: int) -> int:
     return bisect_right(range(count), target, key=value)
+
+
+class DamagedSegment(Exception):
+    """A batch at or behind `offset` is not what was written; other replicas may have it intact."""
+
+    def __init__(self, offset: int) -> None:
+        super().__init__(f"the batch at offset {offset} is damaged")
+        self.offset = offset
+
+
+class CheckedBatches:
+    """The batches of a closed segment, a `Region` that is checked while a store reads it: its local copies will be
+    deleted.
+
+    CRC, offsets and leader epoch of each batch must be right; the CRC does not cover the last two. What was not read
+    from the beginning to the end, as where the system copies the file, `finish` reads. Nothing is read behind
+    damage. One thread at a time.
+    """
+
+    def __init__(self, batches: Region, remote: RemoteSegment) -> None:
+        self._batches, self._remote = batches, remote
+        self.size, self.position = remote.size, batches.position
+        self.fileno = batches.fileno
+        self._begin()
+
+    def _begin(self) -> None:
+        remote = self._remote
+        # (leader epoch, end of its offsets); below the first one are offsets of before the log start was raised.
+        starts = [start for _, start in remote.epochs]
+        bounds = [*starts[1:], remote.next_offset]
+        self._spans = iter(zip((-1, *(epoch for epoch, _ in remote.epochs)), (*starts[:1], *bounds), strict=True))
+        self._damaged_at = None if remote.epochs else remote.base_offset
+        self._expected, self._until = next(self._spans, (-1, remote.next_offset))
+        self._offset = remote.base_offset
+        self._read_to = 0
+        self._rest = bytearray()
+        """The beginning of a batch whose end was not read yet."""
+
+    def read(self, start: int = 0, size: int | None = None) -> bytes:
+        """Return bytes of the segment; none behind damage, so that a store does not get the rest."""
+        if start == 0:
+            self._begin()
+        if self._damaged_at is not None:
+            return b""
+        left = self.size - start
+        content = self._batches.read(start, left if size is None or size > left else size)
+        if start == self._read_to:
+            self._read_to += len(content)
+            try:
+                self._check(content)
+            except DamagedSegment as error:
+                self._damaged_at = error.offset
+        return content
+
+    def finish(self) -> None:
+        """Check what was not read. Raises `DamagedSegment`."""
+        if self._read_to != self.size:
+            self.read(0, _CHECK_BYTES)
+        while self._damaged_at is None and self._read_to < self.size:
+            if not self.read(self._read_to, _CHECK_BYTES):
+                break
+        if self._damaged_at is None and self._read_to == self.size and not self._rest:
+            return
+        raise DamagedSegment(self._offset if self._damaged_at is None else self._damaged_at)
+
+    def _check(self, content: bytes) -> None:
+        """Check what comes next, as far as it has whole batches. Raises `DamagedSegment`."""
+        at = 0
+        while self._rest and at < len(content):
+            wanted = self._length(self._rest) if len(self._rest) >= HEADER_SIZE else HEADER_SIZE
+            taken = content[at : at + wanted - len(self._rest)]
+            self._rest += taken
+            at += len(taken)
+            if len(self._rest) >= HEADER_SIZE and len(self._rest) == self._length(self._rest):
+                whole, self._rest = memoryview(self._rest), bytearray()
+                self._check_batch(whole, 0, len(whole))
+        view, end = memoryview(content), len(content)
+        while at + HEADER_SIZE <= end and (behind := at + self._length(view, at)) <= end:
+            self._check_batch(view, at, behind)
+            at = behind
+        self._rest += view[at:]
+
+    def _length(self, content: Buffer, at: int = 0) -> int:
+        """Return the bytes of the batch whose header is at `at`. Raises `DamagedSegment` for more than there are."""
+        length: int = LENGTH_OVERHEAD + _LENGTH.unpack_from(content, at + 8)[0]
+        if not HEADER_SIZE <= length <= self.size:
+            raise DamagedSegment(self._offset)
+        return length
+
+    def _check_batch(self, content: memoryview, at: int, end: int) -> None:
+        try:
+            header = parse_header(content, at)
+        except ApiError:
+            raise DamagedSegment(self._offset) from None
+        begins, behind = header.base_offset, header.next_offset
+        if not self._offset <= begins < behind <= self._remote.next_offset:
+            raise DamagedSegment(self._offset)
+        while begins >= self._until:
+            self._expected, self._until = next(self._spans)
+        if header.leader_epoch != self._expected != -1 or crc32c(content[at + CRC_COVERS_FROM : end]) != header.crc:
+            raise DamagedSegment(self._offset)
+        self._offset = behind
+
+
+_CHECK_BYTES = 1_048_576
+"""Bytes that a check reads at a time; larger reads fault in new pages of memory each time."""

@@ -28,7 +28,7 @@ from barnabas.core.tiering.manifest import (
 from barnabas.core.tiering.remote_log_manager import LedLog, RemoteLogManager
 from barnabas.core.tiering.segment_objects import SegmentIndexes
 from barnabas.core.traffic.steps import complete
-from barnabas.ports.remote_storage import ObjectMissing
+from barnabas.ports.remote_storage import ObjectMissing, RemoteStorage
 from barnabas.ports.scheduler import Outcome
 from barnabas.ports.types import TopicPartition
 from barnabas.testing.crashes import Crash, Recording
@@ -60,7 +60,14 @@ class DeletedHere:
 class Leading:
     """A leader, whose calls of the store are made one at a time."""
 
-    def __init__(self, storage: FolderRemoteStorage, log: UnifiedLog, leader_epoch: int, entropy: Any) -> None:
+    def __init__(
+        self,
+        storage: RemoteStorage,
+        log: UnifiedLog,
+        leader_epoch: int,
+        entropy: Any,
+        suspect: Callable[[UnifiedLog, int], None] = lambda _log, _offset: None,
+    ) -> None:
         self.storage, self.log, self.leader_epoch = storage, log, leader_epoch
         self.works: list[tuple[Callable[[], Any], Callable[[Outcome[Any]], None]]] = []
         self.manager = RemoteLogManager(
@@ -71,6 +78,7 @@ class Leading:
             entropy=entropy,
             report=lambda _: None,
             interval_ms=50,
+            suspect=suspect,
         )
         self.manager.lead(
             LedLog(

@@ -10,7 +10,7 @@ from ..core.message.batch_header import CRC_AT, HEADER_SIZE, parse_header
 from ..ports.errors import ApiError
 from .broker import SimulatedBroker
 from .disk import FileContent
-from .interference import POINTS, SELDOM
+from .interference import POINTS
 from .network import COORDINATION, Who, node_name
 from .program import Program
 from .surroundings import LATENCY_MS
@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LOG_SUFFIX = ".log"
-POINTS_AT_A_TIME = 4
-ARMED_S = 60.0
-"""A point that a broker does not reach within this time is left alone."""
+PREPARED_WITHIN_MS = 5000.0
+"""The faults of all points are prepared within this time."""
 
 
 class Disasters:
@@ -119,6 +118,8 @@ class Disasters:
         self._going_on = True
         if "old_disk" in self.kinds:
             self._copies = {each.broker_id: each.disk.copy() for each in self._world.brokers.values()}
+        if "interfere" in self.kinds:
+            self._prepare_each_point()
         self._later()
 
     def end(self) -> None:
@@ -130,6 +131,7 @@ class Disasters:
         world.network.heal()
         world.network.faults = NetworkFaults(latency_ms_max=LATENCY_MS)
         for broker in world.brokers.values():
+            broker.points.disarm()
             self._mend_disk(broker)
             self._up(broker)()
 
@@ -474,35 +476,36 @@ class Disasters:
 
         return self._ends(self._some_seconds(), good)
 
-    def _interfere(self) -> bool:
-        """Prepare a fault for the moment when a broker reaches a point of its work, which may be never.
+    def _prepare_each_point(self) -> None:
+        """Prepare one fault for each point, from some moment on, at every broker: which comes there first is unknown.
 
-        Points that brokers reach seldom are prepared at every broker: which one comes first is unknown.
+        Some points are reached once in a seed. A fault that is prepared for a short time or at one broker misses them.
         """
-        broker = self._broker(running=False)
-        if broker is None:
-            return False
-        for _ in range(POINTS_AT_A_TIME):
-            point = self._one_of(POINTS)
-            self._arm(broker, point, self._one_of(POINTS[point]))
-        point = self._one_of(SELDOM)
-        act = self._one_of(POINTS[point])
-        armed = [each for each in self._world.brokers.values() if each.broker_id not in self._spared]
-        for each in armed:
-            self._arm(each, point, act)
+        entropy = self._entropy.child("points")
+        for point, acts in POINTS.items():
+            act = acts[entropy.below(len(acts))]
+            self._world.scheduler.call_later(
+                PREPARED_WITHIN_MS * entropy.fraction(), partial(self._prepare, point, act)
+            )
 
-        def disarm() -> None:
-            for each in armed:
-                each.points.disarm()
+    def _interfere(self) -> bool:
+        """Prepare a fault for the moment when a broker reaches a point of its work, which may be never."""
+        point = self._one_of(POINTS)
+        self._prepare(point, self._one_of(POINTS[point]))
+        return True
 
-        return self._ends(ARMED_S, disarm)
+    def _prepare(self, point: str, act: str) -> None:
+        if not self._going_on or not (self._world.shared or act.startswith("kill")):
+            return
+        brokers = [each for each in self._world.brokers.values() if each.broker_id not in self._spared]
+        for broker in brokers:
+            broker.points.arm(point, act, partial(self._struck, point, broker, brokers))
 
-    def _arm(self, broker: SimulatedBroker, point: str, act: str) -> None:
-        def start_later() -> None:
-            self._ends(self._some_seconds(), self._up(broker))
-
-        if self._world.shared or act.startswith("kill"):
-            broker.points.arm(point, act, start_later)
+    def _struck(self, point: str, struck: SimulatedBroker, brokers: Iterable[SimulatedBroker]) -> None:
+        """Start the broker that was killed at the point again, and kill no other one there."""
+        for broker in brokers:
+            broker.points.disarm(point)
+        self._ends(self._some_seconds(), self._up(struck))
 
     def _end_fetch_sessions(self) -> bool:
         """Let a leader forget the fetch sessions of its followers, as one with too many of them does."""

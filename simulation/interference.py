@@ -34,11 +34,6 @@ POINTS: dict[str, tuple[str, ...]] = {
     "append to a coordinator's log": ("session expires", "kill after"),
 }
 """By point: what may happen there."""
-SELDOM = (
-    *("write of a registration", "write of the controller", "write of producer ids"),
-    *("swap of a cleaned segment", "deletion of a segment"),
-)
-"""The points that one broker of a cluster comes to now and then, and most do not."""
 
 
 def point_of_write(paths: Iterable[str]) -> str | None:
@@ -87,9 +82,12 @@ class Interference:
         assert act in POINTS[point], act
         self._armed[point] = act, struck
 
-    def disarm(self) -> None:
-        """Let nothing happen at any point."""
-        self._armed.clear()
+    def disarm(self, point: str | None = None) -> None:
+        """Let nothing happen at the point, or at any point."""
+        if point is None:
+            self._armed.clear()
+        else:
+            self._armed.pop(point, None)
 
     def before(self, point: str | None) -> None:
         """Call this before the work. Raises what the work is to raise instead."""

@@ -52,6 +52,14 @@ SETTINGS: dict[str, object] = {
 }
 
 
+OFTEN_CLEANED: dict[str, Any] = {
+    "log_cleaner_backoff_ms": 300,
+    "log_cleaner_min_cleanable_ratio": 0.05,
+    "log_retention_check_interval_ms": 300,
+}
+"""Segments are compacted and removed within the seconds of a seed."""
+
+
 class ClusterStory:
     """`brokers`: 0 for 3 to 5, as the seed has it."""
 
@@ -99,6 +107,8 @@ class ClusterStory:
             own["log_flush_interval_messages"] = 1
         elif seed % 4 == 0:
             own["log_flush_interval_ms"] = 300
+        if seed // 2 % 2:
+            own |= OFTEN_CLEANED
         self.world = World(
             seed,
             brokers=count,

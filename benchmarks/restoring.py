@@ -144,6 +144,7 @@ def main() -> None:
         began, cpu = time.perf_counter(), time.process_time()
         shutil.copytree(work / "store", work / "copy")
         forget(work / "copy")
+        copy_s = time.perf_counter() - began
         show("copy of its files, with fsync", total, began, cpu)
         shutil.rmtree(work / "copy")
         forget(work)
@@ -154,7 +155,8 @@ def main() -> None:
                 took, cpu, peak = took + run[0], cpu + run[1], max(peak, run[2])
                 print(f"  {run[0]:.1f} s, then the logs have {size_below(work / 'new') / MB:.0f} MB", flush=True)
             print(f"restore: {total / took / MB:.0f} MB/s, {took:.1f} s, {cpu:.1f} s of CPU time in the command")
-            print(f"  rate of the restore / range reads of the store: {range_s / took:.2f}", flush=True)
+            ratios = f"{range_s / took:.2f}; / copy of its files, with fsync: {copy_s / took:.2f}"
+            print(f"  rate of the restore / range reads of the store: {ratios}", flush=True)
             print(f"  and {running.cpu_seconds() - before:.1f} s in the broker")
             print(f"  at most {peak / MB:.0f} MB in the command, {running.resident_bytes() / MB:.0f} MB in the broker")
         for number in range(PARTITIONS):

@@ -1,6 +1,7 @@
 """Topics in remote storage: what clients read from both tiers is what was acknowledged."""
 
 import json
+import shutil
 import subprocess
 import urllib.request
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from support.ports import free_port
+from support.process import BrokerProcess
 from support.s3_server import S3Server
 from support.tiered_topics import QUICK, TIERED, read_all, wait_for, write
 from support.waiting import PATIENCE_S
@@ -177,3 +179,31 @@ def run(command: Path, *words: str) -> str:
     done = subprocess.run([command, *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_objects_of_a_deleted_topic_go_after_its_only_broker_was_killed(tmp_path: Path) -> None:
+    """What the store has is out of reach from the deletion until after the kill, as a store that does not answer."""
+    store, away = tmp_path / "remote", tmp_path / "away"
+    store.mkdir()
+    given = {**QUICK, "remote.log.storage.manager.class.name": f"file://{store}"}
+    settings = [f"{key}={value}" for key, value in given.items()]
+    first = BrokerProcess(tmp_path / "data", *settings)
+    try:
+        with Admin(first.bootstrap) as admin:
+            admin.create_topic("t", partitions=1, configs=TIERED)
+            write(first.bootstrap, "t", range(300))
+            wait_for(lambda: any(store.rglob("*.log")))
+            (folder,) = store.glob("t-*")
+            folder.rename(away)
+            admin.delete_topics(["t"])
+    finally:
+        first.kill()
+    shutil.rmtree(folder, ignore_errors=True)  # the leader may have stored a manifest after the others had gone
+    away.rename(folder)
+    second = BrokerProcess(tmp_path / "data", *settings)
+    try:
+        wait_for(lambda: not [each for each in store.rglob("*") if each.is_file() and not each.name.startswith(".")])
+    finally:
+        second.stop()

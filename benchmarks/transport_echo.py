@@ -14,7 +14,8 @@ import time
 
 from harness import Result
 
-from barnabas.adapters.transport_tcp import Reactor, TcpTransport
+from barnabas.adapters.transport_tcp.reactor import Reactor
+from barnabas.adapters.transport_tcp.tcp import TcpTransport
 from barnabas.ports.transport import Connection, Limits, TransportError
 from barnabas.ports.types import Position
 

@@ -60,7 +60,7 @@ DOCUMENTED = (
     "pipeline/load.py",
     "pipeline/queries",
     "pipeline/session.py",
-    "pipeline/streams",
+    "pipeline/streams.py",
     "plugins",
     "ports",
     "schemas/__init__.py",

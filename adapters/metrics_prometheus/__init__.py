@@ -1,5 +1,1 @@
 """Metrics for Prometheus."""
-
-from .metrics import PrometheusMetrics
-
-__all__ = ["PrometheusMetrics"]

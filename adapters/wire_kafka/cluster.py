@@ -1,6 +1,7 @@
 """The cluster, its replicas and data folders: OffsetForLeaderEpoch (23), DescribeLogDirs (35), ElectLeaders (43),
 AlterPartitionReassignments (45), ListPartitionReassignments (46), DescribeQuorum (55), DescribeCluster (60),
-UnregisterBroker (64), metrics of clients (71 and 72, KIP-714), and our own DescribeConnections (30000).
+UnregisterBroker (64), metrics of clients (71 and 72, KIP-714), and our own DescribeConnections (30000) and
+MirrorRecords (30002).
 """
 
 from ...ports.broker_api.cluster import (
@@ -30,6 +31,7 @@ from ...ports.broker_api.epochs import (
     OffsetForLeaderEpochResult,
     OffsetForLeaderPartition,
 )
+from ...ports.broker_api.mirroring import MirrorRecords, MirrorRecordsResult
 from ...ports.broker_api.replicas import (
     AlterPartitionReassignments,
     AlterPartitionReassignmentsResult,
@@ -395,6 +397,39 @@ PUSH_TELEMETRY = Api(
     is_unlisted=True,
 )
 
+
+MIRROR_RECORDS = Api(
+    key=30_002,  # see DescribeConnections
+    versions=(0, 0),
+    flexible_from=0,
+    request_type=MirrorRecords,
+    request=Struct(
+        MirrorRecords,
+        Field("topic", TEXT),
+        Field("partition", I32),
+        Field("source", TEXT),
+        Field("log_end", I64),
+        Field("last_epoch", I32),
+        Field("leader_epoch", I32),
+        Field("truncate_to", I64),
+        Field("truncate_epoch", I32),
+        Field("log_start", I64),
+        Field("records", DATA),
+    ),
+    result=Struct(
+        MirrorRecordsResult,
+        Field("throttle_ms", I32),
+        Field("error", ERROR),
+        Field("error_message", ERROR_TEXT),
+        Field("log_start", I64),
+        Field("log_end", I64),
+        Field("high_watermark", I64),
+        Field("last_epoch", I32),
+        Field("leader_epoch", I32),
+    ),
+    is_own=True,
+)
+
 APIS = (
     DESCRIBE_CLUSTER,
     DESCRIBE_QUORUM,
@@ -407,4 +442,5 @@ APIS = (
     UNREGISTER_BROKER,
     GET_TELEMETRY_SUBSCRIPTIONS,
     PUSH_TELEMETRY,
+    MIRROR_RECORDS,
 )

@@ -10,7 +10,6 @@ from . import (
     features,
     fetch,
     groups,
-    mirroring,
     produce,
     scram,
     security,
@@ -33,7 +32,6 @@ _FAMILIES: tuple[Iterable[Api], ...] = (
     transactions.APIS,
     scram.APIS,
     share_groups.APIS,
-    mirroring.APIS,
 )
 
 _CLIENT_FAMILIES: tuple[Iterable[Api], ...] = ()

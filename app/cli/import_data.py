@@ -165,7 +165,7 @@ def _planned(
     brokers: Sequence[int],
     known_ids: Mapping[str, bytes],
 ) -> ImportPlan:
-    from ...core.kraft.zookeeper import read_zookeeper
+    from ...core.kraft.image import read_zookeeper
     from ..compose.broker import plugin_host, system_entropy
     from ..compose.coordination import client_coordination
     from ..kafka_import.plan import plan_import, topic_ids_of

@@ -19,7 +19,7 @@ from .tls import BrokerTls
 if TYPE_CHECKING:
     import socket
 
-    from ...adapters.transport_tcp import Reactor
+    from ...adapters.transport_tcp.reactor import Reactor
     from ...core.client.network.connection import Connect, ConnectCallback
     from ...core.security.sasl.server_authenticator import SaslListener
     from ...core.traffic.steps import StepRunner
@@ -63,7 +63,7 @@ class WorkerPart:
         """Return the function by which a worker sends metrics and health to its parent."""
 
         def exposed(metrics: Metrics, ready: Callable[[], str | None]) -> Callable[[], None]:
-            from ...adapters.metrics_prometheus import PrometheusMetrics
+            from ...adapters.metrics_prometheus.metrics import PrometheusMetrics
 
             assert isinstance(metrics, PrometheusMetrics)
             heartbeat = _Heartbeat(scheduler, clock)
@@ -88,7 +88,7 @@ def build_broker(
     `outside` may stand for `outside_of`, to put something between the broker and what it gets from there. `worker`:
     what it has from its parent if it is one of several workers. Raises `ConfigError` for plugins that cannot be used.
     """
-    from ...adapters.transport_tcp import TcpTransport
+    from ...adapters.transport_tcp.tcp import TcpTransport
     from ..broker.lifecycle.broker_server import BrokerServer
 
     host = plugin_host(config, plugins)
@@ -133,7 +133,7 @@ def outside_of(
     parent that the metrics are shown to. `open_remote_storage` is called at the start if tiered storage is on. Raises
     `ConfigError` for an unknown scheme or a malformed URL.
     """
-    from ...adapters.metrics_prometheus import PrometheusMetrics
+    from ...adapters.metrics_prometheus.metrics import PrometheusMetrics
     from ...adapters.system import SystemClock, SystemEntropy
     from ..broker.lifecycle.request_logging import Watching
     from ..broker.state.dependencies import Outside
@@ -373,8 +373,8 @@ def _metrics_endpoint(config: BrokerConfig, scheduler: Scheduler, clock: Clock, 
     security = metrics_security(config, report)
 
     def expose(metrics: Metrics, ready: Callable[[], str | None]) -> Callable[[], None]:
-        from ...adapters.metrics_prometheus import PrometheusMetrics
         from ...adapters.metrics_prometheus.endpoint import MetricsEndpoint
+        from ...adapters.metrics_prometheus.metrics import PrometheusMetrics
 
         if not isinstance(metrics, PrometheusMetrics):
             raise ConfigError("metrics.listen needs the metrics of Prometheus; leave it out, or give no others")
@@ -429,6 +429,6 @@ def _host_name(config: BrokerConfig) -> str:
 
 def make_reactor(config: BrokerConfig, report: Report = log_report) -> Reactor:
     """Return the loop that a broker runs on."""
-    from ...adapters.transport_tcp import Reactor
+    from ...adapters.transport_tcp.reactor import Reactor
 
     return Reactor(to_logger(report, "adapters.transport_tcp"), workers=config.background_threads)

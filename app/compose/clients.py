@@ -38,7 +38,8 @@ class _TcpConnector:
         security: SecuritySettings | None,
     ) -> None:
         from ...adapters.system import SystemClock, SystemEntropy
-        from ...adapters.transport_tcp import Reactor, TcpTransport
+        from ...adapters.transport_tcp.reactor import Reactor
+        from ...adapters.transport_tcp.tcp import TcpTransport
         from ..background import ReactorThread
 
         self.bootstrap = tuple(bootstrap)
@@ -103,7 +104,7 @@ class _InProcessConnector:
 
     def __init__(self, broker: BrokerHost, *, client_id: str | None, report: Report) -> None:
         from ...adapters.system import SystemClock, SystemEntropy
-        from ...adapters.transport_tcp import Reactor
+        from ...adapters.transport_tcp.reactor import Reactor
         from ..background import ReactorThread
 
         self.bootstrap: Sequence[Address] = (("in-process", 0),)

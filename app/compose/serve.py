@@ -22,7 +22,7 @@ from .broker import build_broker, make_reactor
 if TYPE_CHECKING:
     import signal
 
-    from ...adapters.transport_tcp import Reactor
+    from ...adapters.transport_tcp.reactor import Reactor
     from ..broker.lifecycle.broker_server import BrokerServer
     from ..config import BrokerConfig, ListenAddress
     from .broker import WorkerPart

@@ -82,8 +82,8 @@ class WorkersMetrics:
 
     def __init__(self, config: BrokerConfig, workers: Mapping[str, ControlledWorker], report: Report) -> None:
         """`workers`: by the value of the label `worker`. Raises `ConfigError`, `TransportError`."""
-        from ...adapters.metrics_prometheus import PrometheusMetrics
         from ...adapters.metrics_prometheus.endpoint import MetricsEndpoint
+        from ...adapters.metrics_prometheus.metrics import PrometheusMetrics
 
         assert config.metrics_address is not None
         self._workers = workers
@@ -147,7 +147,7 @@ def _reasons(answers: Iterable[tuple[str, bytes | WorkerSilent]]) -> str | None:
 
 def _open_shared(config: BrokerConfig, keep: ExitStack) -> dict[int, socket.socket]:
     """Open the ports of the listeners, which all workers accept connections at. Raises `TransportError`."""
-    from ...adapters.transport_tcp import open_port
+    from ...adapters.transport_tcp.listener import open_port
 
     opened = {}
     for index, listener in enumerate(config.listener_list):

@@ -36,8 +36,8 @@ from ..clients.shared.blocking_shell import logger
 from ..clients.shared.bootstrap import Bootstrap
 from ..clients.shared.connect import plugin_host, secured
 from ..clients.shared.delivery import ManyHandle
-from .assigned import AssignedReader, AssignedSource
 from .layout import AS_LAID_OUT, PlacingSender, TopicLayout, keeps_numbers
+from .sources import AssignedReader, AssignedSource
 from .taken import MirrorReader, MirrorSource, MirrorTarget, Taken, TopicMaker, dotted
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def _current_source(config: Mapping[str, Any], topics: TopicFilter) -> MirrorSou
         )
     if file:
         return FileSource(config, topics)
-    from .group_source import GroupSource
+    from .sources import GroupSource
 
     return GroupSource(config, topics)
 

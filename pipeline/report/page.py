@@ -1,7 +1,11 @@
-"""One self-contained HTML page about what a table holds: a section per topic, by the kind of its lines."""
+"""One self-contained HTML page about what a table holds: a section per topic, by the kind of its lines.
+
+With an audit, a section says whether every message that was produced is in every tier.
+"""
 
 import json
 import re
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -13,6 +17,9 @@ from attrs import define, evolve, field, frozen
 
 from ...app.cli.times import age_text
 from ...app.extras import require
+from ...audit.reading import AuditReader
+from ...audit.reconcile import Reconciliation, reconcile
+from ...audit.words import share_text
 from ...ports.errors import BarnabasError, ConfigError
 from ..session import REPORT_PACKAGES, local_session, session_settings
 from ..spark.errors import plain_spark_errors
@@ -30,7 +37,6 @@ from .sql import access_queries, event_expression, field_expression, identifier,
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from .completeness import TopicAudit
 
 _SAMPLE_ROWS = 2000
 
@@ -76,8 +82,6 @@ def report(
     chosen = list(described) if topic is None else [topic]
     audits: Mapping[str, TopicAudit] = {}
     if audit:
-        from .completeness import audited
-
         audits = audited(audit, chosen)
     if spark is None:
         progress("starting Spark")
@@ -867,3 +871,56 @@ def _described(folder: Path) -> dict[str, TopicDescription]:
     if not found:
         raise BarnabasError(f"the table in {folder} has no rows; load something first")
     return dict(sorted(found.items()))
+
+
+@frozen(kw_only=True)
+class TopicAudit:
+    """Over all windows of the audit."""
+
+    windows: int
+    agreeing: int
+    expected: int
+    """Messages that the tiers were to have, each tier and message once."""
+    arrived: int
+    lost: int
+    doubled: int
+    pending: int
+
+    @property
+    def sound(self) -> bool:
+        return not self.lost and not self.doubled
+
+    @property
+    def share(self) -> str:
+        """The share of arrived messages among those that were to be expected by now."""
+        due = self.expected - self.pending
+        return share_text(self.arrived / due if due > 0 else None)
+
+
+def audited(bootstraps: Sequence[str], topics: Sequence[str]) -> dict[str, TopicAudit]:
+    """Return the audits of those topics that have been counted. Raises what reading the audit topic raises."""
+    reader = AuditReader(bootstraps)
+    try:
+        reader.read()
+        found = reconcile(reader.totals, now_ms=time.time_ns() // 1_000_000, topics=topics)
+    finally:
+        reader.close()
+    return by_topic(found)
+
+
+def by_topic(found: Reconciliation) -> dict[str, TopicAudit]:
+    """Return a reconciliation, summed up."""
+    result = {}
+    for topic in dict.fromkeys(window.topic for window in found.windows):
+        windows = [window for window in found.windows if window.topic == topic]
+        tiers = [tier for window in windows for tier in window.tiers if tier.after]
+        result[topic] = TopicAudit(
+            windows=len(windows),
+            agreeing=sum(window.state == "complete" for window in windows),
+            expected=sum(tier.expected for tier in tiers),
+            arrived=sum(tier.arrived for tier in tiers),
+            lost=sum(which.messages for tier in tiers for which in tier.lost),
+            doubled=sum(which.messages for tier in tiers for which in tier.doubled),
+            pending=sum(tier.pending for tier in tiers),
+        )
+    return result

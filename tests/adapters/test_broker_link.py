@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from barnabas import Broker
-from barnabas.adapters.transport_tcp import Reactor
+from barnabas.adapters.transport_tcp.reactor import Reactor
 from barnabas.adapters.wire_kafka.client import KafkaLink, connect_kafka
 from barnabas.app.in_process import InProcessLink
 from barnabas.ports.transport import TransportError

@@ -8,8 +8,7 @@ from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.parser import text_string_to_metric_families
 from support.waiting import PATIENCE_S
 
-from barnabas.adapters.metrics_prometheus import PrometheusMetrics
-from barnabas.adapters.metrics_prometheus.metrics import merge_metrics
+from barnabas.adapters.metrics_prometheus.metrics import PrometheusMetrics, merge_metrics
 from barnabas.testing.contracts.metrics import MetricsContract
 
 

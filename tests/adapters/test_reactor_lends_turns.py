@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from support.waiting import PATIENCE_S
 
-from barnabas.adapters.transport_tcp import Reactor
+from barnabas.adapters.transport_tcp.reactor import Reactor
 
 
 def run_in_thread(reactor: Reactor) -> threading.Thread:

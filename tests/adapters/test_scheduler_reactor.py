@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 from support.waiting import PATIENCE_S
 
-from barnabas.adapters.transport_tcp import Reactor
+from barnabas.adapters.transport_tcp.reactor import Reactor
 from barnabas.ports.errors import ClosedError
 from barnabas.ports.scheduler import Outcome
 from barnabas.testing.contracts.scheduler import SchedulerContract

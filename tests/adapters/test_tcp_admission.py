@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from support.waiting import PATIENCE_S
 
-from barnabas.adapters.transport_tcp import Reactor, TcpTransport
+from barnabas.adapters.transport_tcp.reactor import Reactor
+from barnabas.adapters.transport_tcp.tcp import TcpTransport
 from barnabas.app.background import ReactorThread
 from barnabas.ports.transport import Connection, ConnectionHandler, Limits
 

@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
 from barnabas.adapters.transport_memory import MemoryNetwork, MemoryTransport, NetworkFaults
-from barnabas.adapters.transport_tcp import Reactor
+from barnabas.adapters.transport_tcp.reactor import Reactor
 from barnabas.ports.storage import Region
 from barnabas.ports.transport import Connection, TransportError
 from barnabas.testing.contracts.transport import (

@@ -19,7 +19,7 @@ from support.certificates import authority, certificate, chain, client_settings,
 from support.tcp_harness import TcpHarness
 from support.waiting import PATIENCE_S
 
-from barnabas.adapters.transport_tcp import TcpTransport
+from barnabas.adapters.transport_tcp.tcp import TcpTransport
 from barnabas.adapters.transport_tls import CertificateReloading, TlsServer, client_tls, server_tls
 from barnabas.adapters.transport_tls.contexts import TlsSocket
 from barnabas.core.security.ssl_settings import SslSettings

@@ -7,7 +7,8 @@ import pytest
 from support.waiting import wait_for
 
 from barnabas import Broker
-from barnabas.adapters.transport_tcp import Reactor, TcpTransport
+from barnabas.adapters.transport_tcp.reactor import Reactor
+from barnabas.adapters.transport_tcp.tcp import TcpTransport
 from barnabas.adapters.wire_classic import ClassicLink, connect_classic
 from barnabas.app.in_process import InProcessLink
 from barnabas.ports.scheduler import Scheduler

@@ -16,7 +16,8 @@ from support.waiting import PATIENCE_S
 from barnabas.adapters.storage_fs import open_log_dir
 from barnabas.adapters.system import ManualClock, ManualScheduler
 from barnabas.adapters.transport_memory import MemoryNetwork
-from barnabas.adapters.transport_tcp import Reactor, TcpTransport
+from barnabas.adapters.transport_tcp.reactor import Reactor
+from barnabas.adapters.transport_tcp.tcp import TcpTransport
 from barnabas.adapters.wire_classic import ClassicLink, ClassicServer, connect_classic
 from barnabas.ports.broker_api.classic import (
     ClassicFetch,

@@ -25,7 +25,7 @@ FACES = (
     "audit/auditor.py",
     "audit/envelope.py",
     "app/clients/",
-    "pipeline/streams/",
+    "pipeline/streams.py",
     "simulation/",
     "testing/",
 )

@@ -9,23 +9,18 @@ import pytest
 CODE_LINES = 100
 """Lines of code, without blank lines, comments and docstrings."""
 SHARE_MAX = 0.15
-"""The share of modules that one other module of their layer imports. A package that exports a module, or a module of
-another layer, which import rules keep apart, is a reason for a file."""
+"""The share of files, those of packages among them, that exactly one other file imports."""
 AROUND = ("tests", "benchmarks", "examples", "docs", "tools")
 REASONS = {
-    "adapters/wire_kafka/mirroring.py": "a family of APIs, as the others",
     "app/broker/lifecycle/authorization.py": "the choice of an authorizer by the configuration",
     "app/broker/lifecycle/registration.py": "the registration of a broker in the coordination tree",
     "app/cli/workers.py": "imported only where a broker has several workers",
-    "app/mirror/assigned.py": "a kind of source with partitions of its own",
-    "app/mirror/group_source.py": "a kind of source, imported only where a mirror uses a group",
     "audit/envelope.py": "imported only where messages are counted",
     "console/listening.py": "an entry point, which a broker loads",
     "console/tables.py": "the program of a process of its own",
     "core/log/partition_log/loading.py": "recovery of a log, apart from the log in service, which is long",
     "pipeline/queries/spark_sql.py": "needs Spark; the module that uses it does not",
     "pipeline/queries/typed.py": "needs the extra registry; the module that uses it does not",
-    "pipeline/report/completeness.py": "needs the audit; reports without one do not",
     "pipeline/source/encoding.py": "needs the extra registry; the module that uses it does not",
     "pipeline/tables/iceberg/files.py": "data files of pyiceberg, whose names are those of our tables",
     "schemas/registry/listening.py": "an entry point, which a broker loads",
@@ -39,14 +34,18 @@ Importers = dict[Path, tuple[str, set[str]]]
 
 @pytest.fixture(scope="module")
 def importers(checkout: Path) -> Importers:
-    """The importers of each module that is no package. Imports for types alone do not count."""
+    """The importers of each file. Imports for types alone do not count."""
     graph = grimp.build_graph("barnabas", cache_dir=None, exclude_type_checking_imports=True)
     found: Importers = {}
     for module in graph.modules:
-        path = checkout / (module.removeprefix("barnabas").strip(".").replace(".", "/") + ".py")
+        path = checkout.joinpath(*module.split(".")[1:])
+        path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
         if path.is_file() and path.relative_to(checkout).parts[0] not in AROUND:
             by = graph.find_modules_that_directly_import(module)
-            found[path.relative_to(checkout)] = (module, {each for each in by if each.split(".")[1] not in AROUND})
+            found[path.relative_to(checkout)] = (
+                module,
+                {each for each in by if f"{each}.".split(".")[1] not in AROUND},
+            )
     return found
 
 
@@ -70,11 +69,6 @@ def test_small_module_with_one_importer_in_its_folder_has_a_reason(checkout: Pat
     assert REASONS.keys() - small == set(), "these need no reason any longer"
 
 
-def test_share_of_modules_with_one_importer_does_not_grow(importers: Importers) -> None:
-    single = []
-    for path, (module, by) in importers.items():
-        layer = module.split(".")[1]
-        in_layer = {each for each in by if each.split(".")[1] == layer and each != module.rpartition(".")[0]}
-        if len(by) == 1 and in_layer:
-            single.append(path.as_posix())
-    assert len(single) <= SHARE_MAX * len(importers), f"{len(single)} of {len(importers)}: {sorted(single)}"
+def test_share_of_files_with_one_importer_does_not_grow(importers: Importers) -> None:
+    single = sorted(path.as_posix() for path, (_, by) in importers.items() if len(by) == 1)
+    assert len(single) < SHARE_MAX * len(importers), f"{len(single)} of {len(importers)}: {single}"

@@ -27,8 +27,7 @@ from barnabas.core.log.manager.broker_epoch_file import BROKER_EPOCH
 from barnabas.core.log.manager.meta_properties import IMPORT_INCOMPLETE, META_PROPERTIES
 from barnabas.core.tree.tree import Tree
 from barnabas.ports.coordination import CoordinationBackend
-from barnabas.testing.crashes import Crash, Recording
-from barnabas.testing.crashes.operations import Made
+from barnabas.testing.crashes import Crash, Made, Recording
 
 REPLICATED = *CLUSTER[:-1], ORDERS_0.replace("5c0200000001", "5c030000000100000002")
 WHERE = "kept://import"

@@ -15,7 +15,7 @@ from crashes.written import Broken
 from support.long_tests import first_is_quick
 
 from barnabas.adapters import remote_folder, storage_fs
-from barnabas.app.kafka_import import carry_out, copying, resuming
+from barnabas.app.kafka_import import carry_out, resuming
 from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.log.producers import producer_state_manager as producer_state_files
 from barnabas.core.log.recovery import log_loader as loading
@@ -201,7 +201,7 @@ def an_import_leaves_no_mark(patch: pytest.MonkeyPatch) -> None:
 
 
 def imported_folders_are_not_flushed(patch: pytest.MonkeyPatch) -> None:
-    for module in (resuming, copying, carry_out):
+    for module in (resuming, carry_out):
         patch.setattr(module, "sync_folder", _nothing)
 
 
@@ -209,7 +209,7 @@ def imported_files_are_not_flushed(patch: pytest.MonkeyPatch) -> None:
     def copy(source: Path, target: Path) -> None:
         target.write_bytes(source.read_bytes())
 
-    patch.setattr(copying, "_copy", copy)
+    patch.setattr(carry_out, "_copy", copy)
     patch.setattr(carry_out, "_sync_file", _nothing)
 
 

@@ -10,7 +10,7 @@ from support.classic_fake import FakeClassicBroker, listed, queued
 from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Message, Producer
-from barnabas.adapters.transport_tcp import Reactor
+from barnabas.adapters.transport_tcp.reactor import Reactor
 from barnabas.app.clients.aio import AsyncProducer
 from barnabas.app.clients.classic.producer import ClassicProducer, ProducerData
 from barnabas.app.clients.shared.protocols import AnyProducer

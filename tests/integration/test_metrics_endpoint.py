@@ -18,9 +18,9 @@ from support.sasl_connection import SaslConnection
 from support.waiting import wait_for
 
 from barnabas import Broker, Consumer, Producer
-from barnabas.adapters.metrics_prometheus import PrometheusMetrics
 from barnabas.adapters.metrics_prometheus import endpoint as endpoint_module
 from barnabas.adapters.metrics_prometheus.endpoint import AT_ONCE_MAX, MetricsEndpoint
+from barnabas.adapters.metrics_prometheus.metrics import PrometheusMetrics
 from barnabas.core.security.sasl.plain import PlainClient
 from barnabas.ports.broker_api.metadata import Metadata
 from barnabas.ports.values import Secret

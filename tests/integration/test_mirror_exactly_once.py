@@ -12,8 +12,8 @@ from support.process import COMMAND
 from support.waiting import wait_for
 
 from barnabas import Admin, Broker, Consumer, Message, Producer
-from barnabas.app.mirror import MirrorMaker, assigned, layout
-from barnabas.app.mirror.assigned import AssignedReader, AssignedSource
+from barnabas.app.mirror import MirrorMaker, layout, sources
+from barnabas.app.mirror.sources import AssignedReader, AssignedSource
 from barnabas.app.mirror.taken import Taken
 from barnabas.core.classic.registry.topic_filter import TopicFilter
 from barnabas.core.client.consumer.subscription_state import AtOffset
@@ -143,7 +143,7 @@ def test_exactly_once_mirror_copies_each_message_once_despite_kills(tmp_path: Pa
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looks often for what has changed."""
-    monkeypatch.setattr(assigned, "TOPICS_REFRESH_S", 0.05)
+    monkeypatch.setattr(sources, "TOPICS_REFRESH_S", 0.05)
     monkeypatch.setattr(layout, "SETTLE_S", 0.1)
 
 

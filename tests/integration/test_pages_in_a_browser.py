@@ -17,8 +17,7 @@ from support.waiting import PATIENCE_S
 from barnabas.audit.reconcile import Reconciliation, TierFigures, Which, WindowFigures
 from barnabas.audit.view import render
 from barnabas.pipeline.report import page
-from barnabas.pipeline.report.completeness import TopicAudit
-from barnabas.pipeline.report.page import AccessFigures, FieldFigures, RecordFigures, SampleRecord, TopEntry
+from barnabas.pipeline.report.page import AccessFigures, FieldFigures, RecordFigures, SampleRecord, TopEntry, TopicAudit
 from barnabas.pipeline.tables.upkeep.describe import TopicDescription
 
 HOUR = 1_431_856_800

@@ -3,7 +3,7 @@
 from support.command import barnabas_here
 
 from barnabas import Broker, Producer
-from barnabas.pipeline.report.completeness import audited
+from barnabas.pipeline.report.page import audited
 
 
 def test_a_topic_that_the_audit_has_counted() -> None:

@@ -11,7 +11,7 @@ from operator import attrgetter
 
 from attrs import define, field
 
-from barnabas.app.broker.state.read_only_topics import read_manifest
+from barnabas.app.broker.state.tiering import read_manifest
 from barnabas.core.cluster import layout
 from barnabas.core.cluster.topic_store import states_paths
 from barnabas.core.cluster.topics import NO_LEADER, UNKNOWN_EPOCH, BrokerRegistration, PartitionState

@@ -8,7 +8,8 @@ from support.ports import free_port
 
 from barnabas import Producer
 from barnabas.adapters.coord_memory import MemoryTree
-from barnabas.adapters.transport_tcp import Reactor, TcpTransport
+from barnabas.adapters.transport_tcp.reactor import Reactor
+from barnabas.adapters.transport_tcp.tcp import TcpTransport
 from barnabas.app.background import ReactorThread
 from barnabas.app.clients.classic.producer import ClassicProducer
 from barnabas.app.clients.shared.protocols import AnyProducer

@@ -6,7 +6,7 @@ from threading import Condition, Lock
 from typing import Any
 
 from barnabas.adapters.system import ManualClock, SeededEntropy, SystemClock, SystemEntropy
-from barnabas.adapters.transport_tcp import Reactor
+from barnabas.adapters.transport_tcp.reactor import Reactor
 from barnabas.app.background import ReactorThread
 from barnabas.core.client.effects import NEVER, Part, Send
 from barnabas.core.message.batch_header import assign_offset, parse_header

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from support.waiting import PATIENCE_S
 
-from barnabas.adapters.transport_tcp import Reactor, TcpTransport
+from barnabas.adapters.transport_tcp.reactor import Reactor
+from barnabas.adapters.transport_tcp.tcp import TcpTransport
 from barnabas.ports.types import Position
 
 

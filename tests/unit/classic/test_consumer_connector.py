@@ -11,7 +11,7 @@ from support.waiting import PATIENCE_S, wait_for
 
 from barnabas.adapters.coord_memory import MemoryTree
 from barnabas.adapters.system import SystemClock, SystemEntropy
-from barnabas.adapters.transport_tcp import Reactor
+from barnabas.adapters.transport_tcp.reactor import Reactor
 from barnabas.app.background import ReactorThread
 from barnabas.app.clients.classic.consumer_connector import ConsumerConnector
 from barnabas.core.classic.consumer.settings import ConsumerTimeout

@@ -10,8 +10,19 @@ from xml.etree import ElementTree
 import pytest
 
 from barnabas.app.cli.bench.clients import Acknowledged, Passed, Workload, in_threads, shares
-from barnabas.app.cli.bench.command import axis, page, parse_volume
-from barnabas.app.cli.bench.rounds import Measurement, Side, figures, interleave, latency, percentile, produce, ratios
+from barnabas.app.cli.bench.command import (
+    Measurement,
+    Side,
+    axis,
+    figures,
+    interleave,
+    latency,
+    page,
+    parse_volume,
+    percentile,
+    produce,
+    ratios,
+)
 from barnabas.app.cli.bench.servers import PEERS, MeasuredServer, NotInstalledError
 from barnabas.ports.errors import ConfigError
 

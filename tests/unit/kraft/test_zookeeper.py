@@ -3,8 +3,7 @@
 import json
 
 from barnabas.adapters.coord_memory import MemoryTree
-from barnabas.core.kraft.image import KraftImage
-from barnabas.core.kraft.zookeeper import read_zookeeper
+from barnabas.core.kraft.image import KraftImage, read_zookeeper
 from barnabas.ports.broker_api.acls import PatternType, PermissionType, ResourceType
 from barnabas.ports.broker_api.configs import ResourceKind
 from barnabas.ports.broker_api.operations import Operation

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support.real_data import read_series
 
-from barnabas.pipeline.streams.operators import robust_scores
+from barnabas.pipeline.streams import robust_scores
 
 WINDOW = 48
 

@@ -11,7 +11,6 @@ from attrs import evolve
 
 from barnabas.audit.reconcile import Reconciliation, TierFigures, Which, WindowFigures
 from barnabas.pipeline.report import charts, page, sql
-from barnabas.pipeline.report.completeness import by_topic
 from barnabas.pipeline.report.page import (
     LINE,
     AccessFigures,
@@ -21,6 +20,7 @@ from barnabas.pipeline.report.page import (
     SampleRecord,
     Series,
     TopEntry,
+    by_topic,
     is_access_log,
     is_metrics,
     json_fields,

@@ -8,7 +8,7 @@ from attrs import frozen
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 
-from barnabas.pipeline.streams.sinks import table_batches
+from barnabas.pipeline.streams import table_batches
 
 
 @frozen

@@ -9,7 +9,7 @@ from support.late import KINDS
 from support.waiting import PATIENCE_S
 
 from barnabas.adapters.coord_memory import MemoryTree
-from barnabas.adapters.transport_tcp import Reactor
+from barnabas.adapters.transport_tcp.reactor import Reactor
 
 
 @pytest.fixture(autouse=True)

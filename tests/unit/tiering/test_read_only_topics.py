@@ -6,7 +6,7 @@ import pytest
 from support.replica_cluster import ReplicaCluster
 
 from barnabas.adapters.remote_memory import MemoryRemoteStorage
-from barnabas.app.broker.state.read_only_topics import ReadOnlyTopics, is_beyond_replicas
+from barnabas.app.broker.state.tiering import ReadOnlyTopics, is_beyond_replicas
 from barnabas.app.config.remote_keys import check_tiered_topic, check_tiering_change
 from barnabas.core.log.config import LogConfig
 from barnabas.core.replica.partition.partition import Partition

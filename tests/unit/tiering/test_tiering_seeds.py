@@ -15,8 +15,7 @@ from attrs import evolve
 from barnabas.adapters.remote_memory import MemoryRemoteStorage
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
-from barnabas.app.broker.state.read_only_topics import read_manifest
-from barnabas.app.broker.state.tiering import read_aux_state
+from barnabas.app.broker.state.tiering import read_aux_state, read_manifest
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.message.codec import NO_CODECS

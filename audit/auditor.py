@@ -18,7 +18,7 @@ from ..app.clients.shared.blocking_shell import logger
 from ..app.clients.shared.bootstrap import Bootstrap
 from ..core.client.errors import AbortNeeded, ClientTimeout, CommitFailed
 from ..core.message.message import Message
-from ..ports.error_codes import ErrorCode
+from ..ports.error_codes import AUTHORIZATION_ERRORS
 from ..ports.errors import ApiError, BarnabasError
 from ..ports.types import TopicPartition
 from .counting import MessageCounts
@@ -48,21 +48,13 @@ _ADMIN_MS = 5_000
 _UNCOUNTED_MAX = 1000
 
 
-_DENIED = (
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-    ErrorCode.GROUP_AUTHORIZATION_FAILED,
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-)
-
-
 def passes(error: BarnabasError) -> bool:
     """Return True for an error after which another attempt may succeed. A missing right is none, also as the cause of
     an abort: the producer learns of it before or after it sends, depending on its metadata."""
     if isinstance(error, ApiError):
         return error.retriable or isinstance(error, CommitFailed)
     if isinstance(error, AbortNeeded):
-        return not (isinstance(error.__cause__, ApiError) and error.__cause__.code in _DENIED)
+        return not (isinstance(error.__cause__, ApiError) and error.__cause__.code in AUTHORIZATION_ERRORS)
     return isinstance(error, ClientTimeout)
 
 

@@ -139,6 +139,17 @@ class ErrorCode(IntEnum):
         return self in _REFRESHING
 
 
+AUTHORIZATION_ERRORS = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+    }
+)
+"""The errors for a missing right (Kafka: the subclasses of `AuthorizationException`)."""
+
 _RETRIABLE = frozenset(
     {
         ErrorCode.CORRUPT_MESSAGE,

@@ -84,7 +84,7 @@ def test_metrics_join_registry_of_process() -> None:
 
 def test_the_library_is_not_loaded_before_a_page_is_asked_for() -> None:
     code = (
-        "import sys; from barnabas.adapters.metrics_prometheus import PrometheusMetrics as M; m = M();"
+        "import sys; from barnabas.adapters.metrics_prometheus.metrics import PrometheusMetrics as M; m = M();"
         "m.counter('a_total', 'a').add(); assert 'prometheus_client' not in sys.modules; m.render();"
         "assert 'prometheus_client' in sys.modules"
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 from ....ports.broker_api.envelope import Request
 from ....ports.broker_api.transactions import AddOffsetsToTxn, AddPartitionsToTxn, EndTxn, TxnOffsetCommit
-from ....ports.error_codes import ErrorCode
+from ....ports.error_codes import AUTHORIZATION_ERRORS, ErrorCode
 from ..coordinator_finder import COORDINATOR_MOVED
 
 
@@ -53,9 +53,10 @@ class Reaction(Enum):
 
 
 _FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
+_OF_ONE_REQUEST = {ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED}
+"""Missing rights that end the transaction but not its producer, as in Kafka."""
 _FATAL = (
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    *(AUTHORIZATION_ERRORS - _OF_ONE_REQUEST),
     ErrorCode.INVALID_PRODUCER_ID_MAPPING,
     ErrorCode.INVALID_TXN_STATE,
     ErrorCode.UNSUPPORTED_VERSION,

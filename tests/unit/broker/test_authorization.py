@@ -25,7 +25,7 @@ from support.authorization_cases import (
     transactional_id,
 )
 
-from barnabas.app.broker.handlers.authorization import STEPS
+from barnabas.app.broker.handlers.authorization import DENIED, STEPS
 from barnabas.app.broker.state.broker_state import BrokerState
 from barnabas.core.cluster.entity_store import change_entities
 from barnabas.core.cluster.layout import EntityKind
@@ -69,7 +69,7 @@ from barnabas.ports.broker_api.transactions import (
     AddPartitionsToTxn,
     ListTransactions,
 )
-from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.error_codes import AUTHORIZATION_ERRORS, ErrorCode
 from barnabas.ports.errors import ConfigError
 from barnabas.ports.types import TopicPartition
 from barnabas.testing.manual_broker import ManualBroker, batch
@@ -479,3 +479,7 @@ def test_allowed_produce_and_fetch_open_no_way_for_transactions_and_replica_ids(
     for case in plain:
         answers, handled = asked(broker, case.request)
         assert (handled, codes(answers[0])) == ([], {TOPIC_29})
+
+
+def test_error_of_each_denied_resource_is_an_authorization_error() -> None:
+    assert set(DENIED.values()) == AUTHORIZATION_ERRORS

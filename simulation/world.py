@@ -174,6 +174,10 @@ class TreeView:
             return []
 
 
+def _in_rack(settings: Mapping[str, object], broker_id: int, racks: Sequence[str]) -> Mapping[str, object]:
+    return {**settings, "broker_rack": racks[(broker_id - 1) % len(racks)]} if racks else settings
+
+
 class World(Surroundings):
     """Brokers, the network between them, a coordination service, and programs that use them.
 
@@ -196,11 +200,13 @@ class World(Surroundings):
         ready: bool = True,
         data_folders: int = 1,
         remote_storage: RemoteStorage | None = None,
+        racks: Sequence[str] = (),
         **settings: object,
     ) -> None:
         """Make the brokers. `settings` are those of every broker, in snake case; with `ready` all brokers are ready
         when this returns; `data_folders` is the number of data folders of each broker, each on a disk of its own;
-        `remote_storage` serves all brokers whose settings enable it, with waits that are simulated here.
+        `remote_storage` serves all brokers whose settings enable it, with waits that are simulated here; `racks` are
+        those of the first brokers, and again from the first one for the others.
 
         `session_seconds` is the session timeout of the coordination service.
         """
@@ -213,7 +219,7 @@ class World(Surroundings):
         """A view of the coordination tree."""
         self.programs: dict[str, Program] = {}
         self.brokers = {
-            n: SimulatedBroker(self, n, settings, shared=self.shared, data_folders=data_folders)
+            n: SimulatedBroker(self, n, _in_rack(settings, n, racks), shared=self.shared, data_folders=data_folders)
             for n in range(1, brokers + 1)
         }
         self.coordination = CoordinationService(self.tree, lambda: self.machines, self._set_down)

@@ -41,6 +41,7 @@ STORIES = [
     "transactions",
     "restore",
     "recreate",
+    "near",
     "partitions",
     "tiering",
     "security",
@@ -70,6 +71,7 @@ def stories() -> dict[str, Story]:
     from simulation.cluster_story import ClusterStory
     from simulation.consumer_group_story import ConsumerGroupStory
     from simulation.group_story import GroupStory
+    from simulation.near_story import NearStory
     from simulation.partitions_story import PartitionsStory
     from simulation.recreate_story import RecreateStory
     from simulation.restore_story import RestoreStory
@@ -101,6 +103,7 @@ def stories() -> dict[str, Story]:
         "transactions": of_cluster(TransactionStory),
         "restore": of_cluster(RestoreStory),
         "recreate": of_cluster(RecreateStory),
+        "near": of_cluster(NearStory),
         "partitions": of_cluster(PartitionsStory),
         "tiering": of_cluster(TieringStory),
         "security": of_cluster(SecurityStory),

@@ -287,6 +287,13 @@ class SegmentRepairs:
 
         self.scheduler.call_later(delay_ms, due)
 
+    def _reload_producers(self, log: UnifiedLog) -> None:
+        try:
+            if not log.closed:
+                log.reload_producers(self.clock.now_ms())
+        except StorageError as error:
+            self.report(failure(f"{log.topic_partition}: its producers cannot be read: {error}"))
+
     def ended(self, repair: "_Repair", error: BaseException | str | None, stats: RebuildStats | None) -> None:
         """Record the end of a repair: done (`stats`), failed (`error`), or given up (neither)."""
         log, segment = repair.log, repair.segment
@@ -298,6 +305,7 @@ class SegmentRepairs:
             self._retry_ms.pop(segment, None)
             text = f"{repair.path} is repaired: {repair.lost}; these came again from {repair.sources}"
             self.report(info(text, partition=str(log.topic_partition), bytes=stats.bytes_fetched))
+            self._reload_producers(log)
         elif error is not None and not log.closed:
             self.figures.failed += 1
             is_first = segment not in self._retry_ms

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 from attrs import define, field
 from simulation.actors import CODECS, Book, Writer
@@ -62,13 +62,24 @@ class ClusterWriter(Writer):
             self._note(batch)
 
 
+class ReadsAll(Protocol):
+    """Reads all partitions of the topic from the start."""
+
+    @property
+    def reached(self) -> Sequence[int]:
+        """By partition, the offset behind the last message."""
+        ...
+
+    def rewind(self) -> None: ...
+
+
 class ClusterReader(Client):
     """Reads all partitions, again and again from the start: what stood at an offset once stands there for ever."""
 
-    def __init__(self, world: World, name: str, books: Sequence[Book]) -> None:
+    def __init__(self, world: World, name: str, books: Sequence[Book], rack: str = "") -> None:
         super().__init__(world, name)
         self.read = 0
-        self.reached = [0] * len(books)
+        self.reached: Sequence[int] = [0] * len(books)
         self._books = books
         settings = FetcherSettings(
             max_wait_ms=200,
@@ -76,10 +87,18 @@ class ClusterReader(Client):
             reset=Reset.NONE,
             retry_backoff_ms=50,
             retry_backoff_max_ms=500,
+            rack=rack,
         )
         self._fetcher = Fetcher(self.view, self.entropy, settings, CODECS)
         self._fetcher.assign({TopicPartition(TOPIC, number): AtTime(EARLIEST) for number in range(len(books))})
         self.drive(self._fetcher)
+
+    def may_meet_rot(self, number: int) -> bool:
+        """Return True if the partition may have rotten where it is read; perhaps it was repaired since."""
+        return self.world.reached["fault: rot"] > 0
+
+    def on_message(self, number: int, offset: int) -> None:
+        """It was given this message."""
 
     def rewind(self) -> None:
         self.reached = [0] * len(self._books)
@@ -88,7 +107,7 @@ class ClusterReader(Client):
 
     def act(self) -> float:
         while (fetched := self._fetcher.next_completed_fetch()) is not None:
-            if isinstance(fetched.error, CorruptRecord) and self.world.reached["fault: rot"]:  # perhaps repaired since
+            if isinstance(fetched.error, CorruptRecord) and self.may_meet_rot(fetched.tp.partition):
                 self.world.reached["rot: met by a reader"] += 1
                 self.rewind()
                 break
@@ -100,9 +119,10 @@ class ClusterReader(Client):
                     raise Broken(f"consumer: {fetched.tp} goes from {state.read_offset} to {message.offset}")
                 assert message.value is not None
                 self._books[number].observe(message.offset, message.value)
+                self.on_message(number, message.offset)
                 state.read_offset += 1
                 self.read += 1
-            self.reached[number] = state.read_offset
+            self.reached = [*self.reached[:number], state.read_offset, *self.reached[number + 1 :]]
         if self.entropy.below(200) == 0:
             self.rewind()
         return 20 + self.entropy.below(80)

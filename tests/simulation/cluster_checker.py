@@ -20,7 +20,7 @@ from barnabas.core.coordinator.table import partition_of
 from barnabas.core.log.checkpoints import PARTITION_METADATA, parse_partition_metadata
 from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.log.segment.damage import OffsetsDamaged
-from barnabas.core.message.batch_header import HEADER_SIZE, is_crc_valid, parse_header
+from barnabas.core.message.batch_header import HEADER_SIZE, LENGTH_OVERHEAD, is_crc_valid, parse_header
 from barnabas.core.message.message_set import MessageSet
 from barnabas.core.replica.partition.partition import Partition
 from barnabas.core.tiering.manifest import log_key, partition_folder
@@ -703,7 +703,11 @@ def _batches(data: bytes, offset: int) -> Iterator[Entry]:
     """Those of the batches that end above the offset."""
     position = 0
     while position + HEADER_SIZE <= len(data):
-        header = parse_header(data, position)
+        try:
+            header = parse_header(data, position)
+        except ApiError:  # a byte of it has rotten; where the batch ends is not below the checksum
+            position += LENGTH_OVERHEAD + int.from_bytes(data[position + 8 : position + LENGTH_OVERHEAD], "big")
+            continue
         if header.next_offset > offset and is_crc_valid(data, header, position):
             yield Entry(header.base_offset, header.next_offset, header.leader_epoch, header.crc)
         position += header.size

@@ -16,6 +16,7 @@ from simulation.cluster_actors import (
     GroupPositions,
     Member,
     Operator,
+    ReadsAll,
     Remaker,
 )
 from simulation.cluster_checker import OFFSETS, Broken, ClusterChecker
@@ -69,6 +70,8 @@ class ClusterStory:
     """The number of partitions of the topic."""
     written: tuple[int, ...] = (0, 1, 0)
     """The partition of each writer."""
+    racks: tuple[str, ...] = ()
+    """The racks of the brokers."""
 
     def __init__(
         self,
@@ -115,6 +118,7 @@ class ClusterStory:
             session_seconds=2.0,
             data_folders=1 + (seed % 4 == 1),
             remote_storage=self._remote_storage(seed),
+            racks=self.racks,
             **own,
         )
         self.checker = ClusterChecker(self.world, self._checked_topics(), lossy=[FLEETING])
@@ -126,7 +130,7 @@ class ClusterStory:
         self.remaker = Remaker()
         self.remakes = self.replicated
         self.writers: list[ClusterWriter] = []
-        self.readers: list[ClusterReader] = []
+        self.readers: list[ReadsAll] = []
 
     def _remote_storage(self, _seed: int) -> RemoteStorage | None:
         """Return the remote storage that all brokers share; None: no topic is tiered."""
@@ -166,7 +170,7 @@ class ClusterStory:
         self.writers = [
             self._writer(f"writer-{n}", partition, self.books[partition]) for n, partition in enumerate(self.written)
         ]
-        self.readers = [ClusterReader(world, "reader", self.books)]
+        self.readers = self._readers()
         self.probes = [Probe(self.checker, each, self.given, self.partitions, GROUP) for each in world.brokers]
         for number in range(2):
             world.program(f"member-{number}", Member(self.positions, self.books, self.checker).run, restart_after=0.5)
@@ -184,6 +188,9 @@ class ClusterStory:
 
     def _begin(self, admin: Admin) -> None:
         """Make what else the story needs; the writers and the disasters come after."""
+
+    def _readers(self) -> list[ReadsAll]:
+        return [ClusterReader(self.world, "reader", self.books)]
 
     def _writer(self, name: str, partition: int, book: Book) -> ClusterWriter:
         return ClusterWriter(self.world, name, partition, book, self.checker)

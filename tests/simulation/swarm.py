@@ -75,6 +75,17 @@ RARE_STATES: Mapping[str, Sequence[str]] = {
     "transactions": ("transaction: a marker passed over", "fault: late markers", "fault: interfere"),
     "restore": ("fault: restored coordination",),
     "recreate": ("names: a topic deleted while its group reads",),
+    "near": (
+        "near: sent to a replica",
+        "near: refused by a replica",
+        "near: refused by a damaged replica",
+        "near: read from the leader after a replica refused",
+        "near: a batch that has rotten",
+        "rot: in a closed segment",
+        "rot: in the active segment",
+        "rot: met by a reader",
+        "rot: found and repaired",
+    ),
     "security": (
         "acl: a request of the guest is allowed",
         "acl: a request of the guest is denied",

@@ -46,7 +46,8 @@ def test_failing_seed_is_reported_with_replay_command(
     assert run(tool, monkeypatch, "--seeds", "20", "--first", "8", "--jobs", "1") == 0
     assert (
         "20 of cluster from 8, 20 of billing from 8, 2 of transactions from 8, 2 of restore from 8, "
-        "2 of recreate from 8, 2 of partitions from 8, 2 of tiering from 8, 2 of security from 8, 2 of share from 8, "
+        "2 of recreate from 8, 2 of near from 8, 2 of partitions from 8, 2 of tiering from 8, "
+        "2 of security from 8, 2 of share from 8, "
         "2 of durable from 8, 2 of group from 8, 2 of consumer-group from 8, 2 of classic from 8"
     ) in capfd.readouterr().out
 

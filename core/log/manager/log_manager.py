@@ -294,7 +294,7 @@ class LogManager:
         """Return False if the log of a partition certainly lacks something that this broker had in that epoch.
 
         Its folder is newer, or an older copy; or it replaced a missing one since then; or it ended below the recovery
-        point or the high watermark when it was opened.
+        point or the high watermark when it was opened, or was damaged where no snapshot of the producers reaches.
         """
         home = self.homes.get(partition)
         if home is None:
@@ -338,7 +338,8 @@ class LogManager:
                     log = self._adopt(self._opening(folder, partition, recover=not folder.clean))
                     lost = folder.report_losses(log)
                     self._has_losses |= lost
-                    if lost or log.log_end_offset < folder.high_watermarks.get(partition, 0):
+                    is_short = log.log_end_offset < folder.high_watermarks.get(partition, 0)
+                    if lost or is_short or log.hidden_producers_at:
                         self._ownership.note_incomplete_log(folder, partition)
                     if not log.log_end_offset:
                         self._ownership.note_empty_log(folder, partition)

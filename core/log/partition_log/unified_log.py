@@ -300,6 +300,8 @@ class UnifiedLog:
         self.transactions = LogTransactions(state)
         self.flushes = LogFlushes(state)
         self.replacer = SegmentReplacer(state)
+        self.hidden_producers_at: tuple[int, ...] = ()
+        """Offsets of damage that has hidden batches of producers when the log was opened, until its repair."""
         self.is_end_lost = False
         """True if the log ended below its recovery point when it was opened: durable messages are lost."""
         self.rolled: Callable[[UnifiedLog], None] | None = None
@@ -343,6 +345,7 @@ class UnifiedLog:
         log = cls(state, deletion_policy, entropy)
         noted = LogCheckpoint(Offset(recovery_point), Offset(log_start_offset), sealed)
         log.is_end_lost = load(state, noted, now_ms=now_ms, recover=recover, may_end_early=may_end_early)
+        log.hidden_producers_at = state.producers.hidden_at
         log.transactions.rebuild_marked_indexes()  # now: the next start would not notice that they are corrupt
         return log
 
@@ -840,6 +843,14 @@ class UnifiedLog:
         except StorageError as error:
             self.fail(error)
             raise
+
+    def reload_producers(self, now_ms: int) -> None:
+        """Read the producers again after the repair of a segment, if damage has hidden some. It takes time with the
+        records since the last snapshot before. Raises `StorageError`."""
+        if self.hidden_producers_at:
+            state = self._state
+            state.producers.reload(state.segments.items, state.end, now_ms)
+            self.hidden_producers_at = state.producers.hidden_at
 
     def snapshot_at(self, offset: int, now_ms: int) -> Callable[[], bytes]:
         """Return work that reads the producers at the end of a closed segment, as a snapshot file has them.

@@ -44,12 +44,14 @@ class ProducerStateManager:
         "_durable",
         "_folder",
         "_keeps_files",
+        "_known_to",
         "_lacks_early",
         "_offsets",
         "_pending",
         "_recovered",
         "_report",
         "_taken",
+        "hidden_at",
         "states",
     )
 
@@ -64,6 +66,10 @@ class ProducerStateManager:
         self._durable: set[int] = set()
         """Offsets of the snapshots that this run has made durable."""
         self._recovered = self._lacks_early = self._keeps_files = False
+        self._known_to = Offset(0)
+        self.hidden_at: tuple[int, ...] = ()
+        """Offsets of damaged records that no snapshot covers, which were left out when the log was opened: batches of
+        their producers are unknown, and would be appended twice."""
 
     # --- at the start
 
@@ -99,12 +105,26 @@ class ProducerStateManager:
         if not self._recovered or (self._lacks_early and self._offsets):
             self._read(batches, start, end, now_ms)
         self._recovered = False
+        self._find_hidden(batches)
         self._drop_strays({segment.base_offset for segment in batches})
+
+    def reload(self, segments: Sequence[LogSegment], end: Offset, now_ms: int) -> None:
+        """Read the state at `end` again after the repair of a segment: from the snapshot before the damage on, since
+        the later ones lack what it hid. Raises `StorageError`."""
+        batches = [segment for segment in segments if isinstance(segment, Segment)]
+        self._drop([offset for offset in self._offsets if offset > self._known_to])
+        self._read(batches, batches[0].base_offset if batches else end, end, now_ms)
+        self._find_hidden(batches)
+
+    def _find_hidden(self, batches: Sequence[Segment]) -> None:
+        known_to = self._known_to
+        gaps = (gap for segment in batches for gap in segment.gaps)
+        self.hidden_at = tuple(gap.first_offset for gap in gaps if gap.next_offset > max(known_to, gap.first_offset))
 
     def _read(self, segments: Sequence[Segment], start: Offset, end: Offset, now_ms: int) -> bool:
         """Read the producers at `end`; return True if there was a snapshot to begin with."""
         found = self._read_newest(start, end, now_ms)
-        known_to = start if found is None else found
+        known_to = self._known_to = start if found is None else found
         if self.states.producers:
             load_recent_batches(self.states, segments, known_to, now_ms)
         replay(self.states, segments, known_to, end, now_ms)

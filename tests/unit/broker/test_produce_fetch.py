@@ -13,6 +13,7 @@ from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.scheduler import Outcome
 from barnabas.ports.storage import StorageError
+from barnabas.testing.logs import numbered
 from barnabas.testing.manual_broker import HERE, ManualBroker, batch, fetch, produce
 
 
@@ -399,3 +400,22 @@ class _Untouchable:
 
 def _size(records: object) -> int:
     return records.size if hasattr(records, "size") else len(records)  # type: ignore[arg-type]  # a buffer
+
+
+def test_leader_refuses_producers_while_damage_may_hide_their_batches(broker: ManualBroker) -> None:
+    partition = broker.node.state.replicas.partitions["t", 0]
+    suspected: list[int] = []
+    broker.node.state.replicas.add_suspicion_listener(lambda _log, offset: suspected.append(offset))
+    partition.log.hidden_producers_at = (0,)
+
+    def append(sequence: int) -> ErrorCode:
+        records = numbered(b"x", producer=7, sequence=sequence)
+        return broker.ask(Produce(partitions=[ProducePartition("t", 0, records)])).partitions[0].error
+
+    assert append(0) is ErrorCode.NONE, "there is no other replica, which may have what is hidden"
+    partition.replicas = (1, 2)
+    assert append(1) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert suspected == [0], "its repair is requested"
+    assert broker.produce("t", b"without a producer id", acks=1).error is ErrorCode.NONE
+    broker.wait(131_000)
+    assert append(1) is ErrorCode.NONE, "no repair has come"

@@ -11,6 +11,7 @@ from barnabas.adapters.storage_memory import MemoryLogDir
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.log.segment.damage import Gap, OffsetsDamaged, SegmentBytes, find_intact_batch, walk
+from barnabas.core.log.segment.segment import Segment
 from barnabas.core.message.batch_header import HEADER_SIZE, assign_offset, is_crc_valid, parse_header
 from barnabas.core.traffic.steps import complete
 from barnabas.ports.error_codes import ErrorCode
@@ -18,7 +19,7 @@ from barnabas.ports.errors import ApiError
 from barnabas.ports.report import counted
 from barnabas.ports.storage import Folder
 from barnabas.ports.types import Offset, Position
-from barnabas.testing.logs import batch, bytes_of, open_log, put, read_all
+from barnabas.testing.logs import batch, bytes_of, numbered, open_log, put, read_all
 
 SIZE = len(batch(b"12345678"))
 COUNT = 24
@@ -258,3 +259,37 @@ def test_bytes_behind_the_last_batch_are_cut_at_every_start(tail: bytes, recover
     log.abandon()
     again = open_log(folder, recover=True, recovery_point=recovery_point, config=CONFIG)
     assert readable(again) == [*range(COUNT + 1)]
+
+
+def test_damage_that_hides_batches_of_producers_is_known_until_its_repair() -> None:
+    folder = new_folder()
+    log = open_log(folder)
+    for sequence in range(4):
+        records = numbered(b"%d" % sequence, producer=7 + sequence % 2, sequence=sequence // 2)
+        log.append(records, leader_epoch=0, now_ms=0)
+    size = len(numbered(b"0"))
+    log.abandon()
+    intact = folder.read_small(name_of(0))
+    change(folder, name_of(0), lambda content: content.__setitem__(2 * size + 30, content[2 * size + 30] ^ 1))
+    damaged = open_log(folder, recovery_point=4)
+    assert list(damaged.hidden_producers_at) == [2]
+    assert damaged.producers.producers[7].last_sequence == 0, "the batch with the sequence 1 is damaged"
+    change(folder, name_of(0), lambda content: content.__setitem__(slice(None), intact))
+    segment = damaged.segments[0]
+    assert isinstance(segment, Segment)
+    segment.gaps = ()
+    damaged.reload_producers(0)
+    assert not damaged.hidden_producers_at
+    assert {each.last_sequence for each in damaged.producers.producers.values()} == {1}
+
+
+def test_damage_below_a_snapshot_hides_no_producers() -> None:
+    folder = new_folder()
+    log = open_log(folder)
+    for sequence in range(3):
+        log.append(numbered(b"0", producer=7, sequence=sequence), leader_epoch=0, now_ms=0)
+    log.close()
+    change(folder, name_of(0), lambda content: content.__setitem__(30, content[30] ^ 1))
+    again = open_log(folder, recovery_point=3, recover=False)
+    assert not again.hidden_producers_at
+    assert again.producers.producers[7].last_sequence == 2

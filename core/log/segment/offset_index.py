@@ -44,7 +44,8 @@ class SparseIndex:
         self._on_file = max(0, file_size) // entry.size
         self._tail: list[IndexEntry] = []
         self._last: IndexEntry | None = None
-        self._landmarks: dict[int, IndexEntry] = {}
+        self._landmarks: dict[int, IndexEntry] | None = None
+        """Entries that each search of a long file reads; None before the first one: most indexes are short or idle."""
 
     @property
     def name(self) -> str:
@@ -108,14 +109,14 @@ class SparseIndex:
             if keep < self._on_file:
                 self.file().truncate(keep * self._entry.size)
                 self._on_file = keep
-                self._landmarks.clear()
+                self._landmarks = None
         self._last = self._tail[-1] if self._tail else None
 
     def clear(self) -> None:
         """Drop everything. Raises `StorageError`."""
         self.file().truncate(0)
         self._on_file = 0
-        self._landmarks.clear()
+        self._landmarks = None
         self._tail.clear()
         self._last = None
 
@@ -130,7 +131,7 @@ class SparseIndex:
             file.append(b"".join([pack(*entry) for entry in self._tail]))
             self._on_file += len(self._tail)
             self._tail.clear()
-            self._landmarks.clear()  # the searches now halve elsewhere
+            self._landmarks = None  # the searches now halve elsewhere
 
     def file(self) -> File:
         """Return the file, opened at the first use. Raises `StorageError`."""
@@ -156,6 +157,8 @@ class SparseIndex:
         low, high = 0, self._on_file
         landmarks = self._landmarks
         while high - low > _BLOCK_ENTRIES:
+            if landmarks is None:
+                landmarks = self._landmarks = {}
             middle = (low + high) // 2
             entry = landmarks.get(middle)
             if entry is None:

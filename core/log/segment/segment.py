@@ -22,6 +22,9 @@ _MIN, _MAX = 384, 512
 """Number of remembered batches; at the maximum, the oldest are forgotten together."""
 
 
+_NONE = array("q")
+
+
 class RecentBatches:
     """The positions of the newest batches, for lookups without an index. Owner thread only."""
 
@@ -30,8 +33,7 @@ class RecentBatches:
     def __init__(self) -> None:
         self.floor = LONG_MAX
         """The lowest offset that `locate` knows; LONG_MAX when it knows none."""
-        self._ends = array("q")
-        self._positions = array("q")
+        self._ends = self._positions = _NONE  # most segments have none: they are closed
 
     def add(self, base_offset: Offset, next_offset: Offset, position: Position) -> None:
         """Add a batch at the end of the segment."""
@@ -42,6 +44,8 @@ class RecentBatches:
             del ends[:cut], self._positions[:cut]
         elif not ends:
             self.floor = base_offset
+            ends, self._positions = array("q"), array("q")
+            self._ends = ends
         ends.append(next_offset)
         self._positions.append(position)
 

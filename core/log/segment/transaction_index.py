@@ -62,9 +62,10 @@ class TransactionIndex:
         """Newest entries, whose write failed."""
         self._last_offset = -1
         """Marker offset of the newest entry, -1 if not read yet."""
-        self._blocks: dict[int, list[AbortedTxn]] = {}
-        self._landmarks: dict[int, int] = {}
-        """Marker offset of the first entry by block."""
+        self._blocks: dict[int, list[AbortedTxn]] | None = None
+        """Blocks that were read last; None before one is read: most segments have no aborted transactions."""
+        self._landmarks: dict[int, int] | None = None
+        """Marker offset of the first entry by block; None before one is read."""
         self._doubt = ""
         if file_size > 0 and file_size % ENTRY.size:
             self._doubt = f"{file_size} bytes are no multiple of {ENTRY.size}"
@@ -102,7 +103,8 @@ class TransactionIndex:
         """Write the entries in memory to the file. Raises `StorageError`; they then stay in memory."""
         if self._unwritten:
             self.file().append(_packed(self._unwritten))
-            self._blocks.pop(self._count // _BLOCK_ENTRIES, None)
+            if self._blocks is not None:
+                self._blocks.pop(self._count // _BLOCK_ENTRIES, None)
             self._count += len(self._unwritten)
             self._unwritten.clear()
 
@@ -141,8 +143,7 @@ class TransactionIndex:
         self._forget()
 
     def _forget(self) -> None:
-        self._blocks.clear()
-        self._landmarks.clear()
+        self._blocks = self._landmarks = None
 
     # --- looking up
 
@@ -199,6 +200,8 @@ class TransactionIndex:
         return low * _BLOCK_ENTRIES + bisect_left(self._block(low), offset, key=_last_offset)
 
     def _first_marker(self, block: int) -> int:
+        if self._landmarks is None:
+            self._landmarks = {}
         marker = self._landmarks.get(block)
         if marker is None:
             marker = self._read(block * _BLOCK_ENTRIES, 1)[0].last_offset
@@ -207,6 +210,8 @@ class TransactionIndex:
         return marker
 
     def _block(self, block: int) -> list[AbortedTxn]:
+        if self._blocks is None:
+            self._blocks = {}
         entries = self._blocks.get(block)
         if entries is None:
             if len(self._blocks) >= _CACHED_BLOCKS_MAX:

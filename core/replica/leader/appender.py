@@ -374,7 +374,7 @@ class ReplicaAppender:
         header = parse_header(entry.records)
         number = len(request.results)
         if header.transactional and (request.admitting is None or request.admitting[0] != number):
-            states.admitting.add(header.producer_id)
+            states.admitting[header.producer_id] = None
             request.admitting = number, states
         admitted: ValidatedBatch | None = None
         refused: ApiError | None = None
@@ -584,7 +584,7 @@ class _Opened(NamedTuple):
         """Return the validated batch. Raises `ApiError`, also if the partition has changed since then."""
         states = self.states
         is_in_transaction = self.producer_id < 0 or self.has_own_epoch or self.producer_id in states.admitting
-        states.admitting.discard(self.producer_id)
+        states.admitting.pop(self.producer_id, None)
         if self.refused is not None:
             raise self.refused
         if partition is not self.partition or partition.log.config is not self.config:

@@ -154,7 +154,7 @@ class VerifiedAppends:
         size = _bytes_of(entries)
         if self.waiting_bytes and self.waiting_bytes + size > WAITING_BYTES_MAX:
             for states in request.asked.values():
-                states.verifying.discard(producer_id)
+                states.verifying.pop(producer_id, None)
             request.asked.clear()
             text = "too many batches wait for the coordinators of their transactions"
             self._reject_retriable(entries)
@@ -179,7 +179,7 @@ class VerifiedAppends:
             if not states.is_open(producer_id, header.producer_epoch):
                 key = TopicPartition(entry.topic, entry.partition)
                 request.asked[key] = states
-                states.verifying.add(producer_id)
+                states.verifying[producer_id] = None
                 wanted.append((key, header))
         for key, header in wanted:
             self._verify(
@@ -203,7 +203,7 @@ class VerifiedAppends:
         partition = self._local.by_key.get(key)
         if error is ErrorCode.NONE and partition is not None and partition.log.producers is not states:
             error = ErrorCode.NOT_ENOUGH_REPLICAS  # the log was truncated: the answer may be for a state that is gone
-        states.verifying.discard(producer_id)
+        states.verifying.pop(producer_id, None)
         if error is not ErrorCode.NONE:
             request.refused[key] = error
         if not request.asked and request.size:

@@ -133,7 +133,9 @@ class Partition:
         """Compute the high watermark by this ISR from now on; return True if that raised it."""
         self.isr_state = isr_state
         self._maximal_isr = tuple(each for each in isr_state.maximal_isr if each.broker_id != self.broker_id)
-        self._epochs_in_sync = {each.broker_id: each.broker_epoch for each in isr_state.isr}
+        self._epochs_in_sync = {
+            each.broker_id: each.broker_epoch for each in isr_state.isr if each.broker_id != self.broker_id
+        }
         return self._on_log_ends_changed()
 
     def is_in_sync(self, follower: FollowerProgress) -> bool:

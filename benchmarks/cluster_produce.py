@@ -1,10 +1,13 @@
-"""librdkafka into three brokers with acks=all, compared with one broker and acks=1, and with Apache Kafka's three."""
+"""librdkafka into three brokers with acks=all, compared with one broker and acks=1, and with Apache Kafka's three; and
+reading one partition of three brokers, compared with Apache Kafka's three."""
 
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import confluent_kafka
 from cluster import all_in_sync, cluster, wait_until
 from harness import Result, broker, librdkafka_rate
 from kafka_cluster import KafkaUnavailable, kafka_cluster
@@ -12,6 +15,7 @@ from kafka_cluster import KafkaUnavailable, kafka_cluster
 from barnabas import Admin
 
 MESSAGES = 600_000
+READ = 400_000
 PARTITIONS = 3
 ROUNDS = 3
 TOPIC = "bench"
@@ -44,11 +48,30 @@ def _best(bootstrap: str, acks: str, replicas: int) -> float:
     return max(librdkafka_rate(settings, TOPIC, MESSAGES, partitions=PARTITIONS) for _ in range(ROUNDS))
 
 
+def _best_read(bootstrap: str) -> float:
+    """Return messages per second that librdkafka reads from one partition, after what `_best` has written."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False}
+    rates = []
+    for _ in range(ROUNDS + 1):
+        consumer = confluent_kafka.Consumer(settings)
+        consumer.assign([confluent_kafka.TopicPartition(TOPIC, 0, 0)])
+        count = len(consumer.consume(1, 30))  # it is connected
+        started = time.perf_counter()
+        while count < READ:
+            some = consumer.consume(1000, 30)
+            assert some, "nothing came within 30 s"
+            count += len(some)
+        rates.append(READ / (time.perf_counter() - started))
+        consumer.close()
+    return max(rates)
+
+
 def measure() -> list[Result]:
     with broker(None, f"num.partitions={PARTITIONS}") as one:
         alone = _best(one.bootstrap, "1", 1)
     with cluster() as three:
         replicated = _best(three.bootstrap, "all", 3)
+        read = _best_read(three.bootstrap)
     results = [
         Result(
             "3 brokers, 3 replicas, acks=all / 1 broker, acks=1",
@@ -60,7 +83,11 @@ def measure() -> list[Result]:
     ]
     with _kafka() as bootstrap:
         if bootstrap is not None:
-            theirs = _best(bootstrap, "all", 3)
+            theirs, their_read = _best(bootstrap, "all", 3), _best_read(bootstrap)
             name = "3 brokers, 3 replicas, acks=all / Apache Kafka's"
-            results.append(Result(name, replicated / theirs, "", 1.0, details={"Apache Kafka msg/s": theirs}))
+            results.append(Result(name, replicated / theirs, "", 2.0, details={"Apache Kafka msg/s": theirs}))
+            details = {"msg/s": read, "Apache Kafka msg/s": their_read}
+            results.append(
+                Result("3 brokers, reading 1 partition / Apache Kafka's", read / their_read, "", 1.2, details=details)
+            )
     return results

@@ -1,6 +1,7 @@
 """The names of a partition's files and folder (facts B3)."""
 
 import re
+from functools import cache
 
 from ...ports.types import TopicPartition
 
@@ -31,7 +32,12 @@ _FOLDER_NAME_MAX_BYTES = 255
 
 
 def segment_file(base_offset: int, suffix: str) -> str:
-    return f"{base_offset:020d}{suffix}"
+    return f"{base_offset:020d}{suffix}" if base_offset else _first_segment_file(suffix)
+
+
+@cache  # each partition has these names in memory, and most have this segment
+def _first_segment_file(suffix: str) -> str:
+    return f"{0:020d}{suffix}"
 
 
 def folder_partition(name: str) -> TopicPartition | None:

@@ -98,7 +98,7 @@ def committed(state: IsrState) -> CommittedIsr:
     return CommittedIsr(isr=state.isr, catching_up=state.catching_up)
 
 
-_NOBODY: frozenset[ReplicaId] = frozenset()
+_NO_REPLICAS: frozenset[ReplicaId] = frozenset()
 """One for all partitions: an empty one takes 216 bytes."""
 
 
@@ -111,7 +111,7 @@ def with_partition_state(
     longer led here. A request that was decided on another state has been stored, or never will be.
     """
     members = {each.broker_id for each in isr}
-    waiting = frozenset(each for each in catching_up if each.broker_id not in members) or _NOBODY
+    waiting = frozenset(each for each in catching_up if each.broker_id not in members) or _NO_REPLICAS
     if state.sent is None or not state.sent.is_for(known):
         return CommittedIsr(isr=isr, catching_up=waiting)
     return evolve(state, isr=isr, catching_up=waiting)

@@ -131,13 +131,15 @@ class CheckedBatches:
 
     CRC, offsets and leader epoch of each batch must be right; the CRC does not cover the last two. What was not read
     from the beginning to the end, as where the system copies the file, `finish` reads. Nothing is read behind
-    damage. One thread at a time.
+    damage.
     """
 
     def __init__(self, batches: Region, remote: RemoteSegment) -> None:
         self._batches, self._remote = batches, remote
         self.size, self.position = remote.size, batches.position
         self.fileno = batches.fileno
+        self._turn = [None]
+        """Taken by the thread that checks. A store may read with several; `finish` reads what was not checked then."""
         self._begin()
 
     def _begin(self) -> None:
@@ -155,18 +157,24 @@ class CheckedBatches:
 
     def read(self, start: int = 0, size: int | None = None) -> bytes:
         """Return bytes of the segment; none behind damage, so that a store does not get the rest."""
-        if start == 0:
-            self._begin()
-        if self._damaged_at is not None:
+        if self._damaged_at is not None and start > 0:
             return b""
         left = self.size - start
         content = self._batches.read(start, left if size is None or size > left else size)
-        if start == self._read_to:
-            self._read_to += len(content)
-            try:
+        try:
+            self._turn.pop()  # atomic
+        except IndexError:
+            return content
+        try:
+            if start == 0:
+                self._begin()
+            if start == self._read_to and self._damaged_at is None:
                 self._check(content)
-            except DamagedSegment as error:
-                self._damaged_at = error.offset
+                self._read_to += len(content)
+        except DamagedSegment as error:
+            self._damaged_at = error.offset
+        finally:
+            self._turn.append(None)
         return content
 
     def finish(self) -> None:

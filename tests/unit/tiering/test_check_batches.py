@@ -1,6 +1,7 @@
 """A segment with damage is not offered: it is checked while a store reads it."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,22 @@ def test_what_a_store_reads_again_is_checked_again() -> None:
     checked.finish()
     region.content[-2] ^= 1
     checked.read()
+    with pytest.raises(DamagedSegment):
+        checked.finish()
+
+
+def test_pieces_that_several_threads_read_are_all_checked() -> None:
+    content = three_batches()
+    for _ in range(20):
+        checked = CheckedBatches(region_of(content), described(len(content)))
+        with ThreadPoolExecutor(4) as threads:
+            pieces = threads.map(lambda start, of=checked: of.read(start, 7), range(0, len(content), 7))
+        assert b"".join(pieces) == content
+        checked.finish()
+    damaged = content[:-2] + bytes([content[-2] ^ 1]) + content[-1:]
+    checked = CheckedBatches(region_of(damaged), described(len(damaged)))
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda start: checked.read(start, 7), reversed(range(0, len(damaged), 7))))
     with pytest.raises(DamagedSegment):
         checked.finish()
 

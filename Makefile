@@ -1,4 +1,4 @@
-# The commands of the project. Each sets up .venv by itself; Python 3.11+, git and make are enough.
+# The commands of the project. Each sets up .venv itself; Python 3.11+, git and make are enough.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin

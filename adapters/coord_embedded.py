@@ -167,7 +167,7 @@ class NodeStore:
     def _make_private(self) -> None:
         """Create the file, or change it, so that only its owner reads it: credentials of users and tokens are in it.
 
-        SQLite gives the files beside it the same mode. An existing file is not opened: to close it would release the
+        SQLite gives its other files the same mode. An existing file is not opened: to close it would release the
         locks that SQLite has on it in this process.
         """
         if self.path == ":memory:":
@@ -219,7 +219,7 @@ class NodeStore:
                 cause.add_note(f"and the roll-back failed: {error}")
 
     def close(self) -> None:
-        """Give the file back; everything is in the main file then, and there is no log beside it."""
+        """Give the file back; everything is in the main file then, and there is no separate log."""
         self._connection.close()
 
     def _prepare(self) -> None:

@@ -1,6 +1,6 @@
 """Making the calls that are due to watches and listeners, one at a time: the lock around `core.tree.watchers`.
 
-What all coordination adapters share beside the core, which knows no locks; of yours, too.
+What all coordination adapters share outside of the core, which knows no locks; of yours, too.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""A reactor in a thread of its own, beside the user's, and the loading of what it runs.
+"""A reactor in a thread of its own and the loading of what it runs.
 
 Python's collector of cycles looks at new objects every 700 of them: at all that hundreds of modules make.
 """

@@ -1,6 +1,6 @@
 """A certificate authority for development: certificates of brokers and users as PEM files.
 
-Its key lies beside them, unencrypted: who reads the folder can pretend to be everyone. Productive clusters have an
+Its key is in the same folder, unencrypted: who reads the folder can pretend to be everyone. Productive clusters have an
 authority of their organization.
 """
 
@@ -89,7 +89,7 @@ class DevelopmentAuthority:
         path, key_path = self.folder / AUTHORITY, self.folder / AUTHORITY_KEY
         if not key_path.exists():
             if path.exists():
-                raise ConfigError(f"{path} has no key beside it ({AUTHORITY_KEY}); choose another folder")
+                raise ConfigError(f"{path} has no key next to it ({AUTHORITY_KEY}); choose another folder")
             self._make(path, key_path)
         try:
             key = load_pem_private_key(key_path.read_bytes(), None)

@@ -654,7 +654,7 @@ def deduplicated(
 ) -> "DataFrame":
     """Keep one row for each value of the columns `subset`: any of them on a batch, the first to arrive on a stream.
 
-    Streams: any output mode that Spark takes behind it (append by itself). With `delayThreshold`, duplicates are found
+    Streams: any output mode that Spark takes behind it (append by default). With `delayThreshold`, duplicates are found
     that come within that much event time (`dropDuplicatesWithinWatermark`), and the state is dropped after it; without,
     every value is kept for ever. A message that producers may have sent twice needs an id of its own for this; topic,
     partition and offset identify a message in the log only.

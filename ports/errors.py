@@ -1,7 +1,7 @@
 """The root of every error that Barnabas raises on purpose.
 
 Branches: `ApiError` (a rule of the log or protocol, with its wire code); `StorageError`, `CoordinationError` and
-`TransportError` (the outside failed; defined beside their ports); `ConfigError` (the user's configuration);
+`TransportError` (the outside failed; defined next to their ports); `ConfigError` (the user's configuration);
 `ClosedError` (a call on something already closed); `Malformed` (bytes that no protocol makes). Adapters translate their
 technology's exceptions at their edge.
 """

@@ -126,7 +126,7 @@ class SessionFaults:
 
     def lag(self, nodes: Tree) -> None:
         """The server that the machine is connected to falls behind: reads show the tree as it is now, and no change is
-        reported, until `catch_up`. A server catches up by itself when it has forwarded a write of this machine."""
+        reported, until `catch_up`. A server catches up when it has forwarded a write of this machine."""
         if self._nodes is None:
             self._nodes = copy.deepcopy(nodes)
 

@@ -2,7 +2,7 @@
 
     python tools/check_dist.py dist
 
-Also looks whether the source distribution beside it has the documents, the tests and the licence. Ends with 1 and a
+Also looks whether the source distribution next to it has the documents, the tests and the licence. Ends with 1 and a
 line for each thing that is wrong.
 """
 

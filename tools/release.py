@@ -166,7 +166,7 @@ def _extract(tar: tarfile.TarFile, target: Path | str) -> None:
 
 
 def export(root: Path, target: Path) -> Path:
-    """Write the files of the commit, without what lies beside them, with the same modes everywhere."""
+    """Write the files of the commit, without other files, with the same modes everywhere."""
     archive = subprocess.run(
         ["git", "-c", "tar.umask=0022", "archive", "--format=tar", "HEAD"], cwd=root, capture_output=True, check=True
     )
@@ -209,7 +209,7 @@ def pack(folder: Path, target: Path, epoch: int) -> None:
 
 
 def site(tree: Path, version: str, epoch: int, target: Path) -> None:
-    """Write the documents as a site: the pages below VERSION/, and versions.json beside it, in the layout of mike."""
+    """Write the documents as a site: the pages below VERSION/, and versions.json next to it, in the layout of mike."""
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch), "NO_MKDOCS_2_WARNING": "1"}
     with tempfile.TemporaryDirectory() as scratch:
         pages = Path(scratch) / version

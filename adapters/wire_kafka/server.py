@@ -66,7 +66,7 @@ class KafkaServer:
     max_in_flight: with this many requests waiting for answers, nothing further is read from a connection.
     gone:     gets the number (`Caller.connection`) of each connection that has closed.
     watch:    looks at how long requests take; None costs nothing.
-    steps:    where long answers are written, beside other work; without it they are written in one go.
+    steps:    where long answers are written between other work; without it they are written in one go.
     topic_name: the name of the topic with an id, empty where there is none: newer fetch versions carry ids only.
     is_appending: true while records that came over a connection (`Caller.connection`) are being opened. Nothing further
               is read from it until its Produce is answered, as Kafka reads one request at a time.

@@ -86,7 +86,7 @@ _BATCHED = 4
 
 
 class _Single(Generic[T]):
-    """An array that has one element here: each transaction is asked about by itself."""
+    """An array that has one element here: each transaction is asked about separately."""
 
     def __init__(self, item: FieldCodec[T]) -> None:
         self._item = item

@@ -30,7 +30,7 @@ def create(
 ) -> None:
     """Create an authority, a certificate for a broker, and others for users; what exists in the folder remains.
 
-    Files are readable by their owner only. The authority's key lies beside them: use it for development only.
+    Files are readable by their owner only. The authority's key is in the same folder: use it for development only.
     """
     from ..certificates import AUTHORITY, AUTHORITY_KEY, DevelopmentAuthority
 

@@ -69,7 +69,7 @@ SUMMARIES = {
     "log": "Dump, check, repair and summarize the files of a log.",
     "mirror": "Copy topics from other clusters, until Ctrl-C or SIGTERM.",
     "import": "Copy the data of stopped Kafka brokers into a new folder.",
-    "bench": "Measure rates and latencies, also beside other servers.",
+    "bench": "Measure rates and latencies, also compared with other servers.",
     "profile": "Name clusters, to be chosen instead of --bootstrap.",
     "audit": "Compare the counts of the tiers: did all arrive once?",
     "demo": "From a log line to a warehouse table in one go.",

@@ -65,7 +65,8 @@ def serve(
         ),
     ] = False,
     console: Annotated[
-        bool, typer.Option("--console", help="A web console beside it, at console.listen or http://127.0.0.1:8082.")
+        bool,
+        typer.Option("--console", help="A web console in its process, at console.listen or http://127.0.0.1:8082."),
     ] = False,
     security_dir: Annotated[
         Path | None,

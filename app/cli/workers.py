@@ -37,7 +37,7 @@ SETTLE_S = 60.0
 def run_workers(
     file: Path | None, given: Mapping[str, object], read: BrokerConfig, announce: Callable[[list[str]], None]
 ) -> None:
-    """Run the workers until SIGTERM or SIGINT. `given`: the settings beside `file`; `read`: both of them.
+    """Run the workers until SIGTERM or SIGINT. `given`: the settings in addition to `file`; `read`: both of them.
 
     `announce` gets the shared listeners once all workers are ready and know each other.
     """

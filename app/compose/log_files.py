@@ -125,7 +125,7 @@ def look_at_tree(file: Path) -> LookedTree:
 
 
 def mend_tree(file: Path, looked: LookedTree) -> None:
-    """Write the file again with what could be read; the old one is kept beside it. Raises `CoordinationError`."""
+    """Write the file again with what could be read; the old one is kept next to it. Raises `CoordinationError`."""
     from ...adapters.coord_embedded import rewrite_file
 
     rewrite_file(file, looked.rows)

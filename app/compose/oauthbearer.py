@@ -100,7 +100,7 @@ class _TokenRequest:
     options: Mapping[str, str]
     """The options of the login module."""
     trust: SslSettings
-    """The certificates to trust beside the system's, unless the login module has options `ssl.*`."""
+    """The certificates to trust in addition to the system's, unless the login module has options `ssl.*`."""
     url_key: str = "sasl.oauthbearer.token.endpoint.url"
 
 

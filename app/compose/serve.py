@@ -103,7 +103,7 @@ def own_address(config: BrokerConfig, listeners: Sequence[str]) -> tuple[str, di
     """
     index = config.inter_broker_listener
     if index is None:
-        raise ConfigError("services beside a broker need a listener kafka://HOST:PORT")
+        raise ConfigError("services of a broker's process need a listener kafka://HOST:PORT")
     listener = config.listener_list[index]
     host, _, port = listeners[index].partition("://")[2].rpartition(":")
     anywhere = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "[::]": "[::1]"}

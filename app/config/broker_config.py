@@ -756,13 +756,13 @@ class BrokerConfig(
     console_listen: str | None = text_key(
         "console.listen",
         None,
-        doc="Ours. Of `barnabas serve`: HOST:PORT of a web console beside it; https://HOST:PORT: with TLS "
+        doc="Ours. Of `barnabas serve`: HOST:PORT of a web console in its process; https://HOST:PORT: with TLS "
         "(listener.name.console.ssl.* or ssl.*).",
     )
     schema_registry_listen: str | None = text_key(
         "schema.registry.listen",
         None,
-        doc="Ours. Of `barnabas serve`: HOST:PORT of a schema registry beside it; https://HOST:PORT: with TLS "
+        doc="Ours. Of `barnabas serve`: HOST:PORT of a schema registry in its process; https://HOST:PORT: with TLS "
         "(listener.name.registry.ssl.* or ssl.*).",
     )
     schema_registry_authentication_method: str = text_key(
@@ -789,13 +789,12 @@ class BrokerConfig(
     schema_registry_command_config: str | None = text_key(
         "schema.registry.command.config",
         None,
-        doc="Ours. A file with the client settings of the registry beside the broker; unset: those of brokers among "
-        "themselves.",
+        doc="Ours. A file with the client settings of that registry; unset: those of brokers among themselves.",
     )
     avro_validate_defaults: bool = flag_key(
         "avro.validate.defaults",
         False,
-        doc="As Confluent's registry has it: the registry beside the broker refuses Avro defaults of a wrong type.",
+        doc="The registry in the broker's process refuses Avro defaults of a wrong type.",
     )
     plugins_modules: tuple[str, ...] = list_key(
         "plugins.modules", (), doc="Ours. Python modules with plugins, besides installed ones."
@@ -940,7 +939,7 @@ class BrokerConfig(
 
     @property
     def services(self) -> tuple[str, ...]:
-        """The services to run beside the broker in `barnabas serve`: NAME for each NAME.listen that is set."""
+        """The services to run with the broker in `barnabas serve`: NAME for each NAME.listen that is set."""
         given = {"schema.registry": self.schema_registry_listen, "console": self.console_listen}
         return tuple(name for name, listen in given.items() if listen)
 

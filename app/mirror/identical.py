@@ -1,7 +1,7 @@
 """Identical mirrors: topics of another cluster with the same offsets, batches, control records and leader epochs.
 
 What is fetched from the source goes to the leaders of the target as it is (`MirrorRecords`). The target's logs are the
-only state: a mirror that was stopped or killed resumes at their ends, and a second one beside it does no harm, since a
+only state: a mirror that was stopped or killed resumes at their ends, and a second one at once does no harm, since a
 request names the log end that it continues.
 """
 

@@ -1,1 +1,1 @@
-"""The classic cluster: registries, topic filters, rebalancing, and the consumer that runs it by itself."""
+"""The classic cluster: registries, topic filters, rebalancing, and the consumer that runs it without a coordinator."""

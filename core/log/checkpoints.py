@@ -1,4 +1,4 @@
-"""The small text files beside the segments (facts B3): offset checkpoints, leader epochs, partition.metadata.
+"""The small text files next to the segments (facts B3): offset checkpoints, leader epochs, partition.metadata.
 
 All checkpoints have a line with the version (0), one with the count of entries, then the entries.
 """

@@ -15,7 +15,7 @@ def process(value: bytes) -> None:
 
 
 def main(where: str, topic: str, *settings: str) -> None:
-    # Committing by itself would be too early: a message counts as consumed when it is handed out.
+    # Automatic commits would be too early: a message counts as consumed when it is handed out.
     config = {"groupid": "at-least-once", "autocommit.enable": "false", "consumer.timeout.ms": "10000"}
     config |= {name: value for name, _, value in (setting.partition("=") for setting in settings)}
     with ConsumerConnector(coordination=where, config=config) as connector:

@@ -196,7 +196,7 @@ class Relations:
         """Define the view that the statement means. `fields`: names that may be those of JSON fields; None: all.
 
         A star shows what a value holds once: as its fields, or as the value where these are not all of it. `value` and
-        `json` are columns beside the fields where the statement names them.
+        `json` are columns in addition to the fields where the statement names them.
         """
         starred = statement.columns is None
         known = [*dict.fromkeys([*RECORD_COLUMNS, *staged.columns])]

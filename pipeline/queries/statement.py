@@ -52,7 +52,7 @@ class Statement:
     relations: Sequence[Relation]
     columns: frozenset[str] | None
     named: frozenset[str] | None = frozenset()
-    """The names that stand in the statement, also beside a star (`* exclude (value)`). None: they may be any."""
+    """The names that stand in the statement, also next to a star (`* exclude (value)`). None: they may be any."""
 
     def names(self, column: str) -> bool:
         """Return True if the column is named, or may be: a star does not name it."""

@@ -539,7 +539,7 @@ class TopicStreamReader(_SliceReader, DataSourceStreamReader, SupportsTriggerAva
             return StreamOffsets(starts, {info.name: info.topic_id for info in infos}).packed()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """`minOffsetsPerTrigger` beside a maximum is looked after here: Python has no limit of two."""
+        """`minOffsetsPerTrigger` with a maximum is looked after here: Python has no limit of two."""
         most, least = self.options.max_offsets_per_trigger, self.options.min_offsets_per_trigger
         if most is not None:
             return ReadMaxRows(most)

@@ -34,7 +34,7 @@ class DeltaLog:
     """The log of the table in a folder, read without its library: the newest commit, and which ones there were.
 
     Other tools may commit, too (compact, vacuum): the newest commit of ours counts. When they have gone on until Delta
-    has cleaned it away (after 30 days), a copy beside the log does.
+    has cleaned it away (after 30 days), a copy next to the log does.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -1,6 +1,6 @@
 """The clients of `app`, as the pipeline needs them: what a cluster has, ranges of records in columns, a producer.
 
-A classic cluster is planned by its registries, and each broker is asked by itself.
+A classic cluster is planned by its registries, and each broker is asked separately.
 """
 
 import time

@@ -231,7 +231,7 @@ _FOUND = tuple[str, str, str]
 
 
 def types_of(parts: list[Subschema]) -> frozenset[str]:
-    """Return the allowed types; integers are listed beside numbers."""
+    """Return the allowed types; integers are listed in addition to numbers."""
     found = TYPES
     for value, _ in demands(parts, "type"):
         named = {value} if isinstance(value, str) else set(value)
@@ -305,7 +305,7 @@ def _numbers(reader: dict[str, Any], writer: list[Subschema], types: frozenset[s
 
 
 def _bounds(writer: list[Subschema], key: str, strict: str) -> Iterator[tuple[float, bool]]:
-    """Yield (bound, exclusive); in draft 4 `exclusiveMinimum` is true or false beside `minimum`."""
+    """Yield (bound, exclusive); in draft 4 `exclusiveMinimum` is true or false next to `minimum`."""
     for value, part in demands(writer, key):
         yield value, part.value.get(strict) is True
     for value, _ in demands(writer, strict):

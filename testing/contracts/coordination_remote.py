@@ -80,7 +80,7 @@ class CableHarness(ABC):
 
 
 class RemoteSuite:
-    """Inherit it beside the contract; the fixture `harness` gives a `CableHarness`."""
+    """Inherit it in addition to the contract; the fixture `harness` gives a `CableHarness`."""
 
     def test_a_cable_that_goes_dead_is_noticed_and_the_session_expires(self, harness: CableHarness) -> None:
         """Nothing is closed and nothing arrives: only the silence shows the fault."""

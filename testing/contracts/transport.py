@@ -49,7 +49,7 @@ class TransportHarness(Protocol):
         ...
 
     def region(self, content: bytes) -> Region:
-        """Return a region of a file with this content, as the storage beside this transport would give it."""
+        """Return a region of a file with this content, as the storage used with this transport would give it."""
         ...
 
 

@@ -42,7 +42,7 @@ def checked_cluster_id(
 
     `owns_topics`: this broker may change the topics in the tree. `deleted`: the ids of topics that were deleted while
     this broker was down. Raises `ConfigError` for folders of another broker or cluster, `CoordinationError` if the tree
-    has lost all topics, or its cluster: a start would create them again beside their data.
+    has lost all topics, or its cluster: a start would create them again next to their data.
     """
     _check_no_import(log_dirs)
     identities = known_identities(log_dirs, config.broker_id)

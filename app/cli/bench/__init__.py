@@ -1,1 +1,1 @@
-"""`barnabas bench`: rates and latencies of a broker, alone or beside other servers."""
+"""`barnabas bench`: rates and latencies of a broker, alone or compared with other servers."""

@@ -242,7 +242,7 @@ def _smoothed(curve: Sequence[tuple[float, float]]) -> Sequence[tuple[float, flo
 
 
 def ratios(runs: Runs, ours: str) -> list[dict[str, Any]]:
-    """Return our figures beside those of each other side, as the median of the ratios of each round."""
+    """Return our figures and those of each other side, as the median of the ratios of each round."""
     found: list[dict[str, Any]] = []
     for (work, side), theirs in runs.items():
         if side == ours:
@@ -404,7 +404,7 @@ _TOPIC_PATIENCE_MS = 600_000
 _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9}
 
 bench = typer.Typer(
-    help="Measure rates and latencies of a broker, alone or beside other servers.", invoke_without_command=True
+    help="Measure rates and latencies of a broker, alone or compared with other servers.", invoke_without_command=True
 )
 
 Bootstrap = Annotated[
@@ -446,8 +446,8 @@ def both(
     topic: Annotated[str | None, typer.Option(help="Default: a new topic, deleted afterwards.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure rates and latencies of a broker, alone or beside other servers. Without a sub-command: send messages to
-    one partition, read them back, print both rates.
+    """Measure rates and latencies of a broker, alone or compared with other servers. Without a
+    sub-command: send messages to one partition, read them back, print both rates.
 
     The rates are those of this machine; compare ratios of one run.
     """

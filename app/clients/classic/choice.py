@@ -17,7 +17,7 @@ _WANTED = "exactly one of broker.list, zk.connect, etcd.connect, coordination, o
 
 
 def is_classic(positional: Sequence[object], named: Mapping[str, Any]) -> bool:
-    """Return True if the bootstrap is `classic://...`, or missing beside an argument of the classic generation."""
+    """Return True if the bootstrap is `classic://...`, or missing, with an argument of the classic generation."""
     arguments = _arguments(positional, named)
     if arguments.bootstrap is not None and arguments.bootstrap != "":
         return is_classic_address(arguments.bootstrap)

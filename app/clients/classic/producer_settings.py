@@ -116,7 +116,7 @@ class ClassicConsumerSettings:
     connect_timeout_ms: int = field(default=10_000, validator=ge(1))
     """The longest wait for a connection."""
     socket_buffersize: int = field(default=65_536, validator=ge(1))
-    """Accepted for old configurations; the system sizes its buffers by itself."""
+    """Accepted for old configurations; the system sizes its own buffers."""
     fetch_size: int = field(default=1_048_576, validator=ge(4))
     """The bytes of a partition that a fetch asks for."""
     fetch_size_max: int = field(default=104_857_600, validator=ge(4))

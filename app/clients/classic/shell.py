@@ -28,7 +28,7 @@ class ClassicShell(BlockingShell):
         self._lender = scheduler if isinstance(scheduler, LendsTurns) else None
 
     def drive(self, part: Part) -> None:
-        """Poll this machine in time. It takes the lock by itself, and asks brokers for nothing."""
+        """Poll this machine in time. It takes the lock itself, and asks brokers for nothing."""
         self._driver.add(part)
 
     def run(self, work: Callable[[], None]) -> None:

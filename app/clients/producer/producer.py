@@ -130,7 +130,7 @@ def _send_values(appender: RecordAppender, topic: str, values: list[bytes], part
             singles.append(_take_one(appender, topic, values[at], partition, runs, singles))
             at += 1
             continue
-        # Up to the first value that is too large by itself nothing is checked one by one: a batch holds less.
+        # Up to the first value that is too large alone nothing is checked one by one: a batch holds less.
         with appender.lock:
             appender.check_taking()
             need = min(ends[-1] - before, max(ends[at] - before, _RUN_BYTES))

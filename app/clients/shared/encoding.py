@@ -96,7 +96,7 @@ class _Function:
 
 
 class _ConfluentSerializer:
-    """A serializer or deserializer of confluent-kafka, which takes a context beside the value; null stays null."""
+    """A serializer or deserializer of confluent-kafka, which takes a context and the value; null stays null."""
 
     def __init__(self, function: Callable[[Any, Any], Any], *, is_key: bool) -> None:
         from confluent_kafka.serialization import MessageField, SerializationContext

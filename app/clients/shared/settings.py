@@ -539,7 +539,7 @@ def read_settings(kind: type[T], config: Mapping[str, Any] | None, given: Mappin
 
     Names are those of Kafka and of its other clients (see `foreign_settings`), with dots or underscores; one warning
     lists those without effect. A mapping may be shared by a producer, a consumer and an admin client: each of them
-    leaves out the settings of the others. `batch.size` counts bytes, as in Kafka; beside a key that only 0.7 has
+    leaves out the settings of the others. `batch.size` counts bytes, as in Kafka; with a key that only 0.7 has
     (`queue.time`, `producer.type`, ...) it counts messages, as there. A kind may have `ALIASES` of its own, dotted name
     → field. Raises `ConfigError` naming the key, with `prefix` before it as the user writes it, and the nearest known
     one if it is unknown.

@@ -274,7 +274,7 @@ class SimpleConsumerKeywords(FetchKeywords, total=False):
     connect_timeout_ms: int | None
     """The longest wait for a connection."""
     socket_buffersize: int | None
-    """Accepted for old configurations; the system sizes its buffers by itself."""
+    """Accepted for old configurations; the system sizes its own buffers."""
     fetch_size: int | None
     """The bytes of a partition that a fetch asks for."""
     fetch_size_max: int | None
@@ -397,7 +397,7 @@ class ConnectorKeywords(SecurityKeywords, RegistryKeywords, total=False):
     socket_timeout_ms: int | None
     """The longest wait for an answer."""
     socket_buffersize: int | None
-    """Accepted, without effect: the transport sizes its buffers by itself."""
+    """Accepted, without effect: the transport sizes its own buffers."""
     socket_connection_setup_timeout_ms: int | None
     """The longest wait for a connection."""
     reconnect_backoff_ms: float | None
@@ -413,7 +413,7 @@ class ConnectorKeywords(SecurityKeywords, RegistryKeywords, total=False):
     fetcher_backoff_ms: float | None
     """The pause of a fetcher whose partitions had nothing."""
     autocommit_enable: bool | None
-    """Commit by itself what was handed out, at an interval and at the end."""
+    """Commit automatically what was handed out, at an interval and at the end."""
     autocommit_interval_ms: float | None
     """The interval of `autocommit.enable`."""
     autooffset_reset: Literal["smallest", "largest", "earliest", "latest", "none"] | str | None

@@ -1,1 +1,1 @@
-"""The consumer of the classic generation, which rebalances by itself."""
+"""The consumer of the classic generation, which rebalances without a coordinator."""

@@ -57,7 +57,7 @@ class ConnectorSettings:
     socket_timeout_ms: int = field(default=30_000, validator=ge(1))
     """The longest wait for an answer."""
     socket_buffersize: int = field(default=65_536, validator=ge(1))
-    """Accepted, without effect: the transport sizes its buffers by itself."""
+    """Accepted, without effect: the transport sizes its own buffers."""
     socket_connection_setup_timeout_ms: int = field(default=10_000, validator=ge(1))
     """The longest wait for a connection."""
     reconnect_backoff_ms: float = field(default=50, validator=ge(0))
@@ -73,7 +73,7 @@ class ConnectorSettings:
     fetcher_backoff_ms: float = field(default=1000, validator=ge(0))
     """The pause of a fetcher whose partitions had nothing."""
     autocommit_enable: bool = True
-    """Commit by itself what was handed out, at an interval and at the end."""
+    """Commit automatically what was handed out, at an interval and at the end."""
     autocommit_interval_ms: float = field(default=10_000, validator=ge(1))
     """The interval of `autocommit.enable`."""
     autooffset_reset: str = field(default="smallest", validator=in_(tuple(_RESETS)))

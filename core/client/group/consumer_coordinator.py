@@ -494,7 +494,7 @@ class ClassicMembershipManager(AbstractMembershipManager):
     def rejoin(self, reason: str) -> None:
         self._rejoin_reason = self._rejoin_reason or reason
 
-    # --- what happens by itself
+    # --- what happens without a request of the user
 
     def _check_metadata(self) -> None:
         if self._views_seen == self._view.updates or not self.topics.active:

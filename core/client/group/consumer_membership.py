@@ -188,7 +188,7 @@ class ConsumerMembershipManager(AbstractMembershipManager):
         self._next_ms = -NEVER
         self._quiet = 0
 
-    # --- what happens by itself
+    # --- what happens without a request of the user
 
     def _check_metadata(self) -> None:
         if self._views_seen == self._view.updates or not self.topics.active:

@@ -179,8 +179,6 @@ class CheckedBatches:
 
     def finish(self) -> None:
         """Check what was not read. Raises `DamagedSegment`."""
-        if self._read_to != self.size:
-            self.read(0, _CHECK_BYTES)
         while self._damaged_at is None and self._read_to < self.size:
             if not self.read(self._read_to, _CHECK_BYTES):
                 break

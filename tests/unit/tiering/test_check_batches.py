@@ -1,7 +1,6 @@
 """A segment with damage is not offered: it is checked while a store reads it."""
 
 import os
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -112,20 +111,31 @@ def test_what_a_store_reads_again_is_checked_again() -> None:
         checked.finish()
 
 
-def test_pieces_that_several_threads_read_are_all_checked() -> None:
+@pytest.mark.parametrize("changed", [None, 30, 2 * SIZE + 30])
+def test_what_is_read_out_of_order_is_checked_at_the_end(changed: int | None) -> None:
     content = three_batches()
-    for _ in range(20):
+    if changed is not None:
+        content[changed] ^= 1
+    for order in (range(0, 3 * SIZE, 7)[::-1], [0, 2 * SIZE, SIZE], [SIZE, 0, 2 * SIZE]):
         checked = CheckedBatches(region_of(content), described(len(content)))
-        with ThreadPoolExecutor(4) as threads:
-            pieces = threads.map(lambda start, of=checked: of.read(start, 7), range(0, len(content), 7))
-        assert b"".join(pieces) == content
-        checked.finish()
-    damaged = content[:-2] + bytes([content[-2] ^ 1]) + content[-1:]
-    checked = CheckedBatches(region_of(damaged), described(len(damaged)))
-    with ThreadPoolExecutor(4) as threads:
-        list(threads.map(lambda start: checked.read(start, 7), reversed(range(0, len(damaged), 7))))
-    with pytest.raises(DamagedSegment):
-        checked.finish()
+        for start in order:
+            checked.read(start, SIZE)
+        if changed is None:
+            checked.finish()
+        else:
+            with pytest.raises(DamagedSegment):
+                checked.finish()
+
+
+def test_two_threads_that_read_at_the_same_time_do_not_check_at_the_same_time() -> None:
+    content = three_batches()
+    checked = CheckedBatches(region_of(content), described(len(content)))
+    first = checked._turn.pop()  # another thread checks
+    assert checked.read(0, SIZE) == content[:SIZE]
+    checked._turn.append(first)
+    checked.read(SIZE, SIZE)
+    assert checked._read_to == 0
+    checked.finish()
 
 
 def test_store_gets_nothing_from_behind_damage() -> None:

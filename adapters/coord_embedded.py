@@ -7,7 +7,6 @@ readable nodes.
 import math
 import os
 import sqlite3
-import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..core.tree.tree import Change, Put, Remove, Tree, check_path
 from ..ports.coordination import Cancel, CoordinationError, Node, NodeChange, SessionState
 from ..ports.errors import BarnabasError, ClosedError
-from .watch_delivery import WatchDelivery
+from .watch_delivery import WatchDelivery, write_to_stderr
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -253,10 +252,6 @@ class NodeStore:
 _THIS_PROCESS = 1
 
 
-def _to_stderr(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
-
-
 class EmbeddedCoordination:
     """Fulfils `ports.coordination.Coordination` with a file; the session lasts as long as the file is open.
 
@@ -272,7 +267,7 @@ class EmbeddedCoordination:
         path: str,
         *,
         deliver: Callable[[Callable[[], None]], None] | None = None,
-        report: Callable[[str], None] = _to_stderr,
+        report: Callable[[str], None] = write_to_stderr,
     ) -> None:
         """Open the file, made if missing. Raises `CoordinationError` when it is damaged or in use by another broker."""
         self._store = NodeStore(path)

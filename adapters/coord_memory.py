@@ -6,7 +6,6 @@ Sessions share one tree; tests and the simulation cause faults in them.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from threading import RLock
@@ -17,14 +16,10 @@ from ..core.tree.tree import Change, Tree, check_path
 from ..ports.clock import Clock
 from ..ports.coordination import Cancel, CoordinationError, Node, NodeChange, SessionExpired, SessionState
 from ..ports.errors import ClosedError
-from .watch_delivery import Deliver, WatchDelivery
+from .watch_delivery import Deliver, WatchDelivery, write_to_stderr
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
-
-
-def _to_stderr(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
 
 
 class MemoryTree:
@@ -41,7 +36,7 @@ class MemoryTree:
         self,
         *,
         deliver: Deliver | None = None,
-        report: Callable[[str], None] = _to_stderr,
+        report: Callable[[str], None] = write_to_stderr,
         clock: Clock | None = None,
         session_timeout_ms: float = math.inf,
     ) -> None:

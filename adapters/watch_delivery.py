@@ -3,6 +3,7 @@
 What all coordination adapters share outside of the core, which knows no locks; of yours, too.
 """
 
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 
@@ -11,6 +12,11 @@ from ..ports.coordination import SessionState
 from ..ports.errors import ClosedError
 
 Deliver = Callable[[Callable[[], None]], None]
+
+
+def write_to_stderr(text: str) -> None:
+    """Report a callback that raised, where the caller has no report of its own."""
+    sys.stderr.write(f"{text}\n")
 
 
 class WatchDelivery:

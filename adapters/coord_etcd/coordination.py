@@ -1,6 +1,5 @@
 """One session with etcd as a `Coordination`."""
 
-import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -34,7 +33,7 @@ from ...ports.errors import ClosedError
 from ...ports.report import Report
 from ..repeated_failure import RepeatedFailure
 from ..session_heartbeat import SessionHeartbeat
-from ..watch_delivery import WatchDelivery
+from ..watch_delivery import WatchDelivery, write_to_stderr
 from .link import OUTCOME, Link, NoAnswer
 from .security import EtcdSecurity, LoginRefused
 
@@ -185,10 +184,6 @@ def _node(path: str, found: Sequence[Any]) -> Node:
     if not found:
         raise NoNode(path)
     return to_node(found[0])
-
-
-def _to_stderr(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
 
 
 # Several changes as one transaction of etcd.
@@ -466,7 +461,7 @@ class EtcdCoordination:
         session_timeout_ms: int = 6000,
         connect_timeout_ms: int = 6000,
         security: EtcdSecurity = _OPEN,
-        report: Callable[[str], None] = _to_stderr,
+        report: Callable[[str], None] = write_to_stderr,
     ) -> None:
         """Connect to `etcd://host:port,host2:port/prefix`.
 

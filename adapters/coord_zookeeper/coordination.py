@@ -1,7 +1,6 @@
 """One ZooKeeper session as a `Coordination`."""
 
 import logging
-import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -47,7 +46,7 @@ from ...ports.errors import ClosedError
 from ...ports.values import frozen
 from ..repeated_failure import RepeatedFailure
 from ..session_heartbeat import SessionHeartbeat
-from ..watch_delivery import WatchDelivery
+from ..watch_delivery import WatchDelivery, write_to_stderr
 from .security import TlsHandler, ZookeeperSecurity
 
 DEFAULT_PORT = 2181
@@ -66,10 +65,6 @@ _RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0.4, "
 
 _log = logging.getLogger("barnabas.coord_zookeeper")
 _log.addHandler(logging.NullHandler())
-
-
-def _to_stderr(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
 
 
 # kazoo's lines for the log: each attempt to connect is one or two of them, which would fill a disk.
@@ -466,7 +461,7 @@ class ZookeeperCoordination:
         session_timeout_ms: int = 6000,
         connect_timeout_ms: int = 6000,
         security: ZookeeperSecurity = _NO_SECURITY,
-        report: Callable[[str], None] = _to_stderr,
+        report: Callable[[str], None] = write_to_stderr,
     ) -> None:
         """Connect to `zookeeper://host:port,host2:port/chroot`; the chroot is made with the first node.
 

@@ -37,7 +37,7 @@ TESTS  = $(or $(wildcard tests/unit/$(NAME) tests/adapters/test_$(NAME)*.py test
               $(wildcard tests/unit/$(notdir $(patsubst %/,%,$(dir $(PKG))))),$(wildcard tests/integration/test_$(NAME)*.py))
 test: $(STAMP)  ## run the tests, but for the slow ones; PKG=core/log for those of a package, ARGS="-m slow" for the slow ones
 	$(if $(PKG),$(if $(TESTS),,$(error no tests of $(PKG): see tests/unit)))
-	@$(BIN)/pytest $(if $(PKG),-q -n $(or $(JOBS),2) --dist loadgroup $(TESTS),-n $(or $(JOBS),4) --dist loadgroup --ignore=tests/architecture --ignore=tests/docs/test_site.py) $(ARGS)
+	@$(BIN)/pytest $(if $(PKG),-q --workers $(or $(JOBS),2) $(TESTS),--workers $(or $(JOBS),4) --ignore=tests/architecture --ignore=tests/docs/test_site.py) $(ARGS)
 
 lint: $(STAMP)  ## style, types, import rules, the documents as a site
 	@$(BIN)/ruff check .
@@ -69,7 +69,7 @@ bench-peers: $(STAMP)  ## the paper's experiments beside RabbitMQ and ActiveMQ, 
 	@$(BIN)/python benchmarks/peers.py $(ARGS)
 
 compatibility: $(STAMP)  ## what each Kafka client does with the broker; writes docs/compatibility.md
-	@$(BIN)/pytest -n $(or $(JOBS),2) --dist loadgroup -m '' tests/compatibility/test_compatibility.py tests/compatibility/test_secured_clients.py $(ARGS)
+	@$(BIN)/pytest --workers $(or $(JOBS),2) -m '' tests/compatibility/test_compatibility.py tests/compatibility/test_secured_clients.py $(ARGS)
 	@$(BIN)/python tools/compatibility_table.py
 
 sim: $(STAMP)  ## clusters and brokers under a seeded clock, network and disk; SEEDS=10000 FIRST=0 STORY=cluster FRESH=1 RECORD=1

@@ -5,21 +5,19 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 from support.long_tests import MOST_QUICK_EXAMPLES
-from support.sharing_out import InParts, rotate, send_less, sort
 
 if TYPE_CHECKING:
     from support.etcd_server import EtcdServer
     from support.s3_server import S3Server
     from support.zookeeper_server import ZookeeperServer
-    from xdist.remote import Producer
 
 _CHECKOUT = Path(__file__).resolve().parents[1]
 
@@ -50,7 +48,8 @@ settings.register_profile("prove", settings.get_profile("quick"), max_examples=3
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    pluginmanager.import_plugin("support.forked_workers")
     parser.addoption("--seeds", type=int, default=10, help="how many seeds the simulation plays (all with -m '')")
     parser.addoption("--billing-seeds", type=int, default=25, help="how many seeds it plays of bills")
     parser.addoption("--cluster-seeds", type=int, default=100, help="how many seeds it plays of whole clusters")
@@ -78,45 +77,6 @@ def pytest_collection() -> Iterator[None]:
         gc.freeze()
         gc.set_threshold(20_000, 20, 20)  # 3 to 7 % of the CPU time of tests of groups and logs
         gc.enable()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, pytest.CollectReport]:
-    """Workers begin with other files: in a fresh checkout each file is compiled by one of them, not by all at once."""
-    report: pytest.CollectReport = yield
-    if isinstance(collector, pytest.Directory):
-        report.result = rotate(report.result, getattr(collector.config, "workerinput", {}))
-    return report
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """Sort what each worker has collected in another order, before pytest-randomly shuffles it: all shuffle the same.
-    Files that wait for brokers and files that compute come mixed then, and the cores have work all the time."""
-    items.sort(key=lambda item: str(item.path))
-    return (yield)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> InParts | None:
-    return InParts(config, log) if config.getoption("dist") == "loadgroup" else None
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Tests of one xdist group stay together. pytest-xdist 3.8 writes the group into a field that pytest 9.2 no longer
-    reads (its issue 1386), so that every worker would start Spark, ZooKeeper and etcd. Others do it well."""
-    if not session.config.getoption("loadgroup", default=False):
-        return
-    for item in session.items:
-        groups = {str(mark.args[0]) for mark in item.iter_markers("xdist_group")}
-        suffix = f"@{'_'.join(sorted(groups))}"
-        if groups and not item.nodeid.endswith(suffix):
-            identity = getattr(item, "_id", None)
-            if identity is not None:
-                item._id = type(identity).parse(item.nodeid + suffix)  # of pytest 9.2
-    sort(session.items)
-    send_less(session.config)
 
 
 @pytest.fixture(autouse=True)

@@ -31,7 +31,7 @@ def stages(minutes: float, *, record: bool) -> dict[str, list[str]]:
     python = [sys.executable, "-P"]
     seeds = ["tools/simulate.py", "--fresh", "--minutes", f"{minutes * SEEDS_SHARE:g}"]
     chaos = ["-m", "chaos", "--transactions", "--brokers", "4", "--minutes", f"{minutes * CHAOS_SHARE:g}"]
-    tests = ["-m", "pytest", "-q", "-n", "4", "--dist", "loadgroup"]
+    tests = ["-m", "pytest", "-q", "--workers", "4"]
     return {
         "slow": [*python, *tests, "-m", "slow"],
         "properties": [*python, *tests, "-m", "hypothesis and not slow"],

@@ -1,12 +1,9 @@
-"""Which worker of pytest-xdist runs what, and when."""
+"""Which tests stay together in one of the processes that share a run, and which of them begin first."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections import deque
+from collections.abc import Iterable, Sequence
 
 import pytest
-from xdist.remote import Producer
-from xdist.scheduler import LoadGroupScheduling
-from xdist.workermanage import WorkerController
 
 LONGEST_FIRST: Sequence[str] = (
     "spark",
@@ -39,83 +36,30 @@ LONGEST_FIRST: Sequence[str] = (
 a worker busy while the others have nothing left. All others come as pytest-randomly has shuffled them."""
 
 
-def part_of(nodeid: str) -> str:
-    """The group of a test, or else its file: what it shares with others in there is made once."""
-    _, at, group = nodeid.rpartition("@")
-    return group if at and "]" not in group else nodeid.partition("::")[0]
+def part_of(item: pytest.Item) -> str:
+    """Return the group of a test (its marker `xdist_group`), or else its file: tests there share what is made once."""
+    groups = {str(mark.args[0]) for mark in item.iter_markers("xdist_group")}
+    return "_".join(sorted(groups)) or item.nodeid.partition("::")[0]
 
 
-class InParts(LoadGroupScheduling):  # type: ignore[misc]  # it has no types
-    """Hands out groups and files, in the order in which they were collected."""
+class Parts:
+    """The tests of a run as parts that stay together, by their positions in the list of what was collected."""
 
-    def __init__(self, config: pytest.Config, log: Producer | None = None) -> None:
-        super().__init__(config, log)
-        config.option.loadscopereorder = False
-        self._positions: dict[str, int] = {}
+    def __init__(self, items: Sequence[pytest.Item]) -> None:
+        parts: dict[str, list[int]] = {}
+        for position, item in enumerate(items):
+            parts.setdefault(part_of(item), []).append(position)
+        places = {name: place for place, name in enumerate(LONGEST_FIRST)}
+        self._parts = deque(parts[name] for name in sorted(parts, key=lambda name: places.get(name, len(places))))
 
-    def _split_scope(self, nodeid: str) -> str:
-        return part_of(nodeid)
+    def __len__(self) -> int:
+        return len(self._parts)
 
-    def _assign_work_unit(self, node: WorkerController) -> None:
-        """Send the positions of the next part's tests. All workers have collected the same, and what pytest-xdist does
-        instead, to search the list of all tests for each of them, is a third of the controller's CPU time."""
-        if not self._positions:
-            self._positions = {nodeid: position for position, nodeid in enumerate(self.collection)}
-        part, tests = self.workqueue.popitem(last=False)
-        self.assigned_work.setdefault(node, {})[part] = tests
-        node.send_runtest_some([self._positions[nodeid] for nodeid, completed in tests.items() if not completed])
+    def take(self) -> list[int]:
+        return self._parts.popleft()
 
-    def _pending_of(self, workload: dict[str, dict[str, bool]]) -> int:
-        """Forget the parts that are done: they would be counted again after each test."""
-        for part in [part for part, tests in workload.items() if all(tests.values())]:
-            del workload[part]
-        return int(super()._pending_of(workload))
-
-    def _reschedule(self, node: WorkerController) -> None:
-        """A worker has to know of the test after the present one, and of no more: others may be free before it."""
-        if not self.workqueue or self._pending_of(self.assigned_work[node]) < 2:
-            super()._reschedule(node)
-
-
-def rotate(entries: Sequence[Any], worker: Mapping[str, Any]) -> list[Any]:
-    """Return the entries, begun at another one by each worker; `worker` is its `workerinput`, empty without xdist."""
-    if not worker:
-        return list(entries)
-    first = len(entries) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
-    return [*entries[first:], *entries[:first]]
-
-
-def sort(items: list[pytest.Item]) -> None:
-    places = {name: place for place, name in enumerate(LONGEST_FIRST)}
-    items.sort(key=lambda item: places.get(part_of(item.nodeid), len(places)))
-
-
-_SHOWN_S = 0.005
-"""The durations from which on pytest's `--durations` shows a setup or a teardown."""
-
-
-def send_less(config: pytest.Config) -> None:
-    """Let this worker of pytest-xdist keep to itself what its controller would count but never show: that a test
-    begins, and a quick setup or teardown that passed. That is half of the messages, which both sides pay for."""
-    if config.option.verbose > 0 or config.getoption("xmlpath", default=None):
-        return
-    for plugin in config.pluginmanager.get_plugins():
-        if type(plugin).__name__ == "WorkerInteractor":
-            plugin.sendevent = _filtered(plugin.sendevent)
-
-
-def _filtered(send: Callable[..., None]) -> Callable[..., None]:
-    def send_event(name: str, **fields: Any) -> None:
-        if name != "logstart" and not (name == "testreport" and _is_dull(fields["data"])):
-            send(name, **fields)
-
-    return send_event
-
-
-def _is_dull(report: Mapping[str, Any]) -> bool:
-    return (
-        report.get("when") in ("setup", "teardown")
-        and report["outcome"] == "passed"
-        and not report["sections"]
-        and report["duration"] < _SHOWN_S
-    )
+    def put_back(self, positions: Iterable[int]) -> None:
+        """Have the rest of a part done next."""
+        rest = list(positions)
+        if rest:
+            self._parts.appendleft(rest)

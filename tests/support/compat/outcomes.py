@@ -24,7 +24,7 @@ class Found:
 
 def this_run() -> str:
     """Names the run of the tests, in all its processes."""
-    return os.environ.get("PYTEST_XDIST_TESTRUNUID", f"process {os.getpid()}")
+    return os.environ.get("BARNABAS_TEST_RUN", f"process {os.getpid()}")
 
 
 def write(found: Found) -> None:

@@ -1,23 +1,101 @@
-"""What the workers of pytest-xdist are handed."""
+"""What the processes that share a run are handed, and what is reported of them."""
 
 from pathlib import Path
 
 import pytest
-from support.sharing_out import LONGEST_FIRST, part_of
+from support.sharing_out import LONGEST_FIRST
+
+pytest_plugins = "pytester"
+
+MODULE = """
+import os
+import pathlib
+import warnings
+
+import pytest
+
+FOLDER = pathlib.Path(__file__).parent
+
+@pytest.fixture(scope="session")
+def shared():
+    yield os.getpid()
+    (FOLDER / f"torn-down-{os.getpid()}").touch()
+
+"""
+
+GROUPED = """
+@pytest.mark.xdist_group("together")
+def test_in_a_group(shared, tmp_path):
+    (FOLDER / f"grouped-{os.getpid()}").touch()
+    assert tmp_path.parents[0].name == os.environ["PYTEST_XDIST_WORKER"].join(("popen-", ""))
+"""
+
+DIES = """
+def test_output_of_a_passed_test_is_hidden(shared):
+    print("seen of a test that passed")
+
+def test_worker_dies_while_it_runs():
+    os._exit(7)
+
+def test_rest_runs_in_another_worker(shared):
+    warnings.warn("a warning of a test")
+
+def test_failure_shows_its_values(shared):
+    print("seen of a test that failed")
+    assert {"a": 1} == {"a": 2}
+
+@pytest.fixture
+def broken():
+    yield
+    raise RuntimeError("in the teardown")
+
+def test_fails_in_the_teardown(broken):
+    pass
+"""
 
 
-@pytest.mark.parametrize(
-    ("nodeid", "part"),
-    [
-        ("tests/unit/test_a.py::TestA::test_b[c-1]", "tests/unit/test_a.py"),
-        ("tests/unit/test_a.py::test_b[c@d]", "tests/unit/test_a.py"),
-        ("tests/unit/test_a.py::test_b[c@d]@etcd", "etcd"),
-        ("tests/unit/test_a.py::test_b@spark", "spark"),
-    ],
-)
-def test_a_part_is_a_group_or_a_file(nodeid: str, part: str) -> None:
-    assert part_of(nodeid) == part
+@pytest.fixture
+def shared_run(pytester: pytest.Pytester, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    monkeypatch.setenv("PYTHONPATH", str(checkout / "tests"))
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    absent = " ".join(f"-p no:{name}" for name in ("xdist", "randomly", "asyncio", "hypothesispytest"))
+    pytester.makeini(f"[pytest]\nmarkers = xdist_group\naddopts = -p support.forked_workers {absent}\n")
+    return pytester
 
 
 def test_files_that_take_long_are_there(checkout: Path) -> None:
     assert all((checkout / name).exists() for name in LONGEST_FIRST if name.endswith(".py"))
+
+
+def test_workers_keep_groups_together_and_a_dead_worker_fails_its_test_alone(shared_run: pytest.Pytester) -> None:
+    shared_run.makepyfile(test_a=MODULE + GROUPED, test_b=MODULE + GROUPED, test_c=MODULE + DIES)
+
+    result = shared_run.runpytest_subprocess("--workers", "3")
+
+    result.assert_outcomes(passed=5, failed=2, errors=1, warnings=1)
+    result.stdout.fnmatch_lines_random(
+        [
+            "the worker gw* died while it ran test_c.py::test_worker_dies_while_it_runs: exit code 7",
+            "*seen of a test that failed*",
+            "E *assert {'a': 1} == {'a': 2}",
+            "*RuntimeError: in the teardown",
+            "*a warning of a test*",
+        ]
+    )
+    result.stdout.no_fnmatch_line("*seen of a test that passed*")
+    assert len(list(shared_run.path.glob("grouped-*"))) == 1
+    torn_down = {file.name.rpartition("-")[2] for file in shared_run.path.glob("torn-down-*")}
+    assert {file.name.rpartition("-")[2] for file in shared_run.path.glob("grouped-*")} < torn_down
+    assert len(torn_down) == 2, "the one that ran the groups, and the one that came after the dead one"
+
+
+def test_run_stops_after_as_many_failures_as_it_may_have(shared_run: pytest.Pytester) -> None:
+    fails = "def test_{}(shared):\n    assert False\n\n"
+    shared_run.makepyfile(test_a=MODULE + "".join(map(fails.format, range(20))), test_b=MODULE + GROUPED)
+
+    result = shared_run.runpytest_subprocess("--workers", "2", "--maxfail", "3")
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert result.parseoutcomes()["failed"] in (3, 4)
+    result.stdout.fnmatch_lines(["*stopping after 3 failures*"])
+    assert list(shared_run.path.glob("torn-down-*"))

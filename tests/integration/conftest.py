@@ -19,6 +19,9 @@ QUICK_CHECKPOINTS = {
 """Spark's other way to write checkpoints. Without Hadoop's native library its first one starts `stat` and `chmod` for
 each file of a micro-batch, a third of the CPU time of a small stream."""
 
+UNVERIFIED = "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+"""To verify the classes of Spark's jars takes a fifth of the CPU time of a session with one small query."""
+
 
 @pytest.fixture(scope="session")
 def spark_kafka_jars(request: pytest.FixtureRequest, checkout: Path) -> list[Path] | str:
@@ -33,12 +36,13 @@ def spark_kafka_jars(request: pytest.FixtureRequest, checkout: Path) -> list[Pat
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory, spark_kafka_jars: list[Path] | str) -> "Iterator[SparkSession]":
     """A local session with the data source registered. Tests that use it are marked `spark` and of one xdist group."""
-    from barnabas.pipeline.session import local_session
+    from barnabas.pipeline.session import QUICK_JVM, local_session
 
-    log = tmp_path_factory.mktemp("spark") / "java.log"
+    folder = tmp_path_factory.mktemp("spark")
     jars = [] if isinstance(spark_kafka_jars, str) else spark_kafka_jars
-    config = {**session_config(jars), **QUICK_CHECKPOINTS}
-    with local_session("barnabas tests", cores=2, memory="1g", log_file=log, config=config) as session:
+    options = f"{QUICK_JVM} {UNVERIFIED} -Dderby.system.home={folder}"
+    config = {**session_config(jars), **QUICK_CHECKPOINTS, "spark.driver.extraJavaOptions": options}
+    with local_session("barnabas tests", cores=2, memory="1g", log_file=folder / "java.log", config=config) as session:
         yield session
 
 

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     )
     from ..app.in_process import InProcessLink
     from ..core.client.producer.producer_batch import Delivery
+    from ..plugins.host import PluginHost
     from ..ports.coordination import Coordination
     from ..ports.metrics import Metrics
     from ..ports.transport import Transport
@@ -326,6 +327,7 @@ class TestBroker:
         transport: Transport,
         metrics: Metrics | None,
         report: Callable[[str], None],
+        plugins: PluginHost,
     ) -> Outside:
         jumping = self._scheduler = JumpingScheduler(scheduler, self.clock)
         memory = self._memory
@@ -338,6 +340,7 @@ class TestBroker:
             open_log_dirs=None if memory is None else memory.open_log_dirs,
             open_coordination=None if memory is None else memory.open_coordination,
             report=report,
+            plugins=plugins,
         )
         servers = {
             protocol: faulty_servers(make, self.faults, jumping, self._servers.append)

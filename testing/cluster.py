@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from ..core.cluster.image import ClusterImage
     from ..core.cluster.topic_store import StoredTopic
     from ..core.cluster.topics import PartitionState, Topic
+    from ..plugins.host import PluginHost
     from ..ports.coordination import Coordination
     from ..ports.metrics import Metrics
     from ..ports.scheduler import Scheduler
@@ -449,6 +450,7 @@ class ClusterBroker:
         transport: Transport,
         metrics: Metrics | None,
         report: Callable[[str], None],
+        plugins: PluginHost,
     ) -> Outside:
         self._scheduler = scheduler
         self._transport = CutTransport(self._network, self.broker_id, transport, scheduler)
@@ -460,6 +462,7 @@ class ClusterBroker:
             open_log_dirs=self._folders.open_log_dirs,
             open_coordination=self._open_coordination,
             report=report,
+            plugins=plugins,
             shared=True,
         )
         servers = {

@@ -69,12 +69,12 @@ class Attempt(Protocol):
 class Shared:
     """The reactor, buffers and memory budget that all connections of one transport share."""
 
-    def __init__(self, reactor: Reactor, report: Callable[[str], None]) -> None:
+    def __init__(self, reactor: Reactor, report: Callable[[str], None], page_pipe: PagePipe) -> None:
         self.reactor = reactor
         self.report = report
         self.buffers = ReceiveBuffers()
         self.memory = MemoryBudget()
-        self.page_pipe = PagePipe()
+        self.page_pipe = page_pipe
         self.handshake_worker = HandshakeWorker(reactor)
         self.connections: set[TcpConnection] = set()
         self.attempts: set[Attempt] = set()

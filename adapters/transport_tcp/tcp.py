@@ -17,6 +17,7 @@ from .connecting import Connecting, Opened
 from .connection import Shared
 from .handshake import BoundedTls, Tls
 from .listener import TcpListener
+from .outbound import PagePipe
 from .reactor import Reactor
 from .reporting import to_the_log
 
@@ -34,7 +35,7 @@ class TcpTransport:
         inherited: Mapping[Address, socket.socket] | None = None,
     ) -> None:
         self._inherited = inherited or {}
-        self._shared = Shared(reactor, report)
+        self._shared = Shared(reactor, report, PagePipe())
         self._listeners: list[TcpListener] = []
         self._closed = False
         reactor.at_stop(self.close)

@@ -97,12 +97,13 @@ def build_broker(
     transport = TcpTransport(reactor, to_logger(report, "adapters.transport_tcp"), inherited)
     if worker is not None:
         worker.accept_inherited = transport.accept_inherited
-    made = (outside or partial(outside_of, plugins=host, worker=worker))(
+    made = (outside or partial(outside_of, worker=worker))(
         config,
         scheduler=reactor,
         transport=transport,
         metrics=metrics,
         report=report,
+        plugins=host,
     )
     return BrokerServer(config if made.shared else config.of_single_broker(), made, host)
 

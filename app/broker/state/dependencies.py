@@ -163,4 +163,5 @@ class MakeOutside(Protocol):
         transport: Transport,
         metrics: Metrics | None,
         report: Callable[[str], None],
+        plugins: PluginHost,
     ) -> Outside: ...

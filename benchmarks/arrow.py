@@ -1,4 +1,4 @@
-"""Tables to a topic and back: values with keys, 4 partitions, beside confluent-kafka, which makes the same table.
+"""Tables to a topic and back: values with keys, 4 partitions, against confluent-kafka, which makes the same table.
 
 The values are 100 to 300 bytes long, the keys murmur2-hashed to partitions by both.
 """

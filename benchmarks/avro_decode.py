@@ -1,4 +1,4 @@
-"""Avro with a registry to typed columns: the decoder alone on one core beside fastavro, and a read by Spark on two.
+"""Avro with a registry to typed columns: the decoder alone on one core against fastavro, and a read by Spark on two.
 
 A row has eleven fields: numbers, texts, a time, a decimal, an enum, an array, a record, one that may be null.
 """

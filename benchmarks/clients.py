@@ -1,4 +1,4 @@
-"""Our clients beside confluent-kafka, message by message: 200-byte values, one partition, one process, by turns.
+"""Our clients compared with confluent-kafka, message by message: 200-byte values, one partition, one process, by turns.
 
 `make bench ARGS=clients`. The time is that of the process and all its threads, so that librdkafka's count as ours do;
 the details have the rates by the clock. With the compiled wheel in place of the checkout it measures that.

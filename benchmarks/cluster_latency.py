@@ -1,5 +1,5 @@
 """The time from a produce of one record until it is acknowledged, 1,000 of them a second: three brokers with acks=all,
-and one broker with acks=1, each beside Apache Kafka's.
+and one broker with acks=1, each compared with Apache Kafka's.
 
 Each request has its time to leave, whether others are answered or not, and its latency counts from that time on: what
 waits behind a slow answer is slow, too (no coordinated omission).

@@ -1,4 +1,4 @@
-"""Transactions on three brokers: the CPU time of small ones, and large ones beside idempotent produce.
+"""Transactions on three brokers: the CPU time of small ones, and large ones compared with idempotent produce.
 
     python benchmarks/cluster_transactions.py [small | large | all] [OTHER | kafka]
 

@@ -1,7 +1,7 @@
 """Compaction of 200-byte messages, batched as producers batch them: its speed, what it costs others, what it saves.
 
-The speed is that of one thread of a process that does nothing else, by its CPU time, beside the scan that recovery
-makes of the same log. What it costs others: produce and fetch of another topic while a log is compacted, beside the
+The speed is that of one thread of a process that does nothing else, by its CPU time, against the scan that recovery
+makes of the same log. What it costs others: produce and fetch of another topic while a log is compacted, against the
 same before. What it saves: the start of a broker whose `__consumer_offsets` has taken a million commits of 10,000 keys.
 """
 

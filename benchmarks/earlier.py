@@ -1,4 +1,4 @@
-"""CPU time of the brokers beside an earlier version of the project: what did the work since then cost?
+"""CPU time of the brokers compared with an earlier version of the project: what did the work since then cost?
 
     python benchmarks/earlier.py OTHER/.venv/bin/barnabas [one] [three]
 

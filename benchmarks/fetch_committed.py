@@ -1,4 +1,4 @@
-"""Fetching committed records beside fetching all, from one log of transactions of which every tenth was aborted.
+"""Fetching committed records compared with fetching all, from one log of transactions of which every tenth was aborted.
 
 The client walks over the batches of both. Large chunks cost what the socket costs, small ones what the broker does.
 """

@@ -1,4 +1,4 @@
-"""Small commits of one consumer, one after the other without waiting in between, beside single small records produced
+"""Small commits of one consumer, one after the other without waiting in between, against single small records produced
 in the same way. A commit is a record in `__consumer_offsets`, so it should cost not much more than one."""
 
 import threading

@@ -1,7 +1,7 @@
 """Measure what moving costs: `python benchmarks/moving.py [MB] [ROUNDS]`.
 
-An import with copies, with links, and with conversion of old messages beside `cp` and fsync of the same files; an
-identical mirror beside bare fetches of the same bytes; and the stop of a cut-over under a producer that never rests.
+An import with copies, with links, and with conversion of old messages against `cp` and fsync of the same files; an
+identical mirror against bare fetches of the same bytes; and the stop of a cut-over under a producer that never rests.
 All in one run, rounds interleaved; the best round of each counts.
 """
 

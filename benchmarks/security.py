@@ -1,4 +1,4 @@
-"""Produce, fetch and SCRAM logins over TLS beside Apache Kafka: the same certificate, cipher suite and client.
+"""Produce, fetch and SCRAM logins over TLS compared with Apache Kafka: the same certificate, cipher suite and client.
 
 Rounds take turns between the two. Rates are those of the best round, the CPU is that of the server's process in its
 best round.

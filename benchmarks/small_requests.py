@@ -1,4 +1,4 @@
-"""The CPU time that a small request costs the broker, beside the system calls that it cannot do without.
+"""The CPU time that a small request costs the broker, compared with the system calls that it cannot do without.
 
 Each request comes alone, at a given rate, over connections in turn, so that the broker wakes up for each. The floor is
 a process that does only the system calls of it: epoll, receive, send. Brokers and floor take turns, request kind by

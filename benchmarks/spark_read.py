@@ -1,4 +1,4 @@
-"""Reading a topic into Spark: 200-byte values on two cores, all columns, beside Spark's connector."""
+"""Reading a topic into Spark: 200-byte values on two cores, all columns, compared with Spark's connector."""
 
 from harness import Result
 from spark_pair import Bench, bench, rounds, seconds

@@ -1,4 +1,4 @@
-"""Streams from a topic on two cores, beside Spark's connector: rows per second, and the delay of small batches."""
+"""Streams from a topic on two cores, against Spark's connector: rows per second, and the delay of small batches."""
 
 from statistics import median
 from typing import Any

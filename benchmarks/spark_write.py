@@ -1,4 +1,4 @@
-"""Writing rows to a topic on two cores, beside Spark's connector: in a batch, and in the micro-batches of a stream."""
+"""Writing rows to a topic on two cores, against Spark's connector: in a batch, and in the micro-batches of a stream."""
 
 from pathlib import Path
 from statistics import median

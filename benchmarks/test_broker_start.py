@@ -1,4 +1,4 @@
-"""A broker for tests, and a cluster: from nothing to the first message there and back, beside the mock of librdkafka.
+"""A broker for tests, and a cluster: from nothing to the first message there and back, against the mock of librdkafka.
 
 Each figure is the median of some processes, in which pytest and confluent-kafka are loaded and nothing of ours; byte
 code is there, as after an installation. The mock cluster is met with the same confluent-kafka clients, which are

@@ -1,4 +1,4 @@
-"""Tiered storage: what copying costs a producer, and how fast a cold reader is beside the store's own range reads.
+"""Tiered storage: what copying costs a producer, and how fast a cold reader is against the store's own range reads.
 
 Plain and tiered topics take turns; CPU is that of the broker. `python benchmarks/tiered.py copying` (`cold`, `hot`,
 `direct`) measures one thing; `make bench-tiered` all that has a goal, and a restore, within twelve minutes.

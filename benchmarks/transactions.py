@@ -1,4 +1,4 @@
-"""Transactions beside idempotent produce, librdkafka's and our own: large ones by their messages, small ones by their
+"""Transactions against idempotent produce, librdkafka's and our own: large ones by their messages, small ones by their
 number."""
 
 import time

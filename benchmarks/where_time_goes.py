@@ -1,4 +1,4 @@
-"""Measures where the CPU time of our clients goes, by message and by request, beside the system calls of the requests.
+"""Measures where the CPU time of our clients goes, by message and by request, against the system calls of the requests.
 
 `make bench ARGS=where_time_goes`; alone it prints the tables of docs/performance.md. All is of one run, in one process,
 by turns, best of the rounds: messages of 200 bytes, one partition. "User" is the thread that calls the client (for

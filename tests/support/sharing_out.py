@@ -31,6 +31,16 @@ LONGEST_FIRST: Sequence[str] = (
     "tests/adapters/test_transport_tls.py",
     "tests/simulation/test_drain_story.py",
     "idempotent",
+    "tests/unit/pipeline/test_table_upkeep.py",
+    "tests/integration/test_top.py",
+    "tests/integration/test_kafka_consumer_groups.py",
+    "tests/compatibility/test_kafka_assignors.py",
+    "tests/integration/test_share_moves.py",
+    "tests/integration/test_mirror_identical.py",
+    "tests/adapters/test_coord_embedded.py",
+    "tests/integration/test_least_rights.py",
+    "tests/integration/test_queries.py",
+    "tests/integration/test_release.py",
 )
 """Groups and files that take long, by the CPU time and the waits that were measured: begun last, one of them would keep
 a worker busy while the others have nothing left. All others come as pytest-randomly has shuffled them."""

@@ -25,7 +25,8 @@ def shared():
 
 GROUPED = """
 @pytest.mark.xdist_group("together")
-def test_in_a_group(shared, tmp_path):
+@pytest.mark.parametrize("number", range(3))
+def test_in_a_group(number, shared, tmp_path):
     (FOLDER / f"grouped-{os.getpid()}").touch()
     assert tmp_path.parents[0].name == os.environ["PYTEST_XDIST_WORKER"].join(("popen-", ""))
 """
@@ -72,7 +73,7 @@ def test_workers_keep_groups_together_and_a_dead_worker_fails_its_test_alone(sha
 
     result = shared_run.runpytest_subprocess("--workers", "3")
 
-    result.assert_outcomes(passed=5, failed=2, errors=1, warnings=1)
+    result.assert_outcomes(passed=9, failed=2, errors=1, warnings=1)
     result.stdout.fnmatch_lines_random(
         [
             "the worker gw* died while it ran test_c.py::test_worker_dies_while_it_runs: exit code 7",

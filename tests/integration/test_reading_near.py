@@ -20,13 +20,14 @@ from barnabas.testing import TestCluster
 from barnabas.testing.faults import Fault
 
 RACKS = {1: "a", 2: "b", 3: "c"}
+SETTINGS = {broker: {"broker.rack": rack} for broker, rack in RACKS.items()}
+SELECTOR: dict[str, Any] = {"replica_selector_class": "rack-aware"}
 CONSUMER = -1
 
 
 @pytest.fixture
 def cluster() -> Iterator[TestCluster]:
-    racks = {broker: {"broker.rack": rack} for broker, rack in RACKS.items()}
-    with TestCluster(brokers=3, per_broker=racks, replica_selector_class="rack-aware") as running:
+    with TestCluster(brokers=3, per_broker=SETTINGS, **SELECTOR) as running:
         yield running
 
 
@@ -136,12 +137,9 @@ def test_a_reader_goes_back_to_the_leader_when_the_near_replica_dies(cluster: Te
         assert reader.values == [b"%d" % number for number in range(15)]
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-def test_a_reader_gets_from_the_leader_what_is_damaged_on_the_near_replica(
-    cluster: TestCluster, client: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    watched = Watched(cluster)
-    log = cluster.broker(watched.near).inner.node.state.logs.get(TopicPartition(watched.topic, 0))
+def _damage(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The near replica cannot read the first ten messages."""
+    log = watched.cluster.broker(watched.near).inner.node.state.logs.get(TopicPartition(watched.topic, 0))
     assert log is not None
     read = log.read
 
@@ -151,6 +149,14 @@ def test_a_reader_gets_from_the_leader_what_is_damaged_on_the_near_replica(
         return read(offset, **limits)
 
     monkeypatch.setattr(log, "read", damaged)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_reader_gets_from_the_leader_what_is_damaged_on_the_near_replica(
+    cluster: TestCluster, client: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(cluster)
+    _damage(watched, monkeypatch)
     with client(cluster.bootstrap, watched.topic, RACKS[watched.near]) as reader:
         wait_for(lambda: reader.has(10), PATIENCE_S)
         assert watched.asked(watched.near) > 0, "the leader sent the reader there first"
@@ -166,14 +172,44 @@ def test_a_reader_in_no_rack_of_the_cluster_reads_at_the_leader(cluster: TestClu
         assert [watched.asked(broker) for broker in cluster.broker_ids if broker != watched.leader] == [0, 0]
 
 
-@pytest.mark.slow
-def test_javas_consumer_is_sent_there_too(cluster: TestCluster) -> None:
-    watched = Watched(cluster)
+def _read_by_java(watched: Watched) -> list[bytes | None]:
+    """What Java's consumer reads, in the rack of the near replica."""
     try:
-        tools = ConsoleTools(cluster.bootstrap)
+        tools = ConsoleTools(watched.cluster.bootstrap)
     except Unavailable as error:
         pytest.skip(str(error))
     with closing(tools):
-        read = tools.read(watched.topic, 10, Start(rack=RACKS[watched.near]))
-    assert [record.value for record in read] == [b"%d" % number for number in range(10)]
+        read = tools.read(watched.topic, watched.sent, Start(rack=RACKS[watched.near]))
+    return [record.value for record in read]
+
+
+@pytest.mark.slow
+def test_javas_consumer_is_sent_there_too(cluster: TestCluster) -> None:
+    watched = Watched(cluster)
+    assert _read_by_java(watched) == [b"%d" % number for number in range(10)]
     assert watched.asked(watched.near) > 0
+
+
+@pytest.mark.slow
+def test_javas_consumer_gets_from_the_leader_what_is_damaged_on_the_near_replica(
+    cluster: TestCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(cluster)
+    _damage(watched, monkeypatch)
+    assert _read_by_java(watched) == [b"%d" % number for number in range(10)]
+    assert watched.asked(watched.near) > 0, "the leader sent the reader there first"
+
+
+@pytest.mark.slow
+def test_javas_consumer_gets_from_the_leader_what_a_near_replica_that_is_behind_lacks() -> None:
+    with TestCluster(brokers=3, per_broker=SETTINGS, replica_lag_time_max_ms=1000, **SELECTOR) as cluster:
+        watched = Watched(cluster)
+
+        def _of_the_near_one(request: Request[Any], _caller: Caller) -> bool:
+            replica_id: int = request.replica_id  # type: ignore[attr-defined]  # of a Fetch
+            return replica_id == watched.near
+
+        cluster.broker(watched.leader).faults.delay("Fetch", when=_of_the_near_one)
+        watched.send(10)
+        assert _read_by_java(watched) == [b"%d" % number for number in range(20)]
+        assert watched.asked(watched.near) > 0, "the leader sent the reader there first"

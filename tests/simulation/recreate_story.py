@@ -8,6 +8,7 @@ from simulation.cluster_checker import OFFSETS, Broken
 from simulation.cluster_story import REPAIRED_WITHIN, ClusterStory
 
 from barnabas import Admin, Consumer, Producer
+from barnabas.core.tree.tree import Change
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, BarnabasError
 from barnabas.ports.types import TopicPartition
@@ -31,6 +32,10 @@ class Lives:
     """The life, the partition and the offset of messages with acks=all."""
     read: dict[tuple[int, int], int] = field(factory=dict)
     """By life and partition: the offset after the last one that the group was given."""
+    ids: dict[int, bytes] = field(factory=dict)
+    """By life: the topic's id."""
+    deleted: set[bytes] = field(factory=set)
+    """The ids of the topics that were to be deleted."""
     by_member: dict[tuple[str, int, int], int] = field(factory=dict)
     """By member with its start, and partition: the life that it reads."""
 
@@ -94,7 +99,7 @@ class Maker:
                 with producer_of(program) as producer:
                     write(producer, self._lives, 1 + chance.below(8))
                 program.sleep((0.05, 0.5, 2.0)[chance.below(3)] * chance.fraction())
-                admin.delete_topics([REBORN])
+                delete(admin, self._lives, self._lives.ids[self._lives.last])
                 program.world.reached["names: a topic deleted while its group reads"] += 1
                 program.sleep((0.0, 0.0, 1.0)[chance.below(3)] * chance.fraction())
 
@@ -117,14 +122,26 @@ def make(admin: Admin, program: Program, lives: Lives) -> None:
     lives.last += 1
     while True:
         try:
-            admin.create_topic(REBORN, partitions=PARTITIONS)
+            made = admin.create_topic(REBORN, partitions=PARTITIONS)
+            lives.ids[lives.last] = made.topic_id
             return
         except ApiError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
-            if REBORN in admin.list_topics():
-                admin.delete_topics([REBORN])
+            known = admin.describe_topics([REBORN]) if REBORN in admin.list_topics() else []
+            for topic in known:
+                delete(admin, lives, topic.topic_id)
             program.sleep(0.1)
+
+
+def delete(admin: Admin, lives: Lives, topic_id: bytes) -> None:
+    """Delete the topic with this id, and no later one of its name."""
+    lives.deleted.add(topic_id)
+    try:
+        admin.delete_topics(topic_ids=[topic_id])
+    except ApiError as error:
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_ID:
+            raise
 
 
 def write(producer: Producer, lives: Lives, count: int) -> None:
@@ -146,6 +163,8 @@ class RecreateStory(ClusterStory):
     def __init__(self, seed: int, *, acts: Sequence[str] = ("elect",), **settings: Any) -> None:
         super().__init__(seed, acts=acts, **settings)
         self.lives = Lives()
+        self._present = b""
+        """The id of the topic in the tree; empty: there is none."""
 
     def _checked_topics(self) -> list[str]:
         return [REBORN, OFFSETS]
@@ -153,6 +172,14 @@ class RecreateStory(ClusterStory):
     def _play(self) -> None:
         world = self.world
         self.checker.watch()
+        changed = world.tree.changed
+
+        def tree_changed(changes: Sequence[Change]) -> None:
+            if changed is not None:
+                changed(changes)
+            self._check_deletion()
+
+        world.tree.changed = tree_changed
         for number in range(2):
             world.program(f"member-{number}", LiveMember(self.lives).run, restart_after=0.5)
         world.program("maker", Maker(self.lives).run, restart_after=0.5)
@@ -161,6 +188,13 @@ class RecreateStory(ClusterStory):
         with self.disasters:
             world.run(self.seconds)
         self._settle()
+
+    def _check_deletion(self) -> None:
+        """A topic goes only when it, by its id, was to be deleted."""
+        topic = self.world.look.topics().get(REBORN)
+        before, self._present = self._present, b"" if topic is None else topic.topic_id
+        if before not in (b"", self._present) and before not in self.lives.deleted:
+            raise Broken(f"names: the topic with the id {before.hex()} is deleted, and none asked for that")
 
     def _settle(self) -> None:
         """All is well again: the topic is made once more, and the same consumers read it."""

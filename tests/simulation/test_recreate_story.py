@@ -7,7 +7,9 @@ from simulation.cluster_checker import Broken
 from simulation.cluster_mutations import Mutation
 from simulation.recreate_story import Lives, RecreateStory
 
+from barnabas.app.broker.handlers.topics import TopicService
 from barnabas.core.client.consumer.fetcher import Fetcher
+from barnabas.core.cluster.topics import Topic
 from barnabas.core.coordinator.group.loading import Loading
 from barnabas.core.coordinator.group.positions import Positions
 from barnabas.core.coordinator.group.records import StoredOffset
@@ -33,6 +35,21 @@ def reads_on_in_another_topic_of_the_name(patch: pytest.MonkeyPatch) -> None:
 def test_the_story_finds(make: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     says = frozenset({"group", "names", "liveness"})
     Mutation(make, says, ("kill", "restart"), story=RecreateStory).find(monkeypatch)
+
+
+def deletes_the_topic_that_has_the_name_now(patch: pytest.MonkeyPatch) -> None:
+    """A late deletion by an id goes by the name that the topic had."""
+    remove = TopicService._remove
+
+    async def by_name(self: TopicService, name: str, _topic_id: bytes | None = None) -> Topic:
+        return await remove(self, name)
+
+    patch.setattr(TopicService, "_remove", by_name)
+
+
+@pytest.mark.slow
+def test_the_story_finds_a_topic_that_is_deleted_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    Mutation(deletes_the_topic_that_has_the_name_now, frozenset({"names"}), story=RecreateStory).find(monkeypatch)
 
 
 def test_message_of_an_earlier_topic_after_one_of_a_later_topic_is_found() -> None:

@@ -84,7 +84,7 @@ class ConsoleTools:
             offset = self._offset(topic, start.timestamp_ms)
         properties = {"max.partition.fetch.bytes": str(start.max_bytes), "fetch.max.wait.ms": "100"}
         if start.rack:
-            properties["client.rack"] = start.rack
+            properties |= {"client.rack": start.rack, "metadata.max.age.ms": "1000"}
         said = self.run(
             _CONSUMER,
             *("--topic", topic, "--partition", str(start.partition), "--offset", str(offset)),

@@ -73,6 +73,16 @@ IsolationLevel = Annotated[
         "--isolation-level", metavar="LEVEL", help="read_committed excludes messages of aborted transactions."
     ),
 ]
+FromBucket = Annotated[
+    str,
+    typer.Option(
+        "--from-bucket",
+        metavar="URL",
+        help="The cluster's remote storage, s3://BUCKET/PREFIX or file:///PATH: what brokers have only there is read "
+        "past them. Keys and endpoint of S3 come from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, "
+        "AWS_ENDPOINT, AWS_REGION).",
+    ),
+]
 
 
 PATIENCE_MS = 10_000

@@ -28,15 +28,20 @@ def open_remote_storage(url: str, settings: Mapping[str, str], plugins: PluginHo
     return factory(url, settings)
 
 
-@contextmanager
-def opened_for_command(url: str) -> Iterator[RemoteStorage]:
-    """Open a remote storage that is there for a command, with the settings of the environment. Raises `ConfigError`."""
+def open_for_reader(url: str) -> RemoteStorage:
+    """Open a remote storage that brokers have filled, with the settings of the environment. Raises `ConfigError`."""
     from ...plugins.host import PluginHost
 
     parts = urlsplit(url)
     if parts.scheme == "file" and not Path(unquote(parts.path)).is_dir():
         raise ConfigError(f"there is not a folder {unquote(parts.path)}: name that of the brokers, file:///PATH")
-    storage = open_remote_storage(url, {}, PluginHost())
+    return open_remote_storage(url, {}, PluginHost())
+
+
+@contextmanager
+def opened_for_command(url: str) -> Iterator[RemoteStorage]:
+    """Open a remote storage that is there for a command, as `open_for_reader` does."""
+    storage = open_for_reader(url)
     try:
         yield storage
     finally:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ...app.cli.command_config import registry_settings
-from ...app.cli.options import Settings, client_settings, progress
+from ...app.cli.options import FromBucket, Settings, client_settings, progress
 from ...app.cli.reaching import check_reachable
 from ...app.extras import require
 from ...ports.errors import ConfigError
@@ -83,6 +83,7 @@ def query(
     memory: Annotated[
         str, typer.Option(metavar="SIZE", help="What to hold in memory, as 2GB, before going to disk.")
     ] = "",
+    from_bucket: FromBucket = "",
     settings: Settings = None,
 ) -> None:
     """Ask topics and loaded tables by SQL.
@@ -95,6 +96,8 @@ def query(
     require("a query", QUERY_PACKAGES, "query")
     if bootstrap:
         check_reachable(bootstrap)
+    if from_bucket and not bootstrap:
+        raise ConfigError("--from-bucket goes with --bootstrap: brokers say what is only in the bucket")
     if sql == "-":
         sql = sys.stdin.read()
     with ExitStack() as stack:
@@ -106,6 +109,8 @@ def query(
                 client=client_settings(None, settings),
                 registry=access_of(registry_settings(), registry),
                 memory=memory,
+                bucket=from_bucket,
+                report=lambda text: typer.echo(text, err=True),
                 progress=lambda done, total, topic: advance(done, total, f"read {topic}"),
             )
             connection = stack.enter_context(answered(sql, scope))

@@ -4,6 +4,7 @@ Topics are read into tables of DuckDB; loaded tables are views.
 """
 
 import json
+import logging
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -129,7 +130,7 @@ class Relations:
         scope = self._scope
         self._tables = {name: files_by_topic(folder) for name, folder in scope.tables.items()}
         if scope.bootstrap:
-            self._reader = TopicReader(scope.bootstrap, scope.client)
+            self._reader = TopicReader(scope.bootstrap, scope.client, bucket=scope.bucket, report=scope.report)
             self._stack.callback(self._reader.close)
             self._topics = self._reader.names()
         for relation in statement.relations:
@@ -294,6 +295,7 @@ def _listed(names: Iterable[str]) -> str:
     return (", ".join(found[:30]) or "none") + (f" and {len(found) - 30} more" if len(found) > 30 else "")
 
 
+_log = logging.getLogger("barnabas.pipeline")
 QUERY_PACKAGES = ("duckdb", "numpy", "pyarrow")
 _SPARED_ERRORS = ("Binder Error: ", "Catalog Error: ", "Parser Error: ")
 _MISSING_COLUMN = re.compile(
@@ -313,6 +315,7 @@ def query(
     client: Mapping[str, str] | None = None,
     registry: str = "",
     memory: str = "",
+    from_bucket: str = "",
 ) -> "pa.Table":
     """Return the rows of one SELECT over topics, and over tables that `load` has filled, as a `pyarrow.Table`.
 
@@ -325,7 +328,8 @@ def query(
     `until`: an ISO time (UTC), an age ("30m", "2h", "7d"), or ms; `last`: the number of the newest messages of each
     topic to read, by their time. `registry`: the URL of a schema registry, for Avro, Protobuf and JSON Schema: a value
     is a struct then, whose fields are columns, and null with a reason in `value_error` where it does not decode;
-    `client` may have the settings of its client, such as `basic.auth.user.info`.
+    `client` may have the settings of its client, such as `basic.auth.user.info`. `from_bucket`: the URL of the
+    cluster's remote storage, whose keys this process has: what brokers have only there is read past them.
 
     Raises `ConfigError` for a query that cannot be answered, and what reading raises.
     """
@@ -338,6 +342,8 @@ def query(
         client={name: value for name, value in client.items() if not is_access_setting(name)},
         registry=access_of(client, registry),
         memory=memory,
+        bucket=from_bucket,
+        report=_log.info,
     )
     with answered(sql, scope) as connection:
         return connection.sql(sql).to_arrow_table()

@@ -13,6 +13,10 @@ def no_progress(_done: int, _total: int, _what: str) -> None:
     return None
 
 
+def no_report(_text: str) -> None:
+    return None
+
+
 @frozen(kw_only=True)
 class Scope:
     """The data that a query may read, and its settings.
@@ -21,6 +25,7 @@ class Scope:
     tables:    folders that `load` has filled, by the names of schemas: a topic in it is NAME.TOPIC.
     client:    settings of the client by their dotted names.
     registry:  the URL of a schema registry: values of topics that it has schemas of are decoded.
+    bucket:    the URL of the cluster's remote storage: what brokers have only there is read from there; "" for none.
     memory:    what DuckDB may hold ("2GB") before it writes to disk; "": 80 % of this machine's memory.
     """
 
@@ -29,6 +34,9 @@ class Scope:
     window: Window = field(factory=Window)
     client: Mapping[str, str] = field(factory=dict)
     registry: RegistryAccess | str = ""
+    bucket: str = ""
     memory: str = ""
     progress: Callable[[int, int, str], object] = no_progress
     """Called with the number of messages read, the number of all, and the topic."""
+    report: Callable[[str], object] = no_report
+    """Called with a line of the plan: what comes from the bucket."""

@@ -8,6 +8,7 @@ from attrs import define, field
 
 from ...app.clients.admin.admin import Admin
 from ...app.clients.arrow.tables import SCHEMA, SCHEMA_WITH_HEADERS
+from ...app.clients.consumer.remote_ranges import RemoteRange, RemoteRanges, plan_line
 from ...app.clients.consumer.simple_consumer import SimpleConsumer
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
@@ -37,10 +38,15 @@ class Staged:
 class TopicReader:
     """Reads topics of one cluster; a context manager."""
 
-    def __init__(self, bootstrap: str, client: Mapping[str, str]) -> None:
-        """`client`: settings by their dotted names. Raises `ConfigError`."""
+    def __init__(
+        self, bootstrap: str, client: Mapping[str, str], *, bucket: str = "", report: Callable[[str], object]
+    ) -> None:
+        """`client`: settings by their dotted names; `bucket`: the URL of a remote storage, for which `report` gets the
+        plan. Raises `ConfigError`."""
         defaults = {"isolation.level": "read_committed", "max.partition.fetch.bytes": str(CHUNK_BYTES)}
         self._settings = {**defaults, **client}
+        self._report = report
+        self._ranges = RemoteRanges(bucket) if bucket else None
         self._consumer = SimpleConsumer(bootstrap, config=self._settings)
         self._admin = Admin(bootstrap, config=common_settings(self._settings))
 
@@ -91,9 +97,12 @@ class TopicReader:
         _put(connection, empty, f"create temp table {quoted(table)} as select {', '.join(map(quoted, columns))}")
         chosen = ", ".join(map(quoted, columns))
         total, done = sum(bounds.end - bounds.start for bounds in places.values()), 0
+        remote = self._in_bucket(places)
         on_progress(0, total)
         for place, bounds in places.items():
-            pieces = self._consumer.read_arrow(*place, bounds.start, bounds.end, headers="headers" in columns)
+            pieces = self._consumer.read_arrow(
+                *place, bounds.start, bounds.end, headers="headers" in columns, remote=remote.get(place)
+            )
             for piece in pieces:
                 if not piece.num_rows:
                     continue
@@ -107,8 +116,25 @@ class TopicReader:
         on_progress(total, total)
         return staged
 
+    def _in_bucket(self, places: Mapping[TopicPartition, Bounds]) -> dict[TopicPartition, RemoteRange]:
+        """Return what comes from the bucket, by partition, and report it."""
+        if self._ranges is None:
+            return {}
+        found: dict[TopicPartition, RemoteRange] = {}
+        names = {place.topic for place in places}
+        ids = {each.name: each.topic_id for each in self._admin.describe_topics(sorted(names))} if names else {}
+        for place, bounds in places.items():
+            part = self._ranges.find(self._consumer, place, ids[place.topic])
+            end = bounds.start if part is None else part.reach(bounds.start, bounds.end)
+            if part is not None and end > bounds.start:
+                found[place] = part
+            self._report(plan_line(place, bounds.start, end, bounds.end, self._ranges.name))
+        return found
+
     def close(self) -> None:
         """Hang up."""
+        if self._ranges is not None:
+            self._ranges.close()
         self._consumer.close()
         self._admin.close()
 

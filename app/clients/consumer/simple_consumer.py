@@ -15,7 +15,7 @@ from ....core.message.batch_header import BatchHeader
 from ....core.message.codec import Codecs
 from ....core.message.control_records import EndTransactionMarker, read_marker
 from ....core.message.message_set import MessageSet
-from ....ports.broker_api.fetch import Fetch, FetchPartition, FetchResult, FetchResultPartition
+from ....ports.broker_api.fetch import AbortedTransaction, Fetch, FetchPartition, FetchResult, FetchResultPartition
 from ....ports.broker_api.offsets import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -26,6 +26,7 @@ from ....ports.broker_api.offsets import (
 )
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
+from ....ports.storage import size_of
 from ....ports.types import TopicPartition
 from ...config.security_settings import SecuritySettings
 from ..arrow import gather
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from pyarrow import Table
 
     from ..shared.bootstrap import Bootstrap
+    from .remote_ranges import AbortedAt, RemoteRange
 
 _PAUSE_MS = 100
 
@@ -177,9 +179,18 @@ class SimpleConsumer(AnySimpleConsumer):
         ]
 
     def read(
-        self, topic: str, partition: int, start: int, end: int | None = None, max_bytes: int | None = None
+        self,
+        topic: str,
+        partition: int,
+        start: int,
+        end: int | None = None,
+        max_bytes: int | None = None,
+        *,
+        remote: RemoteRange | None = None,
     ) -> Iterator[FetchedSet]:
         """Read the partition's records from `start` up to `end` (exclusive; None: the present end), in pieces.
+
+        `remote`: what is taken from remote storage instead of from the leader.
 
         The last set may extend beyond `end`: `decode_columns(..., upto=end)` cuts it. Raises `ApiError`
         OFFSET_OUT_OF_RANGE if the log no longer has `start`, or ends before `end`. Raises `CorruptRecord` for a damaged
@@ -191,7 +202,13 @@ class SimpleConsumer(AnySimpleConsumer):
         fetch_position = self._fetch_position(topic, partition, start, size)
         deadline_ms = self._deadline_ms()
         while fetch_position.position < end:
-            answer = self._fetch([fetch_position], size, max_wait_ms=_PAUSE_MS if fetch_position.pause else 0)[0]
+            answer: FetchResultPartition | BarnabasError | None = None
+            if remote is not None:
+                answer = remote.fetch(
+                    *fetch_position.ask(self._leadership(fetch_position.tp)), self._aborted_of(topic, partition)
+                )
+            if answer is None:
+                answer = self._fetch([fetch_position], size, max_wait_ms=_PAUSE_MS if fetch_position.pause else 0)[0]
             piece, outcome = self._next(fetch_position, answer, deadline_ms)
             if piece is not None:
                 yield FetchedSet(piece, self._codecs, outcome)
@@ -219,10 +236,17 @@ class SimpleConsumer(AnySimpleConsumer):
         return gathered.table(), found.next_offset
 
     def read_arrow(
-        self, topic: str, partition: int, start: int, end: int | None = None, *, headers: bool = False
+        self,
+        topic: str,
+        partition: int,
+        start: int,
+        end: int | None = None,
+        *,
+        headers: bool = False,
+        remote: RemoteRange | None = None,
     ) -> Iterator[Table]:
-        """Read like `read`, from `start` exactly up to `end`, with a `pyarrow.Table` for each piece."""
-        for found in self.read(topic, partition, start, end):
+        """Read like `read` (also `remote`), from `start` exactly up to `end`, with a `pyarrow.Table` per piece."""
+        for found in self.read(topic, partition, start, end, remote=remote):
             gathered = gather(headers)
             gathered.add_set(found, upto=end, skip_damaged=self.settings.skip_damaged)
             yield gathered.table()
@@ -254,6 +278,21 @@ class SimpleConsumer(AnySimpleConsumer):
         if offset < 0:
             offset = self.offset_at(topic, partition, LATEST)
         return list(dict.fromkeys((offset, earliest)))[:max_offsets]
+
+    def _aborted_of(self, topic: str, partition: int) -> AbortedAt | None:
+        """Return a look-up of aborted transactions for a reader of committed records; None for others."""
+        if not self.settings.isolation_level:
+            return None
+
+        def look_up(offset: int) -> Sequence[AbortedTransaction] | None:
+            # An answer with records has all aborted transactions that begin before them and end behind `offset`.
+            (answer,) = self._fetch([self._fetch_position(topic, partition, offset, 1)], 1)
+            if isinstance(answer, BarnabasError):
+                return None
+            is_at_end = 0 <= answer.high_watermark <= offset
+            return answer.aborted or () if is_at_end or size_of(answer.records) else None
+
+        return look_up
 
     def _fetch_position(self, topic: str, partition: int, offset: int, max_bytes: int) -> FetchPosition:
         settings = self.settings

@@ -86,7 +86,10 @@ class SimulatedBroker(Machine):
         """True if a disk refused something, so that a partition or a data folder is out of use until the next start."""
         if any(partition.offline for partition in self.partitions.values()):
             return True
-        return self.running and self.node is not None and any(each.failure for each in self.node.state.logs.folders)
+        try:
+            return self.node is not None and any(each.failure for each in self.node.state.logs.folders)
+        except ClosedError:
+            return False  # it has just begun to start
 
     @property
     def epoch(self) -> int:

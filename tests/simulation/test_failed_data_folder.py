@@ -9,7 +9,7 @@ from barnabas.core.cluster import layout
 from barnabas.core.cluster.topics import NO_LEADER
 from barnabas.ports.broker_api.topics import NewTopic
 from barnabas.ports.types import TopicPartition
-from barnabas.simulation import World
+from barnabas.simulation import Disasters, World
 from barnabas.simulation.broker import SimulatedBroker
 from barnabas.simulation.machine import SimulatedSession
 
@@ -101,3 +101,19 @@ def test_new_topic_is_created_in_the_data_folders_that_work() -> None:
         admin.create_topics([NewTopic(name="t", assignments=dict.fromkeys(range(4), (2,)))])
         world.run_until(lambda: all(state.leader == 2 for state in world.look.states("t").values()))
         world.run_until(lambda: len(in_folder(broker, 0)) == 4)
+
+
+def test_folder_that_answers_again_before_its_broker_is_registered_is_used() -> None:
+    """A broker takes up a failed folder at its next start: an operator who has repaired the disk starts it again."""
+    with cluster(4) as world:
+        broker = world.brokers[2]
+        broker.kill()
+        broker.disks[1].failed = True
+        broker.start()
+        world.run_until(lambda: broker.disk_failed)
+        assert not broker.running
+        disasters = Disasters(world, kinds=["fail_folder"])
+        disasters.begin()
+        disasters.end()
+        world.run_until(lambda: broker.running)
+        assert not broker.disk_failed

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..app.cli.command_config import registry_settings, secured_by_command_config
-from ..app.cli.options import AsJson, Settings, SkipDamaged, client_settings
+from ..app.cli.options import AsJson, FromBucket, Settings, SkipDamaged, client_settings
 from ..app.cli.reaching import check_reachable
 from ..app.cli.times import parse_period_ms, parse_time_ms
 from ..app.extras import require
@@ -113,6 +113,7 @@ def load(
     audit_window: Annotated[
         str, typer.Option(metavar="TIME", help="The length of the audit's windows, the same in all tiers.")
     ] = "10m",
+    from_bucket: FromBucket = "",
     settings: Settings = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -161,6 +162,7 @@ def load(
                 value_format=value_format,
                 registry=registry,
                 value_schema=None if value_schema is None else file_or_text(value_schema),
+                from_bucket=from_bucket,
                 spark=spark,
             )
 

@@ -15,6 +15,7 @@ from ..ports.errors import ApiError, BarnabasError, ConfigError
 from ..schemas.access import access_settings, is_access_setting
 from .session import local_session, require_spark
 from .source.decoding_options import decoding_of
+from .source.ranges import offsets_in_bucket
 from .spark.errors import SparkFailed, plain_spark_errors
 from .tables.files import FileFacts, file_facts
 from .tables.formats import open_store, require_format
@@ -30,7 +31,7 @@ from .tables.typed import TopicNotTyped, typed_values
 from .topics.client_options import reader_settings
 from .topics.damage import DamagedRange, read_damage, still_damaged
 from .topics.group_offsets import check_group, commit_to_group
-from .topics.model import PLACE_SETTINGS, Cluster, ClusterPartition, Where
+from .topics.model import PLACE_SETTINGS, REMOTE_STORAGE, Cluster, ClusterPartition, Where
 from .topics.read_progress import read_progress
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ class LoadProgress:
     rows: int = 0
     rows_read: int = 0
     topics: Mapping[str, int] = field(factory=dict)
+    from_bucket: Mapping[str, int] = field(factory=dict)
+    """The offsets of each topic that come from its remote storage, past the brokers."""
 
 
 @frozen(kw_only=True)
@@ -88,6 +91,8 @@ class LoadResult:
     """The ranges that were left out, with `skip_damaged`."""
     newest_ms: Mapping[str, int] = field(factory=dict)
     """The time of the newest record in the table, for each topic of this load whose records have times."""
+    from_bucket: Mapping[str, int] = field(factory=dict)
+    """The offsets of each topic that came from its remote storage, past the brokers, as planned."""
     quarantined: int = 0
     """Rows that do not decode: they are not in the table but in the one below it, in `quarantine.FOLDER`."""
     group_error: str | None = None
@@ -106,6 +111,7 @@ class LoadResult:
             absent=[*self.absent, *other.absent],
             damaged=[*self.damaged, *other.damaged],
             newest_ms={**self.newest_ms, **other.newest_ms},
+            from_bucket={**self.from_bucket, **other.from_bucket},
             quarantined=self.quarantined + other.quarantined,
         )
 
@@ -138,6 +144,8 @@ class TableLoad:
         layout = agreed_layout(None if last is None else last.layout, self.partition_by)
         with self._connected() as cluster:
             plan = self.plan(cluster, last, topics)
+            if REMOTE_STORAGE in self.source.client:
+                plan = evolve(plan, from_bucket=offsets_in_bucket(cluster, plan.ranges))
         if plan.changes(last):
             done = self._carried_out(plan, last, layout)
         else:
@@ -235,7 +243,9 @@ class TableLoad:
         return False
 
     def _carry_out(self, plan: LoadPlan, last: Commit | None, layout: Layout) -> LoadResult:
-        self.progress(LoadProgress(step="start", rows=plan.rows, topics=plan.rows_by_topic))
+        self.progress(
+            LoadProgress(step="start", rows=plan.rows, topics=plan.rows_by_topic, from_bucket=plan.from_bucket)
+        )
         affected = affected_files(self.store, plan.replaced_from, plan.replaced_topics)
         if not plan.ranges and not affected:
             return self._commit(plan, last, layout, affected, self.store.begin_commit())
@@ -310,6 +320,7 @@ class TableLoad:
             absent=_texts(plan),
             damaged=damaged,
             newest_ms=change.newest_ms,
+            from_bucket=plan.from_bucket,
         )
 
 
@@ -417,6 +428,7 @@ def load(
     value_format: str | None = None,
     registry: str | None = None,
     value_schema: str | Path | None = None,
+    from_bucket: str = "",
 ) -> LoadResult:
     """Load everything new of `topics` into the table in folder `into`; table and offsets change together or not at all.
 
@@ -451,6 +463,9 @@ def load(
     result counts them. Later loads must give the same format, registry and schema. `client` may have the settings of
     the registry's client, such as `basic.auth.user.info` and `schema.registry.ssl.truststore.location`.
 
+    `from_bucket`: the URL of the cluster's remote storage, whose keys each Spark worker has in its environment; what
+    brokers have only there is read past them.
+
     A topic that cannot be loaded does not stop the others: `TopicsFailed` reports it when they are in the table, also
     if none of several topics could be loaded. A single topic raises its own error.
 
@@ -469,6 +484,8 @@ def load(
     settings = {name: value for name, value in settings.items() if name not in PLACE_SETTINGS}
     if not where.classic:
         settings.setdefault("isolation.level", "read_committed")
+    if from_bucket:
+        settings[REMOTE_STORAGE] = from_bucket
     settings = reader_settings(settings, classic=where.classic, reasons=_REASONS)
     store = open_store(Path(into), format, catalog=catalog, table=table)
     require_format(store.format)

@@ -132,6 +132,7 @@ def _round_text(done: Round) -> str:
     parts = []
     if result is not None:
         parts.append(f"{counted(result.rows, 'new row')} in {counted(result.files, 'file')}")
+        parts += [f"{sum(result.from_bucket.values()):,} from the bucket"] if result.from_bucket else []
         parts.append(_age_text(result))
         parts += [f"lost: {each}" for each in result.lost]
         parts += result.deleted
@@ -166,6 +167,7 @@ def _facts(done: LoadResult, failed: Mapping[str, Exception]) -> dict[str, objec
         "deleted": list(done.deleted),
         "absent": list(done.absent),
         "damaged": [asdict(each) for each in done.damaged],
+        "from_bucket": dict(done.from_bucket),
         "quarantined": done.quarantined,
         "failed": {topic: command_text(error) for topic, error in failed.items()},
         "newest": {topic: _iso(ms) for topic, ms in done.newest_ms.items()},
@@ -193,7 +195,8 @@ def say_progress(output: ProgressOutput, into: Path) -> Callable[[LoadProgress],
             output.step("looking for new messages")
         elif at.step == "start":
             for topic, rows in at.topics.items():
-                output.print_line(f"{topic}: {rows:,} new {'message' if rows == 1 else 'messages'}")
+                past = f", {at.from_bucket[topic]:,} from the bucket" if topic in at.from_bucket else ""
+                output.print_line(f"{topic}: {rows:,} new {'message' if rows == 1 else 'messages'}{past}")
             if at.rows:
                 output.step("starting Spark")
         elif at.rows:

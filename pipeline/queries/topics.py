@@ -1,6 +1,7 @@
 """Topics for a query: what there is, and the columns that it wants of them, in DuckDB."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -124,7 +125,7 @@ class TopicReader:
         names = {place.topic for place in places}
         ids = {each.name: each.topic_id for each in self._admin.describe_topics(sorted(names))} if names else {}
         for place, bounds in places.items():
-            part = self._ranges.find(self._consumer, place, ids[place.topic])
+            part = self._ranges.find(self._consumer, place, bounds.start, partial(ids.__getitem__, place.topic))
             end = bounds.start if part is None else part.reach(bounds.start, bounds.end)
             if part is not None and end > bounds.start:
                 found[place] = part

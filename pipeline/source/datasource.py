@@ -53,10 +53,19 @@ from ..spark.errors import in_worker, plain_worker_errors
 from ..topics.client_cache import ClientCache
 from ..topics.damage import DamagedRange, write_damage
 from ..topics.group_offsets import GroupProgress, commit_to_group
-from ..topics.model import EARLIEST, LATEST, NO_BROKER, Cluster, ClusterPartition, PartitionColumns, Where
+from ..topics.model import (
+    EARLIEST,
+    LATEST,
+    NO_BROKER,
+    REMOTE_STORAGE,
+    Cluster,
+    ClusterPartition,
+    PartitionColumns,
+    Where,
+)
 from ..topics.read_progress import write_progress
 from .options import ReadOptions, WriteOptions, read_options, write_options
-from .ranges import OffsetRange, data_loss, plan_ranges, resolve, selected, slices, together
+from .ranges import OffsetRange, data_loss, offsets_in_bucket, plan_ranges, resolve, selected, slices, together
 from .stream_plan import Pace, StreamOffsets, batch_ranges, falls_short, limited, log_ends, next_step
 
 if TYPE_CHECKING:
@@ -479,6 +488,11 @@ class _SliceReader:
         """Return a slice per range, or several of a large one, or one of several small ones; the registries are not for
         the tasks."""
         options = self.options
+        if REMOTE_STORAGE in options.client:
+            for topic, count in offsets_in_bucket(cluster, ranges).items():
+                total = sum(part.size for part in ranges if part.topic == topic)
+                if count:  # a warning, since the process that plans shows nothing else
+                    _log.warning("%s: %d of %d offsets come from %s", topic, count, total, REMOTE_STORAGE)
         cut = slices(ranges, at_least=options.min_partitions, at_most_records=options.max_records_per_partition)
         if options.where.classic or options.min_partitions is not None:
             return [Slice([part], cluster.where(part.place)) for part in cut]

@@ -10,7 +10,7 @@ from attrs import frozen
 
 from ...ports.errors import ConfigError
 from ..topics.client_options import reader_settings, writer_settings
-from ..topics.model import EARLIEST, LATEST, PLACE_SETTINGS, ClusterPartition, Where
+from ..topics.model import EARLIEST, LATEST, PLACE_SETTINGS, REMOTE_STORAGE, ClusterPartition, Where
 from .decoding_options import (
     DECODING_OPTIONS,
     ENCODING_OPTIONS,
@@ -46,6 +46,7 @@ _READ = (
     "damageReport",
     "progressReport",
     "includeHeaders",
+    REMOTE_STORAGE,
     COMMIT_TO_GROUP,
     *DECODING_OPTIONS,
 )
@@ -179,7 +180,9 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None = False) 
         include_headers=_boolean(given, "includeHeaders", default=False),
         decoding=decoding_of(given),
         commit_to_group=_group(given, batch=streaming is False),
-        client=reader_settings({**_client(given), **_skipping(given)}, prefix=_CLIENT, classic=where.classic),
+        client=reader_settings(
+            {**_client(given), **_skipping(given), **_bucket(given)}, prefix=_CLIENT, classic=where.classic
+        ),
     )
 
 
@@ -347,6 +350,10 @@ def _group(given: Mapping[str, str], *, batch: bool) -> str | None:
 
 def _skipping(given: Mapping[str, str]) -> dict[str, str]:
     return {} if _boolean(given, "failOnDamage", default=True) else {"skip.damaged": "true"}
+
+
+def _bucket(given: Mapping[str, str]) -> dict[str, str]:
+    return {REMOTE_STORAGE: given[REMOTE_STORAGE]} if REMOTE_STORAGE in given else {}
 
 
 def _client(given: Mapping[str, str]) -> dict[str, str]:

@@ -151,6 +151,14 @@ def data_loss(
     report(text)
 
 
+def offsets_in_bucket(cluster: Cluster, ranges: Sequence[OffsetRange]) -> dict[str, int]:
+    """Return how many offsets of these ranges come from remote storage, past the brokers, by topic."""
+    found = {part.topic: 0 for part in ranges}
+    for part in ranges:
+        found[part.topic] += cluster.in_bucket(part.place, part.start, part.end) - part.start
+    return found
+
+
 def slices(ranges: Sequence[OffsetRange], *, at_least: int | None, at_most_records: int | None) -> list[OffsetRange]:
     """Return one slice per range, or more: `at_least` in all, shared out by size, none over `at_most_records`."""
     total = sum(part.size for part in ranges)

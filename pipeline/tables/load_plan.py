@@ -38,6 +38,8 @@ class LoadPlan:
     """Partitions loaded before whose brokers are not there now; a later load continues with them."""
     deleted: Sequence[str] = ()
     """The offsets that a topic had lost, to retention for example, before its first load."""
+    from_bucket: Mapping[str, int] = {}
+    """The offsets of each topic that come from remote storage, past the brokers."""
 
     @property
     def rows_max(self) -> int | None:

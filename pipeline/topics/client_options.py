@@ -8,7 +8,7 @@ from typing import Any
 
 from ...app.clients.shared.settings import FetchSettings, ProducerSettings, read_settings
 from ...ports.errors import ConfigError
-from .model import PLACE_SETTINGS
+from .model import PLACE_SETTINGS, REMOTE_STORAGE
 
 _PROTOCOL = "security.protocol"
 _SECURITY = ("ssl.", "sasl.")
@@ -89,12 +89,16 @@ def reader_settings(
     where that is not an option of Spark's. Raises `ConfigError` for one that is unknown, that would change what is read
     and cannot be had, or whose value is wrong.
     """
+    bucket = {REMOTE_STORAGE: given[REMOTE_STORAGE]} if given.get(REMOTE_STORAGE) else {}
+    if bucket and classic:
+        raise ConfigError(f"{REMOTE_STORAGE}: a classic cluster has no remote storage")
+    given = {name: value for name, value in given.items() if name != REMOTE_STORAGE}
     settings = _usable(given, {**_NOT_READING, **(reasons or {})}, _EVERY_CLIENT | _GROUP_MEMBER, prefix)
     if classic:
         _check_classic(settings, prefix)
     else:
         read_settings(FetchSettings, settings, {}, prefix=prefix)
-    return settings
+    return {**settings, **bucket}
 
 
 def writer_settings(given: Mapping[str, str], *, prefix: str = "") -> dict[str, str]:

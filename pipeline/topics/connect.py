@@ -18,6 +18,7 @@ from ...app.clients.classic.choice import find_out
 from ...app.clients.classic.cluster_listing import ClusterListing, address_text, count_partitions, list_cluster
 from ...app.clients.classic.producer_settings import ClassicConsumerSettings, RegistrySettings
 from ...app.clients.classic.simple_consumer import ClassicSimpleConsumer
+from ...app.clients.consumer.remote_ranges import RemoteRange, RemoteRanges
 from ...app.clients.consumer.simple_consumer import FetchedSet, SimpleConsumer
 from ...app.clients.producer.producer import Producer
 from ...app.clients.shared.delivery import ManyHandle
@@ -37,7 +38,7 @@ from ...ports.types import Buffer, TopicPartition
 from .client_cache import ClientCache
 from .client_options import registry_names
 from .damage import DamagedRange
-from .model import EARLIEST, Cluster, ClusterPartition, PartitionColumns, TopicInfo, Where
+from .model import EARLIEST, REMOTE_STORAGE, Cluster, ClusterPartition, PartitionColumns, TopicInfo, Where
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -224,6 +225,9 @@ class ClassicCluster:
                 reached = end
             position = reached
 
+    def in_bucket(self, place: ClusterPartition, start: int, end: int) -> int:  # noqa: ARG002
+        return start
+
     def boundary(self, place: ClusterPartition, start: int, wanted: int) -> int:
         position = start
         while position < wanted:
@@ -333,11 +337,13 @@ class ClientCluster:
     """Fulfils `cluster.Cluster` with Admin and SimpleConsumer, each opened when it is needed first."""
 
     def __init__(self, bootstrap: str, client: Mapping[str, str]) -> None:
-        self._settings = read_settings(FetchSettings, client, {})
-        self._bootstrap = bootstrap
         self._client = dict(client)
+        self._bucket = self._client.pop(REMOTE_STORAGE, "")
+        self._settings = read_settings(FetchSettings, self._client, {})
+        self._bootstrap = bootstrap
         self._admin: Admin | None = None
         self._consumer: SimpleConsumer | None = None
+        self._ranges: RemoteRanges | None = None
         self._plugins = PluginHost()
 
     def topics(self, names: Collection[str] | None = None) -> Mapping[str, TopicInfo]:
@@ -353,9 +359,7 @@ class ClientCluster:
         self, place: ClusterPartition, start: int, end: int, *, with_headers: bool = False
     ) -> Iterator[PartitionColumns]:
         partition = _plain(place)
-        if self._consumer is None:
-            self._consumer = SimpleConsumer(self._bootstrap, config=self._client, plugins=self._plugins)
-        for piece in self._fetch(self._consumer, partition, start, end):
+        for piece in self._fetch(partition, start, end):
             if piece.damage is not None:
                 yield PartitionColumns.without_records(_damaged(piece.damage))
             yield from self._columns(piece, partition, upto=end, with_headers=with_headers)
@@ -383,6 +387,10 @@ class ClientCluster:
         while damaged:
             yield PartitionColumns.without_records(damaged.popleft())
 
+    def in_bucket(self, place: ClusterPartition, start: int, end: int) -> int:
+        remote = self._remote(_plain(place), start)
+        return start if remote is None else remote.reach(start, end)
+
     def boundary(self, place: ClusterPartition, start: int, wanted: int) -> int:  # noqa: ARG002
         return wanted
 
@@ -390,7 +398,7 @@ class ClientCluster:
         return Where(bootstrap=self._bootstrap)
 
     def close(self) -> None:
-        for client in (self._admin, self._consumer):
+        for client in (self._admin, self._consumer, self._ranges):
             if client is not None:
                 client.close()
 
@@ -409,9 +417,28 @@ class ClientCluster:
             self._admin = Admin(self._bootstrap, config=common_settings(self._client))
         return self._admin
 
-    def _fetch(self, consumer: SimpleConsumer, partition: TopicPartition, start: int, end: int) -> Iterator[FetchedSet]:
+    def _read_by(self) -> SimpleConsumer:
+        if self._consumer is None:
+            self._consumer = SimpleConsumer(self._bootstrap, config=self._client, plugins=self._plugins)
+        return self._consumer
+
+    def _fetch(self, partition: TopicPartition, start: int, end: int) -> Iterator[FetchedSet]:
         size = None if _CHUNK_SETTING in self._client else CHUNK_BYTES
-        return consumer.read(partition.topic, partition.partition, start, end, size)
+        remote = self._remote(partition, start)
+        return self._read_by().read(partition.topic, partition.partition, start, end, size, remote=remote)
+
+    def _remote(self, partition: TopicPartition, start: int) -> RemoteRange | None:
+        """Return what comes from remote storage. The topic's id is asked for each time: it may be created again."""
+        if not self._bucket:
+            return None
+        if self._ranges is None:
+            self._ranges = RemoteRanges(self._bucket)
+
+        def topic_id() -> bytes:
+            (described,) = self._ask().describe_topics([partition.topic])
+            return bytes(described.topic_id)
+
+        return self._ranges.find(self._read_by(), partition, start, topic_id)
 
 
 class RowProducer:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from ...app.clients.arrow.varints import Flags, Numbers
 
+REMOTE_STORAGE = "remote.storage"
+"""The setting of a reader that has keys of the cluster's remote storage: its URL."""
 EARLIEST = -2
 LATEST = -1
 NO_OFFSET = -1
@@ -155,6 +157,11 @@ class Cluster(Protocol):
         Raises `ApiError(OFFSET_OUT_OF_RANGE)` when the log no longer has `start`, or ends before `end`; `CorruptRecord`
         for damaged records, in place of which the setting `skip.damaged` yields a piece with the `damage`.
         """
+        ...
+
+    def in_bucket(self, place: ClusterPartition, start: int, end: int) -> int:
+        """Return the end of the offsets from `start` up to `end` that `read` takes from remote storage, past the
+        brokers; `start` if there are none."""
         ...
 
     def boundary(self, place: ClusterPartition, start: int, wanted: int) -> int:

@@ -3,8 +3,10 @@
 import shutil
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from attrs import evolve
@@ -15,12 +17,21 @@ from support.tiered_topics import QUICK, TIERED, wait_for, write
 from support.waiting import PATIENCE_S
 
 from barnabas import Admin, Broker, SimpleConsumer
-from barnabas.app.clients.consumer.remote_ranges import RemoteRanges
+from barnabas.app.clients.consumer.remote_ranges import RemoteRange, RemoteRanges
 from barnabas.core.tiering.manifest import TieredTopic, decode_manifest, encode_manifest, manifest_key
+from barnabas.pipeline.load import load
+from barnabas.pipeline.session import register
+from barnabas.pipeline.source.datasource import BatchReader
+from barnabas.pipeline.source.options import read_options
+from barnabas.pipeline.topics.connect import connect_cluster
+from barnabas.pipeline.topics.model import REMOTE_STORAGE, ClusterPartition, Where
 from barnabas.ports.broker_api.configs import ResourceKind
 from barnabas.ports.broker_api.offsets import EARLIEST_LOCAL, LATEST_TIERED
 from barnabas.ports.errors import ConfigError
 from barnabas.ports.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 WRITTEN = 600
 
@@ -48,20 +59,34 @@ class Tiered(NamedTuple):
         return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
 
 
-@pytest.fixture
-def tiered(tmp_path: Path) -> Iterator[Tiered]:
-    """Records of which the last some are on the broker's disk, the others in the store only."""
-    folder, metrics = tmp_path / "remote", f"127.0.0.1:{free_port()}"
+@contextmanager
+def opened(place: Path) -> Iterator[Tiered]:
+    folder, metrics = place / "remote", f"127.0.0.1:{free_port()}"
     config = {**QUICK, "remote.log.storage.manager.class.name": f"file://{folder}", "num.partitions": 1}
     config["transaction.state.log.num.partitions"] = 1
-    with Broker(tmp_path / "data", config=config, metrics_listen=metrics) as broker:
+    with Broker(place / "data", config=config, metrics_listen=metrics) as broker:
         with Admin(broker.bootstrap) as admin:
             admin.create_topic("t", partitions=1, configs=TIERED)
         yield Tiered(broker, folder, metrics)
 
 
-def wait_until_copied(tiered: Tiered, tmp_path: Path) -> None:
-    wait_for(lambda: len(list((tmp_path / "data" / "t-0").glob("*.log"))) == 1)
+@pytest.fixture
+def tiered(tmp_path: Path) -> Iterator[Tiered]:
+    with opened(tmp_path) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tiered]:
+    """Records of which the last some are on the broker's disk, the others in the store only; nothing changes them."""
+    with opened(tmp_path_factory.mktemp("written")) as found:
+        write(found.broker.bootstrap, "t", range(WRITTEN))
+        wait_until_copied(found)
+        yield found
+
+
+def wait_until_copied(tiered: Tiered) -> None:
+    wait_for(lambda: len(list((tiered.folder.parent / "data" / "t-0").glob("*.log"))) == 1)
 
 
 def query(tiered: Tiered, *options: str) -> tuple[str, str]:
@@ -70,46 +95,46 @@ def query(tiered: Tiered, *options: str) -> tuple[str, str]:
     return done.stdout.decode(), done.stderr.decode()
 
 
+def find(tiered: Tiered, consumer: SimpleConsumer, ranges: RemoteRanges) -> RemoteRange | None:
+    return ranges.find(consumer, TopicPartition("t", 0), 0, lambda: tiered.topic_id)
+
+
 def rows(
     tiered: Tiered, start: int, end: int, level: str = "read_committed", *, direct: bool
 ) -> list[tuple[int, bytes]]:
     found: list[tuple[int, bytes]] = []
     with SimpleConsumer(tiered.broker.bootstrap, isolation_level=level) as consumer, RemoteRanges(tiered.url) as ranges:
-        remote = ranges.find(consumer, TopicPartition("t", 0), tiered.topic_id) if direct else None
+        remote = find(tiered, consumer, ranges) if direct else None
         for table in consumer.read_arrow("t", 0, start, end, remote=remote):
             found += zip(table["offset"].to_pylist(), table["value"].to_pylist(), strict=True)
     return found
 
 
-def test_query_with_bucket_returns_rows_of_brokers_without_their_remote_reads(tiered: Tiered, tmp_path: Path) -> None:
-    write(tiered.broker.bootstrap, "t", range(WRITTEN))
-    wait_until_copied(tiered, tmp_path)
-    with SimpleConsumer(tiered.broker.bootstrap) as consumer:
+def test_query_with_bucket_returns_rows_of_brokers_without_their_remote_reads(written: Tiered) -> None:
+    before = written.remote_fetches()
+    with SimpleConsumer(written.broker.bootstrap) as consumer:
         local = consumer.offset_at("t", 0, EARLIEST_LOCAL)
     assert 0 < local < WRITTEN
-    direct, said = query(tiered, "--from-bucket", tiered.url)
-    assert f"t-0: offsets 0 to {local} from {tiered.url}, offsets {local} to {WRITTEN} through the brokers" in said
-    assert tiered.remote_fetches() == 0
-    through_brokers, said = query(tiered)
+    direct, said = query(written, "--from-bucket", written.url)
+    assert f"t-0: offsets 0 to {local} from {written.url}, offsets {local} to {WRITTEN} through the brokers" in said
+    assert written.remote_fetches() == before
+    through_brokers, said = query(written)
     assert direct == through_brokers
     assert len(direct.splitlines()) == WRITTEN + 1
     assert "from file://" not in said
-    assert tiered.remote_fetches() > 0
+    assert written.remote_fetches() > before
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, 600), (1, 2), (77, 333), (599, 600)])
-def test_direct_read_of_a_range_equals_that_through_brokers(
-    tiered: Tiered, tmp_path: Path, start: int, end: int
-) -> None:
-    write(tiered.broker.bootstrap, "t", range(WRITTEN))
-    wait_until_copied(tiered, tmp_path)
-    found = rows(tiered, start, end, direct=True)
-    assert tiered.remote_fetches() == 0
+def test_direct_read_of_a_range_equals_that_through_brokers(written: Tiered, start: int, end: int) -> None:
+    before = written.remote_fetches()
+    found = rows(written, start, end, direct=True)
+    assert written.remote_fetches() == before
     assert [offset for offset, _ in found] == list(range(start, end))
-    assert found == rows(tiered, start, end, direct=False)
+    assert found == rows(written, start, end, direct=False)
 
 
-def test_direct_read_leaves_out_aborted_transactions_as_brokers_do(tiered: Tiered, tmp_path: Path) -> None:
+def test_direct_read_leaves_out_aborted_transactions_as_brokers_do(tiered: Tiered) -> None:
     """One that has records in the store has its marker on the broker's disk."""
     producer = Producer({"bootstrap.servers": tiered.broker.bootstrap, "transactional.id": "x", "linger.ms": 0})
     producer.init_transactions(30)
@@ -125,7 +150,7 @@ def test_direct_read_leaves_out_aborted_transactions_as_brokers_do(tiered: Tiere
         producer.abort_transaction(30) if number % 2 else producer.commit_transaction(30)
     write_transaction(20, 900)
     producer.abort_transaction(30)
-    wait_until_copied(tiered, tmp_path)
+    wait_until_copied(tiered)
     with SimpleConsumer(tiered.broker.bootstrap) as consumer:
         end, local = (consumer.offset_at("t", 0, time) for time in (-1, EARLIEST_LOCAL))
     assert end - 21 < local < end - 1
@@ -136,35 +161,32 @@ def test_direct_read_leaves_out_aborted_transactions_as_brokers_do(tiered: Tiere
     assert direct == {level: rows(tiered, 0, end, level, direct=False) for level in levels}
 
 
-def test_segments_that_vanish_during_a_direct_read_come_through_brokers(tiered: Tiered, tmp_path: Path) -> None:
-    write(tiered.broker.bootstrap, "t", range(WRITTEN))
-    wait_until_copied(tiered, tmp_path)
-    copy = tmp_path / "copy"
-    shutil.copytree(tiered.folder, copy)
+def test_segments_that_vanish_during_a_direct_read_come_through_brokers(written: Tiered, tmp_path: Path) -> None:
+    before = written.remote_fetches()
+    copy = shutil.copytree(written.folder, tmp_path / "copy")
     found: list[int] = []
-    with SimpleConsumer(tiered.broker.bootstrap) as consumer, RemoteRanges(f"file://{copy}") as ranges:
-        remote = ranges.find(consumer, TopicPartition("t", 0), tiered.topic_id)
+    with SimpleConsumer(written.broker.bootstrap) as consumer, RemoteRanges(f"file://{copy}") as ranges:
+        remote = find(written, consumer, ranges)
         for number, table in enumerate(consumer.read_arrow("t", 0, 0, WRITTEN, remote=remote)):
             found += table["offset"].to_pylist()
             if number == 1:
                 for path in copy.rglob("*.log"):
                     path.unlink()
-                assert tiered.remote_fetches() == 0
+                assert written.remote_fetches() == before
     assert found == list(range(WRITTEN))
-    assert tiered.remote_fetches() > 0
+    assert written.remote_fetches() > before
 
 
-def test_damaged_segment_in_the_bucket_is_not_read(tiered: Tiered, tmp_path: Path) -> None:
+def test_damaged_segment_in_the_bucket_is_not_read(written: Tiered, tmp_path: Path) -> None:
     from barnabas.core.message.corrupt_record import CorruptRecord
 
-    write(tiered.broker.bootstrap, "t", range(WRITTEN))
-    wait_until_copied(tiered, tmp_path)
-    damaged = sorted(tiered.folder.rglob("*.log"))[0]
+    copy = shutil.copytree(written.folder, tmp_path / "copy")
+    damaged = sorted(copy.rglob("*.log"))[0]
     content = bytearray(damaged.read_bytes())
     content[100] ^= 1
     damaged.write_bytes(content)
     with pytest.raises(CorruptRecord):
-        rows(tiered, 0, WRITTEN, direct=True)
+        rows(written._replace(folder=copy), 0, WRITTEN, direct=True)
 
 
 def test_copied_segments_that_are_also_local_come_from_brokers(tiered: Tiered) -> None:
@@ -188,18 +210,81 @@ def test_bucket_without_the_topic_leaves_all_to_brokers(tiered: Tiered, tmp_path
     assert len(found.splitlines()) == 51
 
 
-def test_manifest_of_another_topic_is_refused(tiered: Tiered, tmp_path: Path) -> None:
-    write(tiered.broker.bootstrap, "t", range(WRITTEN))
-    wait_until_copied(tiered, tmp_path)
-    copy = tmp_path / "copy"
-    shutil.copytree(tiered.folder, copy)
-    path = copy / manifest_key(TopicPartition("t", 0), tiered.topic_id)
+def test_manifest_of_another_topic_is_refused(written: Tiered, tmp_path: Path) -> None:
+    copy = shutil.copytree(written.folder, tmp_path / "copy")
+    path = copy / manifest_key(TopicPartition("t", 0), written.topic_id)
     manifest = decode_manifest(path.read_bytes())
     other = TieredTopic(name="t", topic_id=bytes(15) + b"\1", partitions=1)
     path.write_bytes(encode_manifest(evolve(manifest, topic=other)))
     with (
-        SimpleConsumer(tiered.broker.bootstrap) as consumer,
+        SimpleConsumer(written.broker.bootstrap) as consumer,
         RemoteRanges(f"file://{copy}") as ranges,
         pytest.raises(ConfigError, match="not of t-0"),
     ):
-        ranges.find(consumer, TopicPartition("t", 0), tiered.topic_id)
+        find(written, consumer, ranges)
+
+
+def test_reader_of_the_pipeline_takes_ranges_from_the_bucket(written: Tiered) -> None:
+    """Spark's tasks and `load` read by this one."""
+    before, place = written.remote_fetches(), ClusterPartition("t", 0)
+    read_by = partial(connect_cluster, Where(bootstrap=str(written.broker.bootstrap)))
+    direct, through_brokers = read_by({REMOTE_STORAGE: written.url}), read_by({})
+    try:
+        local = direct.in_bucket(place, 0, WRITTEN)
+        assert 0 < local < WRITTEN
+        assert direct.in_bucket(place, 3, 50) == 50
+        assert direct.in_bucket(place, local, WRITTEN) == local
+        assert through_brokers.in_bucket(place, 3, 50) == 3
+        for start, end in ((0, WRITTEN), (150, 300)):
+            found = [offset for piece in direct.read(place, start, end) for offset in piece.offsets]
+            assert found == list(range(start, end))
+        assert written.remote_fetches() == before
+        assert sum(len(piece.offsets) for piece in through_brokers.read(place, 0, WRITTEN)) == WRITTEN
+        assert written.remote_fetches() > before
+    finally:
+        direct.close()
+        through_brokers.close()
+
+
+def test_plan_of_spark_says_what_comes_from_the_bucket(written: Tiered, caplog: pytest.LogCaptureFixture) -> None:
+    options = {"bootstrap": str(written.broker.bootstrap), "subscribe": "t", "minPartitions": "3"}
+    with SimpleConsumer(written.broker.bootstrap) as consumer:
+        local = consumer.offset_at("t", 0, EARLIEST_LOCAL)
+    slices = BatchReader(read_options({**options, REMOTE_STORAGE: written.url}), connect_cluster).partitions()
+    assert len(slices) == 3
+    assert f"t: {local} of {WRITTEN} offsets come from remote.storage" in caplog.text
+    caplog.clear()
+    BatchReader(read_options(options), connect_cluster).partitions()
+    assert not caplog.text
+
+
+def test_bucket_of_a_classic_cluster_is_refused() -> None:
+    options = {"bootstrap": "classic://localhost:9092", "subscribe": "t", REMOTE_STORAGE: "file:///bucket"}
+    with pytest.raises(ConfigError, match="a classic cluster has no remote storage"):
+        read_options(options)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_spark_and_load_with_bucket_return_rows_of_brokers(
+    written: Tiered, tmp_path: Path, spark: "SparkSession"
+) -> None:
+    before = written.remote_fetches()
+    with SimpleConsumer(written.broker.bootstrap) as consumer:
+        local = consumer.offset_at("t", 0, EARLIEST_LOCAL)
+    options = {"kafka.bootstrap.servers": written.broker.bootstrap, "subscribe": "t", "maxRecordsPerPartition": "150"}
+    source = register(spark).read.format
+    direct = source("barnabas").options(**options, **{REMOTE_STORAGE: written.url})
+    found = sorted(direct.load().select("offset", "value").collect())
+    done = load(
+        written.broker.bootstrap, ["t"], tmp_path / "table", spark=spark, format="parquet", from_bucket=written.url
+    )
+    assert written.remote_fetches() == before
+    assert (done.rows, done.from_bucket) == (WRITTEN, {"t": local})
+    loaded = spark.read.parquet(str(tmp_path / "table")).select("offset", "value")
+    assert sorted(loaded.collect()) == found
+    through_brokers = source("barnabas").options(**options)
+    assert sorted(through_brokers.load().select("offset", "value").collect()) == found
+    assert written.remote_fetches() > before
+    assert [row["offset"] for row in found] == list(range(WRITTEN))

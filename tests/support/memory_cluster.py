@@ -72,6 +72,9 @@ class MemoryCluster:
                 piece[-1][0] + 1, offsets, times, [False] * len(piece), keys, values, headers, size_bytes=size
             )
 
+    def in_bucket(self, place: ClusterPartition, start: int, end: int) -> int:
+        return start
+
     def boundary(self, place: ClusterPartition, start: int, wanted: int) -> int:
         return wanted
 

@@ -112,29 +112,35 @@ class RemoteRanges:
         self.name = redact_url(url)
         self._storage = open_for_reader(url)
 
-    def find(self, consumer: AnySimpleConsumer, tp: TopicPartition, topic_id: bytes) -> RemoteRange | None:
-        """Return what a partition has in this storage only, for `SimpleConsumer.read`; None for nothing.
+    def find(
+        self, consumer: AnySimpleConsumer, tp: TopicPartition, start: int, topic_id: Callable[[], bytes]
+    ) -> RemoteRange | None:
+        """Return what a partition has from `start` on in this storage only, for `SimpleConsumer.read`; None for
+        nothing. `topic_id` is called only if the leader does not have all locally.
 
         Raises `ApiError`, `RemoteStorageError` if the store does not answer, `ConfigError` for a manifest of another
         topic.
         """
-        if not any(topic_id):
-            return None
         try:
             local_start = consumer.offset_at(*tp, EARLIEST_LOCAL)
         except ApiError as error:
             if error.code is ErrorCode.UNSUPPORTED_VERSION:  # from before tiered storage
                 return None
             raise
-        key = manifest_key(tp, topic_id)
+        if local_start <= start:
+            return None
+        known = topic_id()
+        if not any(known):
+            return None
+        key = manifest_key(tp, known)
         try:
             manifest = decode_manifest(self._storage.read(key).content)
         except ObjectMissing:
             return None
         except ValueError as error:
             raise ConfigError(f"{self.name}: {key}: {error}") from error
-        _check_owner(manifest, tp, topic_id, f"{self.name}: {key}")
-        view = RemoteView(folder=partition_folder(tp, topic_id), manifest=manifest)
+        _check_owner(manifest, tp, known, f"{self.name}: {key}")
+        view = RemoteView(folder=partition_folder(tp, known), manifest=manifest)
         return RemoteRange(self._storage, tp, view, local_start)
 
     def close(self) -> None:

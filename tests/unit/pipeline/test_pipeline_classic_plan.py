@@ -46,6 +46,9 @@ class Logs:
     ) -> Iterable[PartitionColumns]:
         raise NotImplementedError
 
+    def in_bucket(self, place: ClusterPartition, start: int, end: int) -> int:
+        return start
+
     def boundary(self, place: ClusterPartition, start: int, wanted: int) -> int:
         return max(start + 10, wanted // 10 * 10)
 

@@ -5,7 +5,7 @@ Implementations translate their own failures into the errors below. Unless a met
 one thread, the owner.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from .errors import BarnabasError
@@ -70,6 +70,33 @@ class Region(Protocol):
 
 
 _IN_MEMORY = (bytes, bytearray, memoryview)  # `isinstance` is quicker with it than with a union
+
+
+class JoinedBuffers:
+    """Buffers in memory that follow each other, as one `Region`: what goes to a transport need not be copied together.
+
+    The buffers must not change as long as it is in use.
+    """
+
+    __slots__ = ("parts", "size")
+
+    position = Position(0)
+
+    def __init__(self, parts: Sequence[Buffer]) -> None:
+        self.parts = parts
+        self.size = sum(map(len, parts))
+
+    def fileno(self) -> int:
+        return -1
+
+    def read(self, start: int = 0, size: int | None = None) -> bytes:
+        end = self.size if size is None else min(start + size, self.size)
+        found, position = bytearray(), 0
+        for part in self.parts:
+            if start < position + len(part) and end > position:
+                found += memoryview(part)[max(0, start - position) : end - position]
+            position += len(part)
+        return bytes(found)
 
 
 def size_of(data: Buffer | Region) -> int:

@@ -11,7 +11,7 @@ from struct import error as StructError
 from typing import Any, ClassVar
 
 from ...ports.errors import Malformed
-from ...ports.storage import Region, size_of
+from ...ports.storage import JoinedBuffers, Region, size_of
 from ...ports.transport import Piece
 from ...ports.types import Buffer
 
@@ -254,7 +254,10 @@ class Writer:
     def _add(self, data: Buffer | Region, size: int) -> None:
         if size:
             self._pieces.append(self.out)
-            self._pieces.append(data)
+            if isinstance(data, JoinedBuffers):
+                self._pieces += data.parts
+            else:
+                self._pieces.append(data)
             self.out = bytearray()
 
 

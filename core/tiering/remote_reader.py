@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from ...ports.errors import ApiError, BarnabasError
 from ...ports.remote_storage import ObjectMissing, RemoteStorage, RemoteStorageError
 from ...ports.scheduler import Outcome
+from ...ports.storage import JoinedBuffers, Region
 from ...ports.types import Buffer
 from ...ports.values import frozen
 from ..log.partition_log.results import TimestampOffset
@@ -65,7 +66,8 @@ class RemoteView:
 class RemoteRecords(NamedTuple):
     """Batches from the one with the wanted offset on; the last may be cut."""
 
-    records: Buffer
+    records: Buffer | Region
+    """A `Region` of memory where pieces meet, so that nothing is copied."""
     next_offset: int
     """An upper bound of the offsets in the records."""
     aborted: Sequence[AbortedTxn] = ()
@@ -168,7 +170,8 @@ class RemoteLogReader:
         position, first = found
         size = min(max(max_bytes, first.size), segment.size - position)
         is_sequence = self._piece_at(view, segment, position) in self._begun
-        records = yield from self._bytes(view, segment, position, size)
+        parts = yield from self._parts(view, segment, position, size)
+        records = parts[0] if len(parts) == 1 else JoinedBuffers(parts)
         self._note_read(view, segment, position, size, first.size)
         self._read_ahead(view, segment, position + size, _AHEAD_OF_SEQUENCE if is_sequence else _AHEAD)
         upto = segment.next_offset
@@ -190,6 +193,11 @@ class RemoteLogReader:
 
     def _bytes(self, view: RemoteView, segment: RemoteSegment, position: int, size: int) -> Reading[Buffer]:
         """Return a range of a segment, which is not copied if one piece has it."""
+        parts = yield from self._parts(view, segment, position, size)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _parts(self, view: RemoteView, segment: RemoteSegment, position: int, size: int) -> Reading[list[Buffer]]:
+        """Return a range of a segment, as the parts of it that single pieces have."""
         end = min(position + size, segment.size)
         parts: list[Buffer] = []
         while position < end:
@@ -200,7 +208,7 @@ class RemoteLogReader:
                 raise ValueError(f"{log_key(view.folder, segment)} has fewer than {segment.size} bytes")
             parts.append(memoryview(chunk)[position - piece.start : end - piece.start])
             position = piece.start + piece.size
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        return parts
 
     def _aborted(
         self, view: RemoteView, segment: RemoteSegment, from_offset: int, upto: int

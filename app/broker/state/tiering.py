@@ -56,7 +56,7 @@ from ....ports.metrics import Counter, Metrics
 from ....ports.remote_storage import ObjectMissing, RemoteStorage
 from ....ports.report import info
 from ....ports.scheduler import Outcome, Scheduler, Timer
-from ....ports.storage import StorageError
+from ....ports.storage import StorageError, size_of
 from ....ports.types import Offset, TopicPartition
 from ....ports.values import frozen
 from ...config import BrokerConfig
@@ -522,7 +522,7 @@ class Tiering:
     def _result(
         self, partition: Partition, entry: FetchPartition, found: RemoteRecords, *, committed: bool
     ) -> FetchResultPartition:
-        self._stats.fetched(entry.topic, len(found.records))
+        self._stats.fetched(entry.topic, size_of(found.records))
         aborted = None
         if committed:
             all_found = list(found.aborted)

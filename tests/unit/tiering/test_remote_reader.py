@@ -18,6 +18,7 @@ from barnabas.core.tiering.remote_reader import (
 )
 from barnabas.core.tiering.segment_objects import IndexType, encode_parts
 from barnabas.ports.scheduler import Outcome
+from barnabas.ports.storage import JoinedBuffers
 from barnabas.testing.logs import batch
 
 KB = 1 << 10
@@ -65,6 +66,11 @@ def storage_with(*folders: str) -> MemoryRemoteStorage:
     return storage
 
 
+def content_of(found: RemoteRecords) -> bytes:
+    records = found.records
+    return bytes(records) if isinstance(records, bytes | bytearray | memoryview) else records.read()
+
+
 class World:
     """A reader whose loads wait until `work`."""
 
@@ -105,7 +111,7 @@ class World:
         self.work()
         found = came[0].get()
         assert found is not None
-        records, at = bytes(found.records), 0
+        records, at = content_of(found), 0
         while at + 61 <= len(records) and at + (header := parse_header(records, at)).size <= len(records):
             at += header.size
             offset = header.next_offset
@@ -185,3 +191,15 @@ def test_object_that_is_too_short_is_an_error() -> None:
     world.reader.read(view, 0, max_bytes=16 * KB, committed=False, done=came.append)
     world.work()
     assert isinstance(came[0].error, ValueError)
+
+
+def test_read_across_pieces_hands_out_the_pieces_themselves() -> None:
+    world = World("t/0")
+    came = world.begin("t/0", 0, 2 * PIECE + 10)
+    world.work()
+    found = came[0].get()
+    assert found is not None
+    assert isinstance(found.records, JoinedBuffers)
+    assert [len(each) for each in found.records.parts] == [PIECE, PIECE, 10]
+    assert content_of(found) == CONTENT[: 2 * PIECE + 10]
+    assert all(isinstance(each, memoryview) for each in found.records.parts)

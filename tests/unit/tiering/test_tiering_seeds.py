@@ -226,7 +226,8 @@ class World:
         self.scheduler.advance(200)
         found = came[0].get()
         assert found is not None, f"remote storage lacks {offset}"
-        return bytes(found.records)
+        records = found.records
+        return bytes(records) if isinstance(records, bytes | bytearray | memoryview) else records.read()
 
 
 def play(seed: int, steps: int = 60) -> World:

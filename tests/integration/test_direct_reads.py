@@ -13,11 +13,13 @@ from attrs import evolve
 from confluent_kafka import Producer
 from support.command import barnabas_here
 from support.ports import free_port
+from support.s3_server import KEYS, S3Server
 from support.tiered_topics import QUICK, TIERED, wait_for, write
 from support.waiting import PATIENCE_S
 
 from barnabas import Admin, Broker, SimpleConsumer
 from barnabas.app.clients.consumer.remote_ranges import RemoteRange, RemoteRanges
+from barnabas.app.compose.remote_storage import opened_for_command
 from barnabas.core.tiering.manifest import TieredTopic, decode_manifest, encode_manifest, manifest_key
 from barnabas.pipeline.load import load
 from barnabas.pipeline.session import register
@@ -28,6 +30,7 @@ from barnabas.pipeline.topics.model import REMOTE_STORAGE, ClusterPartition, Whe
 from barnabas.ports.broker_api.configs import ResourceKind
 from barnabas.ports.broker_api.offsets import EARLIEST_LOCAL, LATEST_TIERED
 from barnabas.ports.errors import ConfigError
+from barnabas.ports.remote_storage import RemoteStorageError
 from barnabas.ports.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -265,6 +268,32 @@ def test_bucket_of_a_classic_cluster_is_refused() -> None:
 
 
 @pytest.mark.slow
+def test_direct_read_of_s3_has_keys_from_the_environment(
+    written: Tiered, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = s3_server.make_bucket()
+    for name, value in zip(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), KEYS, strict=True):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_ENDPOINT", s3_server.endpoint)
+    with opened_for_command(url) as storage:
+        for path in written.folder.rglob("t-*/0/*"):
+            storage.put(str(path.relative_to(written.folder)), path.read_bytes())
+    before = written.remote_fetches()
+    found, said = query(written, "--from-bucket", url)
+    assert f"from {url}, offsets" in said
+    assert written.remote_fetches() == before
+    assert found == query(written)[0]
+    # A store that does not answer is an error, not a read through the brokers.
+    monkeypatch.setenv("AWS_ENDPOINT", f"http://127.0.0.1:{free_port()}")
+    with (
+        SimpleConsumer(written.broker.bootstrap) as consumer,
+        RemoteRanges(url) as ranges,
+        pytest.raises(RemoteStorageError),
+    ):
+        find(written, consumer, ranges)
+
+
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 def test_spark_and_load_with_bucket_return_rows_of_brokers(
@@ -274,8 +303,8 @@ def test_spark_and_load_with_bucket_return_rows_of_brokers(
     with SimpleConsumer(written.broker.bootstrap) as consumer:
         local = consumer.offset_at("t", 0, EARLIEST_LOCAL)
     options = {"kafka.bootstrap.servers": written.broker.bootstrap, "subscribe": "t", "maxRecordsPerPartition": "150"}
-    source = register(spark).read.format
-    direct = source("barnabas").options(**options, **{REMOTE_STORAGE: written.url})
+    register(spark)
+    direct = spark.read.format("barnabas").options(**options, **{REMOTE_STORAGE: written.url})
     found = sorted(direct.load().select("offset", "value").collect())
     done = load(
         written.broker.bootstrap, ["t"], tmp_path / "table", spark=spark, format="parquet", from_bucket=written.url
@@ -284,7 +313,7 @@ def test_spark_and_load_with_bucket_return_rows_of_brokers(
     assert (done.rows, done.from_bucket) == (WRITTEN, {"t": local})
     loaded = spark.read.parquet(str(tmp_path / "table")).select("offset", "value")
     assert sorted(loaded.collect()) == found
-    through_brokers = source("barnabas").options(**options)
+    through_brokers = spark.read.format("barnabas").options(**options)
     assert sorted(through_brokers.load().select("offset", "value").collect()) == found
     assert written.remote_fetches() > before
     assert [row["offset"] for row in found] == list(range(WRITTEN))

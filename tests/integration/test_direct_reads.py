@@ -18,6 +18,7 @@ from support.tiered_topics import QUICK, TIERED, wait_for, write
 from support.waiting import PATIENCE_S
 
 from barnabas import Admin, Broker, SimpleConsumer
+from barnabas.app.clients.consumer import remote_ranges
 from barnabas.app.clients.consumer.remote_ranges import RemoteRange, RemoteRanges
 from barnabas.app.compose.remote_storage import opened_for_command
 from barnabas.core.tiering.manifest import TieredTopic, decode_manifest, encode_manifest, manifest_key
@@ -135,6 +136,17 @@ def test_direct_read_of_a_range_equals_that_through_brokers(written: Tiered, sta
     assert written.remote_fetches() == before
     assert [offset for offset, _ in found] == list(range(start, end))
     assert found == rows(written, start, end, direct=False)
+
+
+def test_direct_read_in_pieces_that_cut_batches_is_whole(written: Tiered, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_ranges, "_PIECE_BYTES", 4096)
+    before = written.remote_fetches()
+    found: list[int] = []
+    with SimpleConsumer(written.broker.bootstrap) as consumer, RemoteRanges(written.url) as ranges:
+        for some in consumer.read("t", 0, 5, WRITTEN, 5000, remote=find(written, consumer, ranges)):
+            found += [message.offset for message in some]
+    assert found == list(range(5, WRITTEN))
+    assert written.remote_fetches() == before
 
 
 def test_direct_read_leaves_out_aborted_transactions_as_brokers_do(tiered: Tiered) -> None:

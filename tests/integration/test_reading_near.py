@@ -173,7 +173,7 @@ def test_a_reader_in_no_rack_of_the_cluster_reads_at_the_leader(cluster: TestClu
 
 
 def _read_by_java(watched: Watched) -> list[bytes | None]:
-    """What Java's consumer reads, in the rack of the near replica."""
+    """Return what Java's consumer reads, in the rack of the near replica."""
     try:
         tools = ConsoleTools(watched.cluster.bootstrap)
     except Unavailable as error:

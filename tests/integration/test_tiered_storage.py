@@ -184,7 +184,7 @@ def run(command: Path, *words: str) -> str:
 @pytest.mark.slow
 @pytest.mark.process
 def test_objects_of_a_deleted_topic_go_after_its_only_broker_was_killed(tmp_path: Path) -> None:
-    """What the store has is out of reach from the deletion until after the kill, as a store that does not answer."""
+    """The store is out of reach from the deletion until after the kill."""
     store, away = tmp_path / "remote", tmp_path / "away"
     store.mkdir()
     given = {**QUICK, "remote.log.storage.manager.class.name": f"file://{store}"}

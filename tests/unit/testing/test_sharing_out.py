@@ -1,4 +1,4 @@
-"""What the processes that share a run are handed, and what is reported of them."""
+"""The parts of a run that its processes are handed, and their reports."""
 
 from pathlib import Path
 

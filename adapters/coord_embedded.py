@@ -29,7 +29,7 @@ NodeRow = tuple[str, bytes, int]
 
 _COMPANION_SUFFIXES = ("-wal", "-shm")
 _BACKUP_SUFFIX = ".aside"
-_MADE = ".mended"
+_MADE = ".repaired"
 _PROBLEMS_MAX = 20
 
 

@@ -186,7 +186,7 @@ def measure() -> list[Result]:
         for text, each in found.items():
             latencies, rate, used = min(each, key=lambda one: _p99(one[0]))
             details = _details(latencies) | {"attempts 1/s": rate, "CPU of the broker": used}
-            results.append(Result(f"... beside {text}: p99", _p99(latencies), "ms", details=details))
+            results.append(Result(f"... during {text}: p99", _p99(latencies), "ms", details=details))
     return results
 
 

@@ -58,7 +58,7 @@ def _measure_batch(count: int) -> Iterable[Result]:
             yield Result(f"classic {name}, a core, sets of {count}", rate, "M msg/s", GOALS[name], details=details)
         yield Result(f"classic {name}, sets of {count}", rate / copy, "x copy", details=details)
     overhead = (len(records) - count * MESSAGE_BYTES) / count
-    name = f"classic bytes besides a payload, sets of {count}"
+    name = f"classic bytes added to a payload, sets of {count}"
     yield Result(name, overhead, "bytes", OVERHEAD_BYTES_GOAL, at_least=False)
 
 

@@ -74,7 +74,7 @@ class Experiment:
         self.sent_messages += 2 * count
 
     def one_by_one(self) -> None:
-        """An asynchronous producer that is given single messages, and makes batches of 50 by itself."""
+        """An asynchronous producer that collects single messages into batches of 50."""
         with ClassicProducer(
             f"classic://{self._running.bootstrap}", producer_type="async", batch_size=50, queue_enqueue_timeout_ms=-1
         ) as producer:
@@ -140,7 +140,7 @@ def measure() -> Iterable[Result]:
         stored = stored_bytes(data)
     yield from _results(experiment.best)
     overhead = stored / experiment.sent_messages - MESSAGE_BYTES
-    yield Result("classic bytes on the disk besides a message", overhead, "bytes", OVERHEAD_BYTES_GOAL, at_least=False)
+    yield Result("classic bytes on the disk added to a message", overhead, "bytes", OVERHEAD_BYTES_GOAL, at_least=False)
     details = {"MB after the start": before / MB, "messages taken": experiment.sent_messages}
     yield Result("classic broker's memory after all of them", after / MB, "MB", details=details)
 

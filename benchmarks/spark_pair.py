@@ -93,7 +93,7 @@ class Rounds:
     def details(self) -> dict[str, float]:
         names = {"kafka": "connector", "barnabas": "ours"}
         return {names[side]: median(found) for side, found in self.by_side.items()} | {
-            "CPU time beside the connector's": _median_ratio(self.work)
+            "CPU time, ratio to the connector's": _median_ratio(self.work)
         }
 
 
@@ -108,7 +108,7 @@ def bench() -> Iterator[Bench]:
     try:
         jars: Sequence[Path] = connector.connector_jars(ROOT / ".build" / "jars")
     except maven.NoJars as error:
-        print(f"Spark's own connector cannot be had, so there is nothing beside ours: {error}", file=sys.stderr)
+        print(f"Spark's own connector is not available, so ours is not compared: {error}", file=sys.stderr)
         jars = ()
     config = {"spark.jars": ",".join(map(str, jars))} if jars else {}
     config["spark.sql.streaming.numRecentProgressUpdates"] = "1000"

@@ -22,7 +22,7 @@ def measure() -> list[Result]:
         _rate(found, "barnabas")
         broker_cpu = found.running.cpu_seconds() - before
     details = {**rates.details(), "broker CPU s": broker_cpu}
-    return [Result("Spark batch read, beside the connector", rates.ratio(), "", 1.2, details=details)]
+    return [Result("Spark batch read, ratio to the connector", rates.ratio(), "", 1.2, details=details)]
 
 
 if __name__ == "__main__":

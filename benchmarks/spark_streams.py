@@ -46,8 +46,8 @@ def measure() -> list[Result]:
         both = _delays(found, "topic")
         rates = rounds(found, ROUNDS, lambda side: _rate(found, side))
     return [
-        Result("Spark stream, beside the connector", rates.ratio(), "", 1.0, details=rates.details()),
-        Result("Micro-batch of 200 rows, delay beside the connector", read.ratio(), "", 1.2, False, read.details()),
+        Result("Spark stream, ratio to the connector", rates.ratio(), "", 1.0, details=rates.details()),
+        Result("Micro-batch of 200 rows, delay, ratio to the connector", read.ratio(), "", 1.2, False, read.details()),
         Result("The same from topic to topic", both.ratio(), "", 1.2, False, both.details()),
     ]
 

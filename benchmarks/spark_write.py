@@ -41,8 +41,8 @@ def measure() -> list[Result]:
         written = rounds(found, ROUNDS, lambda side: _batch(found, folder, side))
         streamed = rounds(found, STREAM_ROUNDS, lambda side: _stream(found, folder, side))
     return [
-        Result("Spark batch write, beside the connector", written.ratio(), "", 1.0, details=written.details()),
-        Result("Spark stream write, beside the connector", streamed.ratio(), "", 1.0, details=streamed.details()),
+        Result("Spark batch write, ratio to the connector", written.ratio(), "", 1.0, details=written.details()),
+        Result("Spark stream write, ratio to the connector", streamed.ratio(), "", 1.0, details=streamed.details()),
     ]
 
 

@@ -323,7 +323,7 @@ def _hot_fetches(client: BareClient, count: int) -> list[float]:
 
 
 def hot_fetches() -> Result:
-    """Hot fetches beside readers of old records, which come from the store or, for comparison, from local segments."""
+    """Hot fetches during reads of old records, which come from the store or, for comparison, from local segments."""
     processes = get_context("fork")
     found: dict[str, list[float]] = {"alone": [], "plain": [], "tiered": []}
     with (

@@ -5,8 +5,8 @@ a few messages. The rate of one machine of two cores says little, since the clie
 time per message says how rates grow with cores: where it stays the same, N workers on N free cores do N times as much.
 What a server takes while it is idle, an etcd in the case of workers, is measured before and does not count.
 
-Two brokers that know nothing of each other, with a producer each, beside one broker with two producers show what two
-processes on the same cores cost, without anything of workers.
+Two brokers that know nothing of each other, with a producer each, compared with one broker with two
+producers, show what two processes on the same cores cost, without anything of workers.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""The network of a world, and who does not reach whom in it."""
+"""The network of a world, and the pairs of nodes that are disconnected in it."""
 
 from collections.abc import Callable
 from typing import Any

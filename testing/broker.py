@@ -495,7 +495,7 @@ class TestBroker:
         described = self._members(group, types[group])
         found = [each for each in described if member in (each.member_id, each.client_id, each.instance_id)]
         if len(found) != 1:
-            there = ", ".join(f"{each.member_id} (client {each.client_id})" for each in described) or "nobody"
+            there = ", ".join(f"{each.member_id} (client {each.client_id})" for each in described) or "no member"
             what = "not a member" if not found else "not one member"
             raise ConfigError(f"{member!r} is {what} of group {group}, there is: {there}")
         error = self._remove_member(group, types[group], found[0])

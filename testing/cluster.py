@@ -91,7 +91,7 @@ are brokers, three at most.
 """
 
 COORDINATION: Literal["coordination"] = "coordination"
-"""The peer, besides other brokers, from which a broker can be cut off."""
+"""The coordination service, as a peer from which a broker can be disconnected."""
 
 _PATIENCE_S = 60.0
 _POLL_S = 0.005

@@ -42,7 +42,7 @@ class MemoryLogDirs:
 
 
 class MemoryStorage(MemoryLogDirs):
-    """A coordination tree besides, for a broker that is alone."""
+    """Log directories and a coordination tree in memory, for a single broker."""
 
     def __init__(self, report: Report = log_report) -> None:
         from ...adapters.coord_memory import MemoryTree

@@ -251,7 +251,7 @@ def _begin(node: BrokerServer, reactor: Reactor, install_handlers: Callable[[], 
 
 
 def _services(config: BrokerConfig) -> Services | None:
-    """Return the services to run beside the broker; without any, their module is not loaded."""
+    """Return the services to run with the broker; without any, their module is not loaded."""
     if not config.services:
         return None
 

@@ -797,7 +797,7 @@ class BrokerConfig(
         doc="The registry in the broker's process refuses Avro defaults of a wrong type.",
     )
     plugins_modules: tuple[str, ...] = list_key(
-        "plugins.modules", (), doc="Ours. Python modules with plugins, besides installed ones."
+        "plugins.modules", (), doc="Ours. Python modules with plugins, in addition to installed ones."
     )
     plugins_blocked: tuple[str, ...] = list_key(
         "plugins.blocked", (), doc="Ours. Names of plugins that are not loaded."

@@ -117,7 +117,7 @@ def _shop(stage: Stage) -> tuple[list[Panel], list[str]]:
         Heading("Sales per country", f"{invoices:,} messages of a web shop; the web log has addresses, no countries."),
         Cards([*figures, (f"{len(amounts)}", "countries")]),
         ChartPanel("Sales per day, in pounds", chart, legend=list(days)),
-        BarList(f"Countries besides the {HOME}, in pounds", others[:15]),
+        BarList(f"Countries other than the {HOME}, in pounds", others[:15]),
     ], [
         f"{paid:,} orders from {len(amounts)} countries, {total:,.0f} pounds, {abroad} from outside the {HOME}, "
         f"most of that from {others[0][0]}"

@@ -2,8 +2,8 @@
 
 There is no open data of single ad views and clicks. The nearest real thing is a web log: a page that was looked at is a
 view of the links on it, and a request by the same address with that page as its referrer is the click on one. The two
-streams are joined as those of an ad server would be. What NAB has of an ad exchange are prices, summed per hour: they
-stand beside it.
+streams are joined as those of an ad server would be. NAB has the prices of an ad exchange, summed per hour: they
+are shown with it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

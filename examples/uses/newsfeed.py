@@ -1,8 +1,8 @@
 """A news feed: for each member of a shop the items that are new there and near to what the member bought.
 
 New is what was first sold in the last four weeks. Near is measured by co-occurrence in the orders of the last months.
-Whether the feed is any good is asked of the orders of the four weeks after it, beside one feed for all: the new items
-that are bought most.
+The orders of the following four weeks show the quality of the feed, in comparison with one feed for all: the new
+items that are bought most.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Recommendations by co-occurrence: what is bought together with an item, from the orders of a shop.
 
-Whether they are any good is asked of the orders after those that they were made from: for a basket, its first item is
-known; is one of the ten items recommended for it also in the basket? Beside it, the ten items that are bought most.
+The orders after those used for the recommendations show their quality: for a basket with a known first item, is one of
+the ten items recommended for it also in the basket? The ten items that are bought most are the comparison.
 """
 
 from collections.abc import Sequence

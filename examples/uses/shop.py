@@ -1,4 +1,4 @@
-"""Orders of a shop as columns: what was bought together, by whom, and what items are called."""
+"""Orders of a shop as columns: what was bought together, the customers, and the names of items."""
 
 from typing import TYPE_CHECKING
 

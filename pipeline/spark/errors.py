@@ -47,7 +47,7 @@ def plain_spark_errors() -> Iterator[None]:
 
 @contextmanager
 def _said_once() -> Iterator[None]:
-    """Errors that are raised are not logged besides."""
+    """Disable the log lines of errors that are raised anyway."""
     from pyspark.logger import PySparkLogger
 
     loggers = [PySparkLogger.getLogger(name) for name in _REPEATING_LOGGERS]

@@ -52,7 +52,7 @@ class _Part:
 
 @frozen
 class Layout:
-    """The partition columns of a table besides `topic`, which is the first."""
+    """The partition columns of a table after `topic`, which is the first."""
 
     parts: Sequence[_Part]
 

@@ -73,7 +73,7 @@ def _plain(made: "Callable[[], DeletionPolicy]") -> "Callable[[DeletionContext],
 
 # Built-in deletion policies that let single messages go: by their keys, or by what they say themselves.
 #
-# Both keep to retention.ms and retention.bytes besides, segment by segment.
+# Both also apply retention.ms and retention.bytes, segment by segment.
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _HOUR_MS = 3_600_000

@@ -704,18 +704,18 @@ class AvroColumns:
     ) -> pa.Array:
         """Decode odd rows by fastavro: rows with very long arrays are valid, for others it has the error."""
         places = np.flatnonzero(odd)
-        mended = []
+        decoded = []
         for place in places.tolist():
             row = int(rows[place])
             try:
-                mended.append(self._one(encoded[row].as_py(), written.schema))
+                decoded.append(self._one(encoded[row].as_py(), written.schema))
             except Exception as error:  # noqa: BLE001  # fastavro raises anything for bytes that are not Avro
                 text = str(error) if isinstance(error, pa.ArrowInvalid | ValueError) and str(error) else _ODD
                 errors[row] = f"schema {schema_id}: {text}"
-                mended.append(pa.nulls(1, self.type))
+                decoded.append(pa.nulls(1, self.type))
         good = np.flatnonzero(~odd)
         fine = values.take(pa.array(good))
-        return put_together([(good, fine), (places, pa.concat_arrays(mended))], len(values), self.type)
+        return put_together([(good, fine), (places, pa.concat_arrays(decoded))], len(values), self.type)
 
     def _one(self, message: bytes, written: LoadedAvro) -> pa.Array:
         from fastavro import schemaless_reader

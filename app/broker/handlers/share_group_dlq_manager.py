@@ -34,7 +34,7 @@ _RETRY_MS, _RETRY_MS_MAX = 50.0, 1_000.0
 _READ_BYTES = 1 << 20
 _RECORDS_AT_ONCE = 500
 _BATCH_OVERHEAD = 1_000
-"""Bytes that a dead letter takes besides its message, with room to spare."""
+"""An upper bound of the bytes that a dead letter adds to its record."""
 _PASSING = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,

@@ -75,7 +75,7 @@ class Watching:
 
 
 def _times_of(metrics: Metrics, api: str) -> Histogram:
-    text = "Milliseconds from when a request had come to its answer."
+    text = "Milliseconds from the receipt of a request to its answer."
     return metrics.histogram("kafka_network_requestmetrics_totaltimems", text, request=api)
 
 

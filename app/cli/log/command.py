@@ -125,7 +125,7 @@ def repair(
 
     No message is deleted: what is cut out of a segment goes to a file *.aside. Ends with 1 while problems remain.
     """
-    from ....core.logtools.verify.data_folder import repair as mend
+    from ....core.logtools.verify.data_folder import repair as repair_folder
     from ....core.logtools.verify.overlay_folder import OverlayLogDir
     from ...compose.log_files import log_places, opened_place
 
@@ -140,10 +140,10 @@ def repair(
             tree, of_tree = _repaired_tree(place, applied=execute)
             context = _context(places, place, tree, alone=alone, in_use=False)
             log_dir: LogDir = opened if execute else OverlayLogDir(opened)
-            found = mend(log_dir, partial(_findings, place, context))
+            found = repair_folder(log_dir, partial(_findings, place, context))
         left = [*(tree.findings if tree is not None else ()), *found.left]
-        found = evolve(found, mended=[*of_tree, *found.mended], left=left)
-        failed = failed or bool(found.left) or (bool(found.mended) and not execute)
+        found = evolve(found, repaired=[*of_tree, *found.repaired], left=left)
+        failed = failed or bool(found.left) or (bool(found.repaired) and not execute)
         rows.append(_repaired_row(place, found, applied=execute))
         if not as_json:
             _print_repair(place, found, context, applied=execute)
@@ -260,24 +260,24 @@ def _print_counts(checked: "CheckResult", wrong: int) -> None:
 
 
 def _print_repair(place: "LogPlace", found: "RepairResult", known: "CheckContext", *, applied: bool) -> None:
-    if not found.mended and not found.left:
+    if not found.repaired and not found.left:
         typer.echo(f"{place.path}: no problem to repair")
         return
     if not known.alone:
         typer.echo(
             f"{place.path}: assuming other replicas; use --alone if no other broker has these messages", err=True
         )
-    for finding in found.mended:
+    for finding in found.repaired:
         typer.echo(f"{place.path}/{finding}; {finding.remedy}")
         if finding.loss is not None:
             typer.echo(f"  lost: {_loss_in_words(finding)}")
     for finding in found.left:
-        typer.echo(f"{place.path}/{finding}; not mended{_remedy(finding)}")
-    what = "mended" if applied else "would be mended"
-    mended = counted(len(found.mended), "problem")
-    typer.echo(f"{mended} {what}, {len(found.left)} left; {_sum_in_words(found.mended)}")
-    if not applied and found.mended:
-        typer.echo("nothing was changed; the same with --execute does it", err=True)
+        typer.echo(f"{place.path}/{finding}; not repaired{_remedy(finding)}")
+    what = "repaired" if applied else "to repair"
+    repaired = counted(len(found.repaired), "problem")
+    typer.echo(f"{repaired} {what}, {len(found.left)} left; {_sum_in_words(found.repaired)}")
+    if not applied and found.repaired:
+        typer.echo("nothing was changed; repeat the command with --execute to repair", err=True)
 
 
 def _loss_in_words(finding: "Finding") -> str:
@@ -347,11 +347,11 @@ def _row(finding: "Finding") -> dict[str, object]:
 
 
 def _repaired_row(place: "LogPlace", found: "RepairResult", *, applied: bool) -> dict[str, object]:
-    total = _sum_of_losses(found.mended)
+    total = _sum_of_losses(found.repaired)
     return {
         "folder": str(place.path),
         "applied": applied,
-        "mended": [_row(finding) for finding in found.mended],
+        "mended": [_row(finding) for finding in found.repaired],
         "left": [_row(finding) for finding in found.left],
         "notes": [_row(finding) for finding in found.notes],
         "lost": {"messages": total["messages"], "bytes": total["bytes"], "of_unknown_extent": total["unknown"]},

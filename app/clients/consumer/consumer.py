@@ -68,7 +68,7 @@ class Consumer(Generic[ValueT_co, KeyT_co]):
     bootstrap:            "host:port,host:port", or a running `Broker` of this process; or a mapping of settings with
                           `bootstrap.servers`, as confluent-kafka takes it.
     decoder, key_decoder: names of plugins, objects, or functions of the bytes.
-    plugins:              objects with hooks, modules or names of modules, besides the installed ones.
+    plugins:              objects with hooks, modules or names of modules, in addition to the installed ones.
     config:               names of Kafka, of its other clients or of 0.7, with dots; `settings` are the same in snake
                           case and win (see `barnabas.ConsumerKeywords`).
 

@@ -208,7 +208,7 @@ class FetchBuffer:
             self._suspended.pop(tp, None)
 
     def at(self, ends: Ends) -> bool:
-        """Return True if all messages before these offsets were handed out, paused partitions aside. Lock held."""
+        """Return True if partitions that are not paused have returned all messages before these offsets. Lock held."""
         for tp, end in ends.items():
             state = self._fetcher.partitions.get(tp)
             if state is None or state.paused:

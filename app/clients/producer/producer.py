@@ -296,7 +296,7 @@ class Producer(SendsRecords, AnyProducer):
                       `bootstrap.servers`, as confluent-kafka takes it.
     encoder, key_encoder, partitioner, event_handler, callback_handler: names of plugins, or objects
         (encoders also functions of the value).
-    plugins:          objects with hooks, modules or names of modules, besides the installed ones; or a `PluginHost`.
+    plugins:          objects with hooks, modules or names of modules, in addition to the installed; or a `PluginHost`.
     config:           names of Kafka, of its other clients or of 0.7, with dots; `settings` are the same in snake case
                       and win (see `barnabas.ProducerKeywords`).
 

@@ -77,7 +77,7 @@ Plugins = Sequence[object] | PluginHost
 
 
 def plugin_host(plugins: Plugins) -> PluginHost:
-    """Return the host for a client: a given `PluginHost`, or one with these plugins besides the installed ones."""
+    """Return the host for a client: a given `PluginHost`, or one with the installed plugins and these."""
     return plugins if isinstance(plugins, PluginHost) else PluginHost(plugins)
 
 

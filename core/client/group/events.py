@@ -56,7 +56,7 @@ class CommittedOffset:
 
 @frozen(kw_only=True)
 class Assigned:
-    """The member has got these partitions, besides those it has: read them from here; then call the listener."""
+    """These partitions were added to the assignment: fetch them from these positions, then call the listener."""
 
     positions: Mapping[TopicPartition, CommittedOffset | None]
     """None: nothing is committed, so `auto.offset.reset` decides."""

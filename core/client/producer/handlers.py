@@ -8,7 +8,7 @@ encodes, partitions and delivers. If a hook raises, the error is reported and th
 
 Unlike the 2011 producer, `CallbackHandler.close` is called after everything was sent, not before.
 
-Besides these, a callback handler of a producer of the current generation may see whole batches: `before_batch` and
+In addition, a callback handler of a producer of the current generation may see whole batches: `before_batch` and
 `after_batch`. One that sees nothing else costs the messages no queue.
 """
 

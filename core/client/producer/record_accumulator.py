@@ -14,7 +14,7 @@ from ..effects import NEVER
 from .producer_batch import EncodedMessage, ProducerBatch
 
 RECORD_OVERHEAD = 28
-"""More than what a record takes besides key, value and headers: varints for six numbers, and the attributes."""
+"""An upper bound of a record without key, value and headers: varints for six numbers, and the attributes."""
 HEADER_OVERHEAD = 10
 
 

@@ -46,7 +46,7 @@ class GroupConfig:
     errors_deadletterqueue_topic_name: str = ""
     """The topic for archived records of a share group; empty: they are dropped."""
     errors_deadletterqueue_copy_record_enable: bool = False
-    """Whether a dead letter has the key, value and headers of its record, besides the headers that name its origin."""
+    """Whether a dead letter has the key, value and headers of its record, and not only headers that name its origin."""
 
     @property
     def reads_committed(self) -> bool:

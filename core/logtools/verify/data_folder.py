@@ -52,7 +52,7 @@ _ROUNDS_MAX = 8
 class RepairResult:
     """The result of a repair, or of a dry run."""
 
-    mended: Sequence[Finding]
+    repaired: Sequence[Finding]
     left: Sequence[Finding]
     """The remaining findings, which need an administrator."""
     notes: Sequence[Finding]
@@ -63,17 +63,19 @@ def repair(log_dir: LogDir, check: Callable[[LogDir], Sequence[Finding]]) -> Rep
 
     Raises `StorageError`.
     """
-    mended: list[Finding] = []
+    repaired: list[Finding] = []
     for _ in range(_ROUNDS_MAX):
         found = check(log_dir)
         wrong = [finding for finding in found if finding.fix is not None]
         if not wrong:
             break
         _carry_out(log_dir, wrong)
-        mended += wrong
+        repaired += wrong
     else:
         found = check(log_dir)
-    return RepairResult(mended=mended, left=problems(found), notes=[finding for finding in found if finding.is_note])
+    return RepairResult(
+        repaired=repaired, left=problems(found), notes=[finding for finding in found if finding.is_note]
+    )
 
 
 def _carry_out(log_dir: LogDir, findings: Sequence[Finding]) -> None:

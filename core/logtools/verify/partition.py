@@ -743,7 +743,11 @@ class BatchPartition:
             text = f"the batch at offset {run.first_offset} has leader epoch {run.epoch}, expected {epoch}"
             if run.segment in self._rewritten:
                 self._add(
-                    "batch-header", name, text, "it is mended once the damage beside it is", position=run.position
+                    "batch-header",
+                    name,
+                    text,
+                    "it is repaired after the other damage of this segment",
+                    position=run.position,
                 )
                 continue
             right = epoch.to_bytes(4, "big", signed=True)

@@ -13,7 +13,7 @@ COLUMN = "timestamp"
 @frozen(kw_only=True)
 class Times:
     """Milliseconds since the epoch, of the oldest and the newest row; None: unknown. `complete` False: there may be
-    rows besides that have no time."""
+    further rows that have no time."""
 
     oldest_ms: int | None = None
     newest_ms: int | None = None

@@ -44,13 +44,13 @@ def mended(harness: RepairHarness, *, alone: bool = True) -> list[Finding]:
     assert harness.everything() == before
     repaired = harness.repair(alone=alone)
     assert not repaired.left
-    assert [(str(one), one.loss) for one in would.mended] == [(str(one), one.loss) for one in repaired.mended]
+    assert [(str(one), one.loss) for one in would.repaired] == [(str(one), one.loss) for one in repaired.repaired]
     after = harness.everything()
-    assert not harness.repair(alone=alone).mended
+    assert not harness.repair(alone=alone).repaired
     assert harness.everything() == after
     harness.start()
     assert not [line for line in harness.complaints() if not any(known in line for known in AFTER_A_CRASH)]
-    return list(repaired.mended)
+    return list(repaired.repaired)
 
 
 def test_a_sound_folder_has_nothing_to_mend() -> None:
@@ -60,7 +60,7 @@ def test_a_sound_folder_has_nothing_to_mend() -> None:
     assert not checked.findings
     assert (checked.counts.batches, checked.counts.messages) == (len(SIZES), sum(SIZES))
     assert checked.counts.segments > 2
-    assert not harness.repair().mended
+    assert not harness.repair().repaired
     assert harness.everything() == before
 
 

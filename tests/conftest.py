@@ -1,4 +1,4 @@
-"""What every test may use."""
+"""Fixtures and settings of all tests."""
 
 import gc
 import logging
@@ -29,7 +29,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Whoever runs the tests may have a cluster of their own in use: no command here is to find it.
+# The user may have an own cluster in service: no command here may find it.
 os.environ["XDG_CONFIG_HOME"] = os.devnull
 for _name in ("BARNABAS_BOOTSTRAP", "BARNABAS_PROFILE"):
     os.environ.pop(_name, None)
@@ -69,7 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """What is collected lives to the end: looking through it for garbage, now and from test to test, takes long."""
+    """Freeze the collected items, which live to the end, so that garbage collections between tests skip them."""
     gc.disable()
     try:
         return (yield)
@@ -132,7 +132,7 @@ def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Zook
 
 @pytest.fixture(scope="session")
 def etcd_server(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[EtcdServer]":
-    """The same with etcd; the xdist group is `etcd`, or another one."""
+    """Yield an etcd server; the xdist group is `etcd`, or another one."""
     from support.etcd_server import EtcdServer
 
     server = EtcdServer(tmp_path_factory.mktemp("etcd") / "server")

@@ -177,7 +177,7 @@ def test_a_failed_write_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_every_commit_is_synced(tmp_path: Path) -> None:
-    """What makes a write survive a power cut, which no test can cause: a sync for each commit (2 = FULL)."""
+    """A sync for each commit (2 = FULL) makes writes survive a power cut, which no test can cause."""
     session = EmbeddedCoordination(str(tmp_path / "coordination.db"))
     connection = session._store._connection
     assert connection.execute("PRAGMA synchronous").fetchone() == (2,)

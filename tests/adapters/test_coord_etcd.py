@@ -279,7 +279,7 @@ def test_session_that_its_user_renews_is_not_renewed_by_the_adapter_as_well(
 
 
 def _exists(session: EtcdCoordination, path: str) -> bool:
-    """What a majority says, once it answers."""
+    """Return whether a majority has the node, once it answers."""
     while True:
         try:
             return session.get(path) is not None
@@ -336,7 +336,7 @@ def test_readers_that_give_up_while_the_server_reads_leave_it_running(tmp_path: 
 
 @contextmanager
 def deadline_of(session: EtcdCoordination, seconds: float) -> Iterator[None]:
-    """Have the requests of a session end after so many seconds."""
+    """Have the requests of a session end after `seconds`."""
     keeper = session._keeper
     usual = keeper.ask
     keeper.ask = lambda request: request(keeper.link(), seconds)  # type: ignore[method-assign]

@@ -177,7 +177,7 @@ def test_session_without_heartbeats_expires_and_restarts_at_next_heartbeat() -> 
     assert other.children("/registered") == []
     other.create("/registered/two")
     timed.tell()
-    assert (observed, timed.states) == ([], [])  # nobody talks to it while it is paused
+    assert (observed, timed.states) == ([], [])  # the session is idle while it is paused
     for _ in range(2):
         with pytest.raises(SessionExpired):
             session.heartbeat()  # also the second time: its listener does not know yet

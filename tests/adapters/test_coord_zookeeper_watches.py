@@ -1,4 +1,4 @@
-"""What is asked of ZooKeeper for watches that come and go, without a server."""
+"""The watch requests to ZooKeeper, without a server, while watches are added and removed."""
 
 from collections.abc import Callable
 from threading import Lock
@@ -16,7 +16,7 @@ class _Result:
 
 
 class _Client:
-    """Keeps who is to be told of a path until it fires, as kazoo does."""
+    """A client that holds the callbacks of each path until the watch fires, as kazoo does."""
 
     def __init__(self) -> None:
         self.observed: dict[str, set[Callable[..., None]]] = {}

@@ -151,7 +151,7 @@ def test_damaged_data_are_a_clear_error(member: ManagedEtcd, reports: Recorder[s
     data = member.folder / "data" / "member"
     [file] = [data / "snap" / "db"] if kind == "db" else (data / "wal").glob("*.wal")
     content = bytearray(file.read_bytes())
-    begin = 0 if kind == "db" else 200  # what stands first tells what a file of the log is
+    begin = 0 if kind == "db" else 200  # the beginning of a log file identifies it
     content[begin : 8192 - begin] = b"\xff" * (8192 - 2 * begin)
     file.write_bytes(content)
     again = _member(member.folder, reports)
@@ -334,7 +334,7 @@ def _is_done(change: Callable[[], object]) -> bool:
 
 @pytest.mark.slow
 def test_a_member_whose_data_are_lost_does_not_vote_for_one_that_lacks_what_was_acknowledged(cluster: _Cluster) -> None:
-    """Its own log, which is gone, and that of member 1, which is away, have the node; that of member 2 has not."""
+    """The node is in the lost log of the member and in that of member 1, which is down, but not in that of member 2."""
     assert cluster.start(0, 1, 2) == []
     cluster.stop(2)
     wait_for(lambda: _is_kept(cluster.open[0]))
@@ -372,7 +372,7 @@ def test_a_member_whose_data_go_while_it_runs_is_not_started_without(cluster: _C
 
 @pytest.mark.slow
 def test_remaining_member_of_a_lost_majority_begins_a_new_cluster(cluster: _Cluster) -> None:
-    """As docs/operations.md says."""
+    """The steps are those of docs/operations.md."""
     assert cluster.start(0, 1, 2) == []
     cluster.open[2].create("/written")
     cluster.stop(0, 1, 2)
@@ -422,7 +422,7 @@ def test_members_that_name_other_servers_are_a_clear_error(tmp_path: Path, repor
 
 
 def _members(server: str) -> dict[str, int]:
-    """Where clients reach each member that has a vote → its id."""
+    """Return the ids of the members with a vote, by their client addresses."""
     host, port = server.split(":")
     with closing(Link(Endpoint(host=host, port=int(port)))) as link:
         found = link.members(10.0)

@@ -1,4 +1,4 @@
-"""What finds sockets that are ready: epoll itself, and what other systems have."""
+"""Pollers, which find sockets that are ready: epoll, and the replacement on other systems."""
 
 import socket
 from collections.abc import Iterator
@@ -52,7 +52,7 @@ def test_poll_reports_read_event_when_peer_closes(poller: Poller) -> None:
 
 
 def test_poll_binds_callback_at_time_of_event(poller: Poller) -> None:
-    """While events are told, a descriptor may come to belong to another socket."""
+    """While events are dispatched, a descriptor may be reused for another socket."""
     left, right = socket.socketpair()
     with right:
         poller.watch(left.fileno(), READ, lambda events: None)

@@ -182,7 +182,7 @@ def test_failed_small_write_keeps_the_old_content(log_dir: LogDir, monkeypatch: 
 
 
 def _open_descriptors(of: Path) -> int:
-    """Of files below a folder; those that other threads have open do not count."""
+    """Return the number of open files below a folder, without those that other threads have open."""
     found = 0
     for descriptor in Path("/proc/self/fd").iterdir():
         with suppress(OSError):  # it is closed by now
@@ -191,7 +191,7 @@ def _open_descriptors(of: Path) -> int:
 
 
 def test_stored_write_error_holds_no_file_descriptor_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its volume could not be taken away."""
+    """The volume could not be unmounted otherwise."""
     if not Path("/proc/self/fd").exists():
         pytest.skip("no /proc to see open descriptors in")
     file = open_log_dir(tmp_path).folder("t-0").open("a.log")

@@ -80,7 +80,7 @@ def test_process_death_keeps_written_bytes_and_power_cut_flushed_ones() -> None:
     file.append(b", written by who does not know that he is dead")
 
     def left(of: MemoryDisk) -> bytes:
-        found = MemoryLogDir(of).folder("t-0")  # nobody has it open
+        found = MemoryLogDir(of).folder("t-0")  # it is open nowhere
         assert found.read_small("small") == b"whole"
         return found.open("a.log", create=False).read(0, 100)
 

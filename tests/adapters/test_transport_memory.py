@@ -52,7 +52,7 @@ class TestMemoryTransport(TransportContract):
 def _across(
     faults: NetworkFaults | None = None, seed: int = 1
 ) -> tuple[MemoryHarness, RecordingHandler, RecordingHandler]:
-    """A connection between the nodes `client` and `broker`."""
+    """Return a connection between the nodes `client` and `broker`."""
     harness = MemoryHarness(faults, seed)
     harness.transport = harness.network.transport("broker")
     server = ServerSide(harness, echo)

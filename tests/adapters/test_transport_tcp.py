@@ -163,7 +163,7 @@ def _resident_bytes() -> int:
 
 
 def test_answers_that_come_up_in_one_turn_leave_together(harness: TcpHarness) -> None:
-    """Those of callbacks and timers; each alone would cost a call to the system."""
+    """Answers of callbacks and timers are sent together, since each send is a system call."""
     server = ServerSide(harness)
     unsent: list[int] = []
 
@@ -227,7 +227,7 @@ def test_answers_to_frames_that_came_together_leave_together(harness: TcpHarness
 
 
 def answered_per_turn(harness: TcpHarness, server: ServerSide, sock: socket.socket, frames: int) -> list[int]:
-    """How many of the answers leave in each turn, where a turn has one frame of a connection."""
+    """Return how many of the answers leave in each turn, where a turn has one frame of a connection."""
     sock.send((struct.pack(">i", 5) + b"hello") * frames)
     counts: list[int] = []
     while sum(counts) < frames:
@@ -259,7 +259,7 @@ def test_answers_do_not_wait_for_the_turns_of_others(harness: TcpHarness, monkey
 
 
 def test_answers_leave_when_their_connection_is_paused(harness: TcpHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By somebody else, between two slices."""
+    """Another component pauses it, between two slices."""
     monkeypatch.setattr("barnabas.adapters.transport_tcp.connection._SLICE_SECONDS", 0.0)
     server = ServerSide(harness, echo)
     with raw_client(harness, server) as sock:
@@ -365,7 +365,7 @@ def test_an_address_that_does_not_answer_leaves_time_for_the_next(
         harness.transport.connect(("two", 1), outcomes.append, timeout_ms=2000, limits=LIMITS)
         harness.run_until(lambda: bool(outcomes))
         assert not isinstance(outcomes[0], TransportError)
-        harness.run_until(lambda: harness.open_things() == before)  # nobody wanted it
+        harness.run_until(lambda: harness.open_things() == before)  # no caller wanted it
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ SIZES = st.one_of(
 
 
 class Stream:
-    """A socket that has so many bytes ready each time."""
+    """A socket that has a fixed number of bytes ready each time."""
 
     def __init__(self, content: bytes) -> None:
         self._content = memoryview(content)

@@ -64,7 +64,7 @@ def test_connect_without_listener_reports_transport_error() -> None:
     def refuse(*args: Any, **options: Any) -> None:
         args[1](TransportError("cannot connect"))
 
-    transport.connect = refuse  # type: ignore[method-assign]  # a network where nobody listens
+    transport.connect = refuse  # type: ignore[method-assign]  # a network without a listener
     connect_classic(transport, scheduler, ("h", 1), request_timeout_ms=1, connect_timeout_ms=1, opened=opened.append)
     assert [str(error) for error in opened] == ["cannot connect"]
 

@@ -126,13 +126,13 @@ class TcpWorld(World):
         super().__init__(transport, transport, self.reactor, "127.0.0.1", lambda: self.reactor.turn(20), reports)
 
     def raw(self) -> socket.socket:
-        """A client that is none."""
+        """Return a plain socket, which does not speak the protocol."""
         peer = socket.create_connection(self.address, timeout=20)
         peer.setblocking(False)
         return peer
 
     def closed_by_broker(self, peer: socket.socket) -> bool:
-        """True when the broker closes without a byte."""
+        """Return True when the broker closes without a byte."""
         got: list[bytes] = []
 
         def over() -> bool:
@@ -193,7 +193,7 @@ def test_many_requests_at_once_are_answered_in_order(world: World) -> None:
 
 
 def test_a_link_that_is_closed_leaves_nothing_behind(world: World) -> None:
-    """What was sent arrives; Kafka 0.7 lost the last batch when it closed."""
+    """The sent messages arrive; Kafka 0.7 lost the last batch when it closed."""
     link = world.link()
     records = bytes(LARGE)
     replies = world.submit(link, _produce(records))

@@ -1,4 +1,4 @@
-"""What group requests and answers are in old versions, and what a client makes of them."""
+"""Group requests and answers in old versions, and their translation by a client."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -41,7 +41,7 @@ LOST = FetchedOffset("clicks", 3, error=ErrorCode.NOT_COORDINATOR)
 
 
 def _asked(key: int, version: int, body: str) -> Any:
-    """What the broker is asked by these bytes, with hexadecimal numbers and strings in quotes."""
+    """Decode the request that the broker gets from these bytes: hexadecimal numbers, and strings in quotes."""
     end = ServerEnd()
     tags = b"\x00" if version >= BY_KEY[key].flexible_from else b""
     words = [bytes(word[1:-1], "utf-8") if word[0] == "'" else bytes.fromhex(word) for word in body.split()]

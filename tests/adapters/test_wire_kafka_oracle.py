@@ -118,7 +118,7 @@ def test_agrees_with_kio(api: Api, version: int, side: Any) -> None:
 
 
 def test_tagged_fields_that_we_do_not_know_are_passed_over() -> None:
-    """What Kafka's own quorum says in a fetch and in its answer."""
+    """The bytes are those of Kafka's own quorum in a fetch and in its answer."""
     api, sample = BY_KEY[1], SAMPLES[1]
     request, _ = entity_reader(newest_request.FetchRequest)(_encoded(api, 16, api.request, sample.request), 0)
     content = io.BytesIO()

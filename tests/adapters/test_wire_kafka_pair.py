@@ -14,7 +14,7 @@ from barnabas.ports.broker_api.envelope import Caller
 
 
 class _CappedServer(KafkaServer):
-    """A server that tells of one version only."""
+    """A server that offers one version only."""
 
     def cap(self, key: int, version: int) -> None:
         self._body = versions.response_body(3, [(key, version, version)])
@@ -24,7 +24,7 @@ class _CappedServer(KafkaServer):
 
 
 def _through(api: Api, version: int, codec: FieldCodec[Any], value: Any) -> Any:
-    """The value as this version can express it; that the bytes are right is for the oracle to say."""
+    """Return the value as this version can express it; the oracle checks the bytes."""
     writer = api.writer(version)
     codec.write(writer, version, value)
     return codec.read(api.reader(version, memoryview(joined(writer.pieces())), 0, 1000), version)

@@ -33,7 +33,7 @@ def part(topic: str, partition: int, topic_id: bytes, records: bytes = b"records
 def produce(
     *partitions: ProducePartition, most: int = 13, transactional_id: str | None = None
 ) -> tuple[list[tuple[str, int, bytes]], list[tuple[str, int, ErrorCode, int]]]:
-    """Which topics the broker gets, by which ids, and the outcomes."""
+    """Return the topics that the broker gets, with their ids, and the outcomes."""
     asked = Produce(partitions=partitions, transactional_id=transactional_id)
     (request,), (result,) = served(asked, most=most)
     return (
@@ -47,7 +47,7 @@ def operations(
     most: int = 13,
     operation: TransactionSupportedOperation = TransactionSupportedOperation.DEFAULT_ERROR,
 ) -> list[TransactionSupportedOperation]:
-    """The action of a broker for partitions that are not in the transaction."""
+    """Return the broker's results for partitions that are not in the transaction."""
     asked = Produce(partitions=partitions, transactional_id="x", supported_operation=operation)
     requests, (result,) = served(asked, most=most)
     if isinstance(result, ApiError):
@@ -56,7 +56,7 @@ def operations(
 
 
 def served(asked: Produce, *, most: int) -> tuple[list[Any], list[Any]]:
-    """The requests that the broker gets, and the answers."""
+    """Return the requests that the broker gets, and the answers."""
 
     def observed(request: Produce) -> ProduceResult:
         found = [ProduceResultPartition(p.topic, p.partition, base_offset=p.partition) for p in request.partitions]

@@ -1,4 +1,4 @@
-"""What is not offered: answered with UNSUPPORTED_VERSION in the form of its version, byte for byte; else closed."""
+"""Unsupported requests get UNSUPPORTED_VERSION in the form of their version, byte for byte; others are closed."""
 
 from struct import pack
 

@@ -387,7 +387,7 @@ def test_records_are_writable_memory_of_the_frame() -> None:
 
 
 def _introduce(software: bytes, version: bytes) -> bytes:
-    """A request for ApiVersions 3 that names the client's software."""
+    """Return a request for ApiVersions 3 that names the client's software."""
     names = b"".join(bytes([len(text) + 1]) + text for text in (software, version))
     return header(18, 3, 7) + b"\x00" + names + b"\x00"
 

@@ -58,7 +58,7 @@ def _always(patch: pytest.MonkeyPatch, *, code: bool) -> Iterator[None]:
 
 
 def _written(codec: Any, version: int, value: Any, *, is_compact: bool) -> bytes | None:
-    """The bytes; None if the value is refused."""
+    """Return the bytes; None if the value is refused."""
     writer = CompactWriter() if is_compact else Writer()
     try:
         codec.write(writer, version, value)
@@ -68,7 +68,7 @@ def _written(codec: Any, version: int, value: Any, *, is_compact: bool) -> bytes
 
 
 def _read(codec: Any, version: int, content: bytes, *, is_compact: bool) -> tuple[Any, int] | None:
-    """The value, and where it ends; None if the bytes are refused."""
+    """Return the value and its end; None if the bytes are refused."""
     reader = (CompactReader if is_compact else Reader)(memoryview(content), 0, ITEMS_MAX)
     try:
         return codec.read(reader, version), reader.position

@@ -27,7 +27,7 @@ class Capped(KafkaServer):
 def commit(
     *partitions: OffsetCommitPartition, most: int = 10, error: ErrorCode = ErrorCode.NONE
 ) -> tuple[OffsetCommit | None, Any]:
-    """What the broker gets, and the result."""
+    """Return the request that the broker gets, and the result."""
 
     def observed(request: OffsetCommit) -> OffsetCommitResult:
         return OffsetCommitResult(

@@ -1,4 +1,4 @@
-"""What differs between the versions of the coordinator's APIs."""
+"""Differences between the versions of the coordinator's APIs."""
 
 import pytest
 

@@ -29,7 +29,7 @@ def page(checkout: Path) -> str:
 
 
 def _functions(path: Path) -> set[str]:
-    """The names of functions, methods as `Class.method`."""
+    """Return the names of functions, methods as `Class.method`."""
     found: set[str] = set()
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, FUNCTIONS):
@@ -61,7 +61,7 @@ def test_path_of_each_request_type_names_at_least_five_steps(page: str) -> None:
 
 
 def test_every_room_is_on_the_page(checkout: Path, page: str) -> None:
-    """As a line of the drawing: its own folder, indented below that of its parent."""
+    """Each package has a line of the drawing: its own folder, indented below that of its parent."""
     drawing = page.partition("## Packages\n")[2].partition("\n## ")[0]
     drawn: set[str] = set()
     above: list[str] = []

@@ -1,4 +1,4 @@
-"""Nothing stands in the product that nobody calls. By names: what shares its name with something used is not found."""
+"""Public names of the product have a caller in the product. A name that equals another used name is not found."""
 
 import ast
 import re
@@ -74,7 +74,7 @@ CALLED_FROM_OUTSIDE = {
 NOT_CALLED_YET = {
     "write_to": "a message set on its way to a sink, as the design has it",
 }
-"""What stands before its caller, with tests of its own. A line goes when the caller comes."""
+"""Names that have tests but no caller yet. Remove a line when the caller exists."""
 
 
 def _defined(tree: ast.Module) -> Iterator[tuple[str, int]]:

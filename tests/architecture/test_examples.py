@@ -62,7 +62,7 @@ def test_examples_import_only_the_public_face(checkout: Path) -> None:
 
 
 def test_a_face_names_everything_in_it(checkout: Path) -> None:
-    """What type checkers see and what is loaded are one list."""
+    """The list for type checkers and the list of lazily loaded names are equal."""
     for package in ("", "plugins", "testing", "simulation"):
         text = (checkout / package / "__init__.py").read_text(encoding="utf-8")
         module = import_module(f"barnabas.{package}".rstrip("."))

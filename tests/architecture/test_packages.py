@@ -125,7 +125,7 @@ def _sources(checkout: Path) -> Iterator[Path]:
 
 
 def test_no_two_classes_have_one_name(checkout: Path) -> None:
-    """What a reader meets by its name is one thing everywhere. Private classes are met in their own file only."""
+    """A class name means one thing in the whole product. Private classes are used in their own file only."""
     found: dict[str, list[str]] = {}
     for path in _sources(checkout):
         classes = [
@@ -138,7 +138,7 @@ def test_no_two_classes_have_one_name(checkout: Path) -> None:
 
 
 def test_no_alias_has_the_name_of_a_class(checkout: Path) -> None:
-    """Of those that broker and clients are made of; the options of commands are named as what they stand for."""
+    """Names of classes of brokers and clients are unique; options of commands are named after their values."""
     packages = [checkout / package for package in ("ports", "core", "adapters", "app")]
     paths = [path for package in packages for path in package.rglob("*.py") if "cli" not in path.parts]
     classes = {
@@ -160,7 +160,7 @@ def test_names_of_ports_types_are_defined_once(checkout: Path) -> None:
 
 
 def _assigned_names(path: Path) -> Iterator[ast.Name]:
-    """What a module gives a name to, other than classes and functions."""
+    """Yield the names that a module assigns, other than classes and functions."""
     for statement in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(statement, ast.Assign):
             yield from (target for target in statement.targets if isinstance(target, ast.Name))

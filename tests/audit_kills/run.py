@@ -30,7 +30,7 @@ TIERS = ("broker", "mirror", "broker-two", "consumer:billing")
 
 @define
 class Outcome:
-    """What came of it."""
+    """The outcome of one run."""
 
     found: Reconciliation
     produced: int

@@ -1,7 +1,7 @@
-"""What must not be in a history, by the names that Jepsen gave such things in logs.
+"""Anomalies that a history must not contain, by the names of Jepsen for logs.
 
-Every producer here is idempotent and waits for acks=all, and min.insync.replicas is 2 of 3: what one of them was
-promised stands, once and in order, whatever happens to one broker at a time.
+Every producer here is idempotent and waits for acks=all, and min.insync.replicas is 2 of 3: acknowledged messages
+stay, once and in order, whatever happens to one broker at a time.
 """
 
 from collections import Counter, defaultdict
@@ -46,7 +46,7 @@ class Anomaly:
 @frozen
 class Verdict:
     counts: Mapping[str, int]
-    """How often each kind was found."""
+    """The number of anomalies of each kind."""
     examples: Mapping[str, list[str]]
     """The first `EXAMPLES` of each."""
 
@@ -194,7 +194,7 @@ def _positions(history: History) -> Iterator[Anomaly]:
 
 
 def _going_on(history: History) -> Iterator[Anomaly]:
-    """A session begins at the group's last position: those of former generations are kept, and no later ones taken."""
+    """Find sessions that do not begin at the group's committed offset, by commits of earlier generations."""
     begun: dict[tuple[str, int, int], Poll] = {}
     for poll in history.polls:
         begun.setdefault((poll.client, poll.session, poll.partition), poll)

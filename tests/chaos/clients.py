@@ -16,13 +16,13 @@ PARTITIONS = 6
 TURN_S = 0.02
 COMMIT_S = 0.5
 DELIVERY_S = 120
-"""Messages are tried for so long: longer than any fault."""
+"""The delivery timeout, which is longer than any fault."""
 SESSION_MS = 6000
 LEAVE_S = 10
 
 
 class Worker:
-    """A thread that runs until it is told to stop. What it dies of is kept in `failure`."""
+    """A thread that runs until it is stopped. `failure` has the error that ended it."""
 
     def __init__(self, name: str, history: History, bootstrap: str, clock: Callable[[], float]) -> None:
         self.name = name
@@ -59,7 +59,7 @@ class Worker:
 
 
 class SendingWorker(Worker):
-    """Sends so many messages a second, round robin over the partitions."""
+    """Sends messages at a fixed rate, round robin over the partitions."""
 
     def __init__(self, *given: Any, per_second: float) -> None:
         super().__init__(*given)
@@ -110,7 +110,7 @@ class LibrdkafkaProducer(SendingWorker):
     def send(self, number: int, partition: int, value: bytes) -> None:
         def delivered(error: Any, message: Any) -> None:
             if error is None:
-                offset = message.offset()  # none: the broker had the batch already, and told where no more
+                offset = message.offset()  # none: the broker had the batch already, and did not return its offset
                 self.observed(number, ACKNOWLEDGED, -1 if offset is None else offset, "")
             else:
                 self.observed(number, UNKNOWN, -1, error.str())

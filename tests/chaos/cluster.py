@@ -128,7 +128,7 @@ class ChaosCluster:
         self.folder = folder
         self.over = over
         self.topics: set[str] = set()
-        """Those that every broker should know of."""
+        """Topics that every broker should know."""
         self._closed = False
         self.replicas = min(REPLICAS, brokers)
         self.members = MEMBERS[over](folder / over, members)
@@ -139,7 +139,7 @@ class ChaosCluster:
             self.brokers.append(ChaosBroker(number, folder, self.switchboard, place, replicas=self.replicas))
 
     def _coordination_of(self, number: int) -> str:
-        """Each broker has its own way to each member."""
+        """Return the address of each member for this broker: each broker has its own connections."""
         places = []
         for at, member in enumerate(self.members, start=1):
             port: int = member.port  # type: ignore[attr-defined]  # both kinds have one
@@ -201,7 +201,7 @@ class ChaosCluster:
         raise TimeoutError(f"the cluster is not healthy after {patience_s} s: {seen}")
 
     def revive(self) -> None:
-        """Start again whoever has ended, as a supervisor would."""
+        """Restart ended processes, as a supervisor does."""
         for broker in self.brokers:
             if not broker.alive:
                 broker.start()
@@ -255,7 +255,7 @@ class ChaosCluster:
         self.topics.add(name)
 
     def leader_of(self, topic: str, partition: int) -> ChaosBroker | None:
-        """Which broker leads it, as far as one knows."""
+        """Return the last known leader."""
         try:
             with Admin(self.bootstrap, default_api_timeout_ms=2000, request_timeout_ms=1000) as admin:
                 found = admin.describe_topics([topic])[0].partitions

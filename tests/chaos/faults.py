@@ -1,4 +1,4 @@
-"""What is done to the cluster, and how it is undone."""
+"""The faults of the cluster, and how each is undone."""
 
 import os
 import random
@@ -98,7 +98,7 @@ def _cut(cluster: ChaosCluster, chance: random.Random, victim: ChaosBroker, othe
 
 
 def restart_one_by_one(cluster: ChaosCluster, chance: random.Random) -> Done:
-    """As for an upgrade: the next one when all are in sync again."""
+    """Restart the brokers as for an upgrade: the next one when all replicas are in sync again."""
     began = time.monotonic()
     for broker in cluster.brokers:
         broker.stop()
@@ -201,7 +201,7 @@ def _set_min_isr(cluster: ChaosCluster, value: str | None) -> str:
 
 
 def fill_disk(cluster: ChaosCluster, chance: random.Random) -> Done:
-    """The disk of a broker is full, until somebody makes room and starts the broker again."""
+    """Fill the disk of a broker, until an operator frees space and restarts the broker."""
     victim = _victim(cluster, chance)
     filler = victim.data / "filler"
     with filler.open("wb", buffering=0) as file:
@@ -241,7 +241,7 @@ FAULTS: Mapping[str, Act] = {
 
 
 class SmallDisks:
-    """Where root may mount: a small file system in memory for each broker's data, so that it can be full."""
+    """A small file system in memory for each broker's data, which can be filled. Needs the right to mount."""
 
     SIZE = "256m"
 

@@ -1,11 +1,11 @@
-"""What clients did and saw, as they saw it; and what was done to the cluster meanwhile."""
+"""The actions and observations of clients, and the faults of the cluster."""
 
 from typing import Any, NamedTuple
 
 from attrs import define, field, frozen
 
 ACKNOWLEDGED, REFUSED, UNKNOWN = "acknowledged", "refused", "unknown"
-"""What came of a message: a broker said that it has it; it never left the client; or nobody knows."""
+"""The outcome of a message: a broker acknowledged it; it never left the client; or it is not known."""
 
 
 class Send(NamedTuple):
@@ -18,7 +18,7 @@ class Send(NamedTuple):
     done_s: float
     outcome: str
     offset: int
-    """-1: not told."""
+    """-1: not known."""
     why: str = ""
 
     @property
@@ -78,9 +78,9 @@ class History:
     """True if the share group has come to the end after all faults were over."""
     faults: list[Fault] = field(factory=list)
     resets: list[str] = field(factory=list)
-    """Consumers that were told that their position is not there any more."""
+    """Consumers whose offset was out of range."""
     broken: list[str] = field(factory=list)
-    """Producers that could not continue: an idempotent one is told so when messages before its own are missing."""
+    """Producers that could not continue: an idempotent one fails when messages before its own are missing."""
     transactional: list[tuple[str, str]] = field(factory=list)
     """Kind and text of each anomaly of the transactional load, as `chaos.transactions` finds them."""
     final: dict[int, list[tuple[int, str]]] = field(factory=dict)
@@ -94,7 +94,7 @@ class History:
 
 
 def value_of(client: str, sequence: int) -> str:
-    """What a message says; each one is different."""
+    """Return the unique value of a message."""
     return f"{client}.{sequence}"
 
 

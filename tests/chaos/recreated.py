@@ -20,15 +20,15 @@ from barnabas.ports.errors import BarnabasError
 RECREATED = "recreated"
 RECREATED_GROUP = "recreated-readers"
 MESSAGES = 20
-"""Of each life of the recreated topic."""
+"""Messages of each incarnation of the recreated topic."""
 LATE_S = 60.0
-"""For so long after a topic was deleted, a broker that has not heard of that may serve it, as in Kafka."""
+"""After the deletion of a topic, a broker that does not know of it may serve the topic for this time, as in Kafka."""
 RETRY_S = 0.2
 
 
 @define
 class TopicsOfOneName:
-    """What was sent to each of the topics that had one name, what they acknowledged, and what was read of them."""
+    """The topics that had one name: the messages sent to each, the acknowledged ones, and those read."""
 
     attempted: dict[str, set[bytes]] = field(factory=lambda: defaultdict(set))
     """Message → the ids of the topics that it was sent to."""
@@ -37,7 +37,7 @@ class TopicsOfOneName:
     deleted: dict[bytes, float] = field(factory=dict)
     """Id of a topic whose deletion was confirmed → when, in seconds."""
     late: Counter[str] = field(factory=Counter)
-    """How often a broker that was late acknowledged a message for a deleted topic, or served one of it."""
+    """How often a late broker acknowledged a message for a deleted topic, or served one of it."""
 
     def note_acknowledged(self, value: str, topic_id: bytes, now: float) -> str | None:
         """Return what is wrong with that."""

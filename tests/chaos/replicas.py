@@ -1,4 +1,4 @@
-"""What stands in the logs of each broker, batch by batch, read from its files."""
+"""The batches in the logs of each broker, read from its files."""
 
 import struct
 from collections.abc import Iterator, Sequence

@@ -30,7 +30,7 @@ def write(outcome: Outcome, folder: Path) -> Path:
 
 
 def fields_of(outcome: Outcome) -> dict[str, Any]:
-    """The verdict, with what led to it."""
+    """Return the verdict, with its causes."""
     return {
         "clean": outcome.verdict.clean,
         "anomalies": dict(outcome.verdict.counts),

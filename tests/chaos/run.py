@@ -47,12 +47,12 @@ NEEDS_A_SPARE = "cancel-moves"
 STANDS_ALONE = {"restart-one-by-one"}
 """It waits for a cluster that is well."""
 ANOTHER = 0.3
-"""How often a fault comes while another one lasts."""
+"""The chance that a fault begins while another one lasts."""
 
 
 @frozen(kw_only=True)
 class Plan:
-    """What a run does. It begins from `seed`; what processes and threads make of it differs each time."""
+    """The parameters of a run. The actions come from `seed`; the order of processes and threads differs each time."""
 
     over: str
     seconds: float
@@ -81,7 +81,7 @@ class Outcome:
 
 
 def play(plan: Plan, folder: Path, tell: Callable[[str], None]) -> Outcome:
-    """`tell` gets a line for each thing that happens. Raises what makes a run worthless: a cluster that stays ill."""
+    """Run a plan; `tell` gets a line for each event. Raises an error if the cluster does not recover."""
     cluster = ChaosCluster(folder, plan.over, members=plan.members, brokers=plan.brokers)
     disks = SmallDisks(cluster)
     history = History()
@@ -174,7 +174,7 @@ def _workers(
 
 
 def _share_members(cluster: ChaosCluster, history: History, now: Callable[[], float], plan: Plan) -> list[ShareMember]:
-    """The members of a share group that reads the topic from its start, where the plan asks for them."""
+    """Return the members of a share group that reads the topic from its start, where the plan has them."""
     if not plan.shares:
         return []
     with Admin(cluster.bootstrap) as admin:
@@ -199,7 +199,7 @@ def _drain_shares(history: History, tell: Callable[[str], None]) -> None:
 def _transactional(
     cluster: ChaosCluster, history: History, now: Callable[[], float], plan: Plan
 ) -> tuple[TransactionalLoad | None, list[RecreatedTopic], dict[str, Any]]:
-    """The load in transactions, and whoever recreates a topic, where the plan asks for them."""
+    """Return the transactional load, and the worker that recreates a topic, where the plan has them."""
     if not plan.transactions:
         return None, [], {}
     for topic in (SOURCE, TARGET):
@@ -263,7 +263,7 @@ def _begin(
 
 
 def read_all(bootstrap: str) -> dict[int, list[tuple[int, str]]]:
-    """All messages of the topic, by a client that knows nothing of what was before."""
+    """Return all messages of the topic, read by a new client."""
     with Admin(bootstrap) as admin:
         ends = admin.list_offsets({(TOPIC, number): "latest" for number in range(PARTITIONS)})
     left = {place.partition: end for place, end in ends.items() if end > 0}
@@ -293,7 +293,7 @@ def read_all(bootstrap: str) -> dict[int, list[tuple[int, str]]]:
 
 
 def _drain(history: History, readers: Sequence[ReadingWorker], tell: Callable[[str], None]) -> None:
-    """Until each group, and each reader by itself, has come to the end; who does not is told by the checker."""
+    """Wait until each group, and each reader without one, is at the end; the checker reports those that are not."""
     ends = {partition: messages[-1][0] for partition, messages in history.final.items() if messages}
     names = {history.groups.get(reader.name, reader.name) for reader in readers}
 

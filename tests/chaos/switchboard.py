@@ -62,7 +62,7 @@ class Switchboard:
         self._thread.start()
 
     def open(self, receiver: Name, target: tuple[str, int], sender: Name | None = None) -> int:
-        """A port that leads to `target`; `sender` None: each connection says it."""
+        """Return a port that leads to `target`; `sender` None: each connection names it."""
         listener = socket.create_server(("127.0.0.1", 0), backlog=256)
         listener.setblocking(False)
 

@@ -1,4 +1,4 @@
-"""What clients may see of topics with one name is decided by topic ids."""
+"""Topic ids decide which messages clients may get from topics with one name."""
 
 from chaos.recreated import LATE_S, TopicsOfOneName
 

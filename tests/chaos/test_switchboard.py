@@ -44,7 +44,7 @@ def board() -> Iterator[Switchboard]:
 
 
 def _request(client_id: bytes) -> bytes:
-    """The beginning of a Kafka request, as ApiVersions has it."""
+    """Return the beginning of a Kafka request, as ApiVersions has it."""
     header = struct.pack(">hhih", 18, 3, 7, len(client_id)) + client_id
     return struct.pack(">i", len(header)) + header
 

@@ -40,7 +40,7 @@ CLASSIC = (ClassicProduce, ClassicFetch, ClassicOffsets)
 
 
 def is_ours_alone(case: Case) -> bool:
-    """True for the classic protocol, our own APIs, and where we ask for more than Kafka: a replica id in these two is a
+    """Return True for the classic protocol, our own APIs, and requests beyond Kafka's: in these two a replica id is a
     broker's."""
     is_replica = getattr(case.request, "replica_id", -1) >= 0
     return isinstance(case.request, (*CLASSIC, DescribeConnections, DescribeSharePartitions, MirrorRecords)) or (

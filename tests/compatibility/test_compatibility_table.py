@@ -13,7 +13,7 @@ def page(checkout: Path) -> str:
 
 
 def results(**changed: str) -> list[outcomes.Found]:
-    """As if everything had been tested."""
+    """Return results in which everything was tested."""
     return [
         outcomes.Found(
             client=key, feature=feature, state=changed.get(f"{key}_{feature}", "yes"), reason="a\nb", version="1.2"

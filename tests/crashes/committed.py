@@ -1,4 +1,4 @@
-"""What readers of committed messages get from a log, and what they should get."""
+"""The batches that readers of committed messages get from a log, compared with those that they should get."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -22,7 +22,7 @@ class Seen(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """What a run of batches says of its transactions: (producer, first offset, offset of the marker) of the aborted."""
+    """The aborted transactions of a run of batches: (producer, first offset, offset of the marker)."""
 
     aborted: frozenset[tuple[int, int, int]]
     first_open: int | None
@@ -49,7 +49,7 @@ def check_transactions(place: TopicPartition, log: UnifiedLog, found: Sequence[W
     start, end = log.log_start_offset, log.log_end_offset
     said, wanted = log.transactions.aborted(start, end), decided(found)
     observed = {(each.producer_id, each.first_offset, each.last_offset) for each in said}
-    # Compaction may have taken the first batch of one; it is told to have begun there all the same.
+    # Compaction may have removed the first batch of one; its reported first offset stays the same.
     begun_below = {(producer, last) for producer, first, last in observed if first <= start or log.config.compacted}
     missing = {each for each in wanted.aborted - observed if (each[0], each[2]) not in begun_below}
     if missing:
@@ -110,7 +110,7 @@ def _headers(batches: Sequence[Written]) -> Iterator[tuple[Written, BatchHeader]
 def _visible(
     batches: Sequence[Written], aborted: frozenset[tuple[int, int, int]], first_open: int | None
 ) -> Iterator[Seen]:
-    """As a consumer filters it, by the list of aborted transactions."""
+    """Filter batches by the list of aborted transactions, as a consumer does."""
     for each, header in _headers(batches):
         if first_open is not None and header.base_offset >= first_open:
             return

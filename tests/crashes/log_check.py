@@ -21,7 +21,7 @@ _Served = dict[TopicPartition, list[Written]]
 
 
 def memory_disk(left: Left) -> MemoryDisk:
-    """In memory, since there are so many."""
+    """Return the disk as a disk in memory: there are too many for files."""
     disk = MemoryDisk(now_ms=lambda: 0)
     log_dir = MemoryLogDir(disk)
     for folder in left.folders:
@@ -104,7 +104,7 @@ def examine(crash: Crash, promises: Promises, *, follows: bool) -> None:
 
 
 def try_crashes(seed: int, folder: Path, points: int, *, more: int = 4, loose: bool = True) -> int:
-    """Play a story and look at the crashes of it, at most so many; returns how many. Raises `Broken`."""
+    """Play a scenario and check at most `points` of its crashes; return their number. Raises `Broken`."""
     return _try_crashes(LogStory(seed, folder), seed, points, more=more, loose=loose)
 
 

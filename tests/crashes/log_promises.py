@@ -1,4 +1,4 @@
-"""What the logs of a broker have promised until a moment, and whether what is found after a crash keeps it."""
+"""The promises of a broker's logs up to a moment, and whether the state after a crash fulfils them."""
 
 from collections.abc import Mapping, Sequence
 
@@ -43,7 +43,7 @@ class CutNoted:
 
 @frozen
 class StartMoved:
-    """Nothing below is wanted any more."""
+    """Messages below the start are no longer required."""
 
     place: TopicPartition
     offset: int
@@ -85,7 +85,7 @@ class Book:
     cutting: bool = False
     """The checkpoints may say yet that what was cut is durable: a follower that dies now reports it as lost."""
     older: list[list[Written]] = field(factory=list)
-    """What the log was before it was cut: it may come back until the cut is durable."""
+    """Earlier contents of the log, before a truncation: they may return until the truncation is durable."""
 
 
 class Promises:
@@ -176,7 +176,7 @@ def _check_content(
 
 
 def _is_part_of(found: Sequence[Written], history: Sequence[Written]) -> bool:
-    """True if it is one run of the history."""
+    """Return True if it is one run of the history."""
     if not found:
         return True
     at = next((n for n, each in enumerate(history) if each.base == found[0].base), None)

@@ -67,7 +67,7 @@ def manager_of(
     *,
     follows: bool,
 ) -> LogManager:
-    """As a broker makes it, alone or as one of a cluster, which `follows` others."""
+    """Return a log manager as a broker makes it: alone, or in a cluster, where it `follows` others."""
     return LogManager(
         [log_dir],
         clock=clock,
@@ -95,7 +95,7 @@ class LogStory:
         """Most of it happens there."""
         self.recordings: list[Recording] = []
         self.firsts: list[int] = []
-        """For each: so many operations only tell what was there at its beginning."""
+        """For each recording, the number of its first operations, which describe the initial state."""
         self._folder = folder
         self._steps = steps
         self._clock = ManualClock()
@@ -130,7 +130,7 @@ class LogStory:
 
     @property
     def _known(self) -> list[object]:
-        """What was promised on the disk before the power went."""
+        """Return the promises on the disk before the power failure."""
         if not self.recordings:
             return []
         return [operation.what for operation in self.recordings[-1].operations if isinstance(operation, Note)]
@@ -247,7 +247,7 @@ class LogStory:
         self._scheduler.run_until(lambda: bool(stopped))
 
     def _kill(self) -> None:
-        """kill -9: the disk has all, nobody says anything."""
+        """kill -9: the disk has all writes, and no log is closed."""
         self._abandon()
         self._start()
         for place, log in self.manager.logs().items():
@@ -263,7 +263,7 @@ class LogStory:
     # --- what happens to logs
 
     def _some(self) -> UnifiedLog | None:
-        """A log that nobody holds."""
+        """Return a random log, or None while an operation holds it."""
         place = PLACES[self.entropy.below(len(PLACES))]
         if self._favourite is not None and self.entropy.below(3):
             place = self._favourite
@@ -347,7 +347,7 @@ class LogStory:
             self._retain_all()
 
     def _retain_all(self) -> None:
-        """What goes is not wanted from now on; a worker may have to write the producers first."""
+        """Deleted segments are no longer required; a worker may have to write the producer state first."""
         now_ms = self._clock.now_ms()
         for place, log in self.manager.logs().items():
             count = log._count_removable(now_ms, self._high_watermark(place) or 0)

@@ -22,7 +22,7 @@ class Loading:
 
 @frozen
 class Loaded:
-    """It was told to be done."""
+    """The load has reported success."""
 
     number: int
 
@@ -115,7 +115,7 @@ def _load_once_more(place: Path, before: Mapping[str, bytes]) -> None:
 
 
 def _content(place: Path) -> dict[str, bytes]:
-    """What readers find: they pass over folders with an underscore."""
+    """Return the files that readers find: they ignore folders with an underscore."""
     files = (path for path in place.rglob("*") if path.is_file())
     named = {path.relative_to(place).as_posix(): path for path in files}
     return {name: path.read_bytes() for name, path in named.items() if not name.startswith("_")}

@@ -1,4 +1,4 @@
-"""What is recorded of a folder, and what a disk may keep of it."""
+"""The recorded operations of a folder, and the states that a disk may have after them."""
 
 import os
 import shutil
@@ -107,7 +107,7 @@ def test_a_rename_is_whole_or_not() -> None:
     second: list[Operation] = [Made(0, "f.tmp", 2, False), Wrote(2, 0, b"new"), Synced(2), Moved(0, "f.tmp", 0, "f", 2)]
     assert contents([*first, *second], "f") == {b"old", b"new"}
     assert contents([*first, *second, Synced(0)], "f") == {b"new"}
-    assert b"" in contents([*first, *second[:2], second[3]], "f")  # nobody synced what took the place
+    assert b"" in contents([*first, *second[:2], second[3]], "f")  # the replacement was not synced
 
 
 def test_a_journal_keeps_the_order_between_folders_and_a_loose_disk_does_not() -> None:

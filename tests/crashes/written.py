@@ -1,4 +1,4 @@
-"""What stands in a log, batch by batch, and how it is read back."""
+"""The batches of a log, and how they are read back."""
 
 from attrs import frozen
 
@@ -23,7 +23,7 @@ class Written:
 
 
 def serve(log: UnifiedLog) -> list[Written]:
-    """All that readers get, from the log's start to its end."""
+    """Return all batches that readers get, from the log's start to its end."""
     found: list[Written] = []
     offset: int = log.log_start_offset
     while offset < log.log_end_offset:

@@ -73,7 +73,7 @@ def test_the_list_of_names_is_complete() -> None:
 
 
 def functions_of(thing: Any, place: str) -> Iterator[tuple[str, FunctionType, str]]:
-    """The function, or each public method of a class, with the text that explains it."""
+    """Yield the function, or each public method of a class, with the text that explains it."""
     if isinstance(thing, FunctionType):
         yield place, thing, inspect.getdoc(thing) or ""
     elif inspect.isclass(thing) and not issubclass(thing, BaseException):

@@ -1,5 +1,5 @@
 """Every block of code in the documents is run by a test, or at least looked at: commands by the real parser, Python by
-the compiler, settings by the broker's tables. A block that nobody knows fails here.
+the compiler, settings by the broker's tables. A block of an unknown kind fails here.
 
 A block of `sh`, `console`, `python` or `toml` is one that a test runs: RUN says which. What cannot be run here (it
 serves for ever, names other machines, or is another's) is written as `shell`, or as Python with a title.
@@ -153,7 +153,7 @@ def _is_there(node: ast.ImportFrom, name: str) -> bool:
 
 
 def test_settings_are_those_of_a_broker() -> None:
-    """But for what stands in somebody's pyproject.toml."""
+    """Blocks of a user's pyproject.toml are exempt."""
     found = [tomllib.loads(block.code) for block in everything() if block.language == "toml"]
     settings = [each for each in found if "project" not in each]
     assert settings

@@ -12,7 +12,7 @@ SOURCE = re.compile(r"`((?:[a-z][a-z_0-9]*/)+[a-z_0-9.]+\.(?:py|md|json|toml|sh)
 
 @cache
 def anchors(page: Path) -> frozenset[str]:
-    """Of its headings, as hosts of repositories and the site make them."""
+    """Return the anchors of its headings, as repository hosts and the site make them."""
     found: list[str] = []
     for heading in re.findall(r"^#{1,6} +(.+?) *#*$", prose(page.read_text(encoding="utf-8")), re.MULTILINE):
         text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading.replace("`", ""))
@@ -27,7 +27,7 @@ def test_links_lead_somewhere() -> None:
 
 
 def links(page: Path) -> list[str]:
-    """Those to what is not on other hosts."""
+    """Return the links that do not lead to other hosts."""
     text = re.sub(r"`[^`\n]*`", "", prose(page.read_text(encoding="utf-8")))
     return [link for link in LINK.findall(text) if not link.startswith(("https://", "http://"))]
 
@@ -44,7 +44,7 @@ def test_source_files_that_the_text_names_are_there() -> None:
     wrong = []
     for page in pages():
         for name in SOURCE.findall(prose(page.read_text(encoding="utf-8"))):
-            ours = (CHECKOUT / name.partition("/")[0]).is_dir()  # or a file on somebody's machine
+            ours = (CHECKOUT / name.partition("/")[0]).is_dir()  # or a file on the user's machine
             if ours and not any((folder / name).exists() for folder in (CHECKOUT, page.parent)):
                 wrong.append(f"{name_of(page)}: {name}")
     assert wrong == []

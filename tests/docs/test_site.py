@@ -28,7 +28,7 @@ def site() -> ModuleType:
 
 
 class Page:
-    """As much of a page as the hook looks at."""
+    """The attributes of a page that the hook reads."""
 
     def __init__(self, place: str) -> None:
         self.file = self

@@ -29,7 +29,7 @@ def attempt(target: Target, data: bytes) -> None:
 
 
 def attempt_traced(target: Target, data: bytes) -> None:
-    """The same, and `Finding` for too much memory."""
+    """Run an attempt; raise `Finding` for too much memory, too."""
     tracemalloc.start()
     try:
         attempt(target, data)

@@ -8,7 +8,7 @@ _ODD = (b"\0", b"\xff", b"\x7f", b"\x80", b"\x7f\xff\xff\xff", b"\xff\xff\xff\xf
 
 
 def mutated(seeds: Sequence[bytes], count: int, seed: str) -> Iterator[bytes]:
-    """The seeds themselves, then so many others."""
+    """Yield the seeds themselves, then `count` others."""
     yield from seeds
     entropy = SeededEntropy(seed)
     for _ in range(count):

@@ -76,7 +76,7 @@ def _oauthbearer() -> ServerExchange:
 
 
 def _messages(make: Callable[[], ServerExchange]) -> Callable[[bytes], None]:
-    """The messages of a client, one a line."""
+    """Return a target for the messages of a client, one a line."""
 
     def decode(data: bytes) -> None:
         exchange = make()

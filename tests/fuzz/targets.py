@@ -51,7 +51,7 @@ from barnabas.testing.logs import batch, numbered
 
 CODECS = builtin_codecs()
 UNPACKED_MAX = 1 << 20
-"""What compressed bytes may become."""
+"""The maximum size of decompressed bytes."""
 
 
 @frozen
@@ -237,7 +237,7 @@ _NODES: Mapping[str, tuple[Callable[[bytes], object], bytes]] = {
 }
 _API = (ApiError,)
 _WIRE = (Malformed, *DECODE_ERRORS)
-"""What a connection is closed for, with one line."""
+"""The errors that close a connection, with one log line."""
 
 _GROUP = group_records.StoredGroup(
     protocol_type="consumer",

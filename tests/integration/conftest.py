@@ -1,4 +1,4 @@
-"""What the tests with Spark share: one session, since it takes long to start."""
+"""Fixtures of the tests with Spark: one session, since its start takes long."""
 
 from collections.abc import Iterator
 from pathlib import Path

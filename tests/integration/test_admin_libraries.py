@@ -1,4 +1,4 @@
-"""What the admin clients of three libraries can ask a broker besides topics and settings: an answer, or a clear no."""
+"""Requests of three admin libraries other than topics and settings: each gets an answer, or a clear refusal."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
@@ -73,7 +73,7 @@ CLUSTER_OPERATIONS = {
 
 
 def outcome(asked: Future[Any]) -> Any:
-    """The result, or the code of the error."""
+    """Return the result, or the code of the error."""
     try:
         return asked.result(PATIENCE_S)
     except KafkaException as error:

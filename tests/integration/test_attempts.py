@@ -348,7 +348,7 @@ def bearer(token: str) -> Any:
 
 
 def claims(**changes: object) -> str:
-    """A signed token, with these claims changed before it was signed."""
+    """Return a signed token, with these claims changed before it was signed."""
     return signed("right", **changes)
 
 
@@ -496,7 +496,7 @@ def tls_context(leaf: trustme.LeafCert | None) -> ssl.SSLContext:
 
 
 def is_served(broker: Broker, context: ssl.SSLContext) -> bool:
-    """True if the broker answers a request over TLS. A refused certificate of TLS 1.3 shows with the first answer."""
+    """Return True if the broker answers over TLS. TLS 1.3 reports a refused certificate at the first answer."""
     host, _, port = broker.listeners[1].partition("://")[2].rpartition(":")
     try:
         with (

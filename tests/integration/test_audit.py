@@ -52,7 +52,7 @@ def audited(bootstrap: str, instance: str, **settings: Any) -> Producer:
 
 
 def count(bootstrap: str, **settings: Any) -> int:
-    """What an auditor counts up to the end."""
+    """Return the counts of an auditor at the end of the topic."""
     auditor = Auditor(bootstrap, window_ms=60_000, interval_s=0.1, **settings)
     try:
         auditor.count_to_end()
@@ -322,7 +322,7 @@ def test_a_topic_that_is_deleted_does_not_end_the_audit(broker: str, monkeypatch
 
 
 def made(bootstrap: str, topic: str) -> str:
-    """A topic with a partition; its id."""
+    """Create a topic with one partition; return its id."""
     with Admin(bootstrap) as admin:
         admin.create_topic(topic, partitions=1)
         return str(admin.describe_topics([topic])[0].topic_id.hex())

@@ -1,4 +1,4 @@
-"""What docs/audit.md shows, done: its Python and its commands run as written."""
+"""The Python and the commands of docs/audit.md run as written."""
 
 import re
 from pathlib import Path

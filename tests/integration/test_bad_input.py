@@ -1,4 +1,4 @@
-"""What arrives from outside is checked: the broker answers with an error or closes the connection, and stays up."""
+"""The broker checks all input: it answers with an error or closes the connection, and continues to serve."""
 
 import struct
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ def good_batch(count: int = 3) -> bytearray:
 
 
 def still_serves(broker: Broker) -> bool:
-    """A new connection is answered, and what was written first is still there."""
+    """Return True if a new connection is served, and the first record is still readable."""
     with RawConnection(broker.bootstrap) as connection:
         error, records = fetch_error_and_records(connection.exchange(fetch_v4(TOPIC, 0)), TOPIC)
     return error == 0 and b"value 0" in records

@@ -20,7 +20,7 @@ def isr_of(admin: Admin) -> list[int]:
 
 
 def leave_uncommitted_messages(cluster: ClusterProcess, admin: Admin) -> tuple[int, int]:
-    """The follower stands still until it is out of the ISR; return the leader's id and the follower's."""
+    """Stop the follower until it is out of the ISR; return the leader's id and the follower's."""
     admin.create_topic(TOPIC, partitions=1, replication_factor=2, configs={"min.insync.replicas": "2"})
     wait_for(lambda: TOPIC in admin.list_topics() and isr_of(admin) == [1, 2], pause_s=0.05)
     (topic,) = admin.describe_topics([TOPIC])

@@ -65,7 +65,7 @@ def test_logs_are_closed_side_by_side(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_the_end_of_the_process_is_an_orderly_stop(tmp_path: Path) -> None:
-    """The interpreter begins no more threads then."""
+    """A terminating interpreter starts no threads."""
     program = """
 import sys
 from barnabas import Admin, Broker, Producer

@@ -1,4 +1,4 @@
-"""What no client of the classic generation would send: the broker answers or closes the connection, and stays up."""
+"""Input that no client of the classic generation sends: the broker answers or closes the connection, and serves on."""
 
 import gzip
 import struct
@@ -265,7 +265,7 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]
 
 
 def peak_mb(process: BrokerProcess) -> int:
-    """The most memory that the process ever had."""
+    """Return the peak memory of the process."""
     status = Path(f"/proc/{process.process.pid}/status").read_text()
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")) // 1024
 
@@ -320,7 +320,7 @@ def test_memory_is_not_taken_for_who_asks_and_does_not_read(process: BrokerProce
 @pytest.mark.process
 @pytest.mark.xdist_group("etcd")
 def test_requests_wait_until_the_broker_is_registered(etcd_server: EtcdServer, tmp_path: Path) -> None:
-    """It is not while the node of its id says that it is still alive from before."""
+    """The broker cannot register while the node of its id, of an earlier session, exists."""
     port = free_port()
     with ExitStack() as stack:
         where = f"etcd://127.0.0.1:{etcd_server.port}/{uuid4().hex}"
@@ -352,7 +352,7 @@ def test_requests_wait_until_the_broker_is_registered(etcd_server: EtcdServer, t
         wait_for(lambda: content(waiting, "early") == KEPT)
 
 
-# --- what somebody wrote into a configuration
+# --- invalid configurations
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def read(connection: RawConnection, topic: str, offset: int = 0, partition: int 
 
 
 def read_until(connection: RawConnection, topic: str, wanted: bytes) -> None:
-    """Flushing takes its time; produce has no answer that tells."""
+    """Fetch until the flush, since produce has no answer."""
     wait_for(lambda: read(connection, topic) == wanted)
 
 

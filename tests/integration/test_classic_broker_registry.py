@@ -1,4 +1,4 @@
-"""What brokers write into a real ZooKeeper, read by a client that is not ours."""
+"""The nodes that brokers write into a real ZooKeeper, read by kazoo."""
 
 import re
 import socket
@@ -58,7 +58,7 @@ def broker(folder: Path, where: str, *listeners: str, **config: object) -> Broke
 
 
 def tree(eyes: KazooClient, path: str) -> dict[str, tuple[bytes, bool]]:
-    """Every node below `path`: its content, and whether it is ephemeral."""
+    """Return every node below `path`: its content, and whether it is ephemeral."""
     found = {}
     for name in eyes.get_children(path):
         data, stat = eyes.get(f"{path}/{name}")

@@ -1,4 +1,4 @@
-"""What docs/classic.md says, done with a real ZooKeeper: its Python and its commands as written."""
+"""The Python and the commands of docs/classic.md run as written, with a real ZooKeeper."""
 
 import re
 import subprocess
@@ -47,7 +47,7 @@ class Page:
         return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
     def take(self, start: str) -> list[str]:
-        """The commands that begin so."""
+        """Return the commands that begin with `start`."""
         found = [line for line in self.commands if line.startswith(start)]
         assert found, start
         self.commands = [line for line in self.commands if line not in found]
@@ -59,7 +59,7 @@ class Enough(Exception):
 
 
 def begin(command: str, folder: Path, stack: ExitStack) -> subprocess.Popen[bytes]:
-    """Run in the background; told to stop at the end."""
+    """Run a command in the background, and stop it at the end."""
     command = command.replace("barnabas ", f"exec {COMMAND} ", 1)
     process = subprocess.Popen(command, shell=True, cwd=folder, stdout=subprocess.PIPE)
     assert process.stdout is not None

@@ -22,7 +22,7 @@ from barnabas.ports.errors import ApiError, BarnabasError
 
 
 def broker_of(number: int = 0, **settings: Any) -> Broker:
-    """Everything is flushed at once, so that it is readable at once."""
+    """Return a broker that flushes every message at once, so that it is readable."""
     common = {"broker_id": number, "log_flush_interval_messages": 1, "num_partitions": 2, "message_format": "classic"}
     storage = {} if "data_dir" in settings else {"storage": "memory"}
     return Broker(**{**common, **storage, "listeners": ("classic://127.0.0.1:0",), **settings})
@@ -47,7 +47,7 @@ def producer_of(**settings: Any) -> ClassicProducer:
 
 
 def values(broker: Broker, topic: str, partition: int) -> list[bytes | None]:
-    """Everything in the partition; nothing while it does not exist."""
+    """Return the values of the partition; none while it does not exist."""
     with consumer_of(broker) as consumer:
         end = consumer.offset_at(topic, partition, -1)
         return [message.value for piece in consumer.read(topic, partition, 0, end) for message in piece]
@@ -163,7 +163,7 @@ def test_a_broker_that_restarts(tmp_path: Path) -> None:
 
 @pytest.fixture(params=WITH_BOTH)
 def service(request: pytest.FixtureRequest) -> str:
-    """Where a coordination service runs, as host:port/path; the fixture's id is its kind."""
+    """Return the address of a coordination service, as host:port/path; the fixture's id is its kind."""
     return f"{request.param}://127.0.0.1:{server_of(request).port}/{uuid4().hex}"
 
 

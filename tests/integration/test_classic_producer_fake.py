@@ -293,7 +293,7 @@ def test_compression_applies_to_compressed_topics_only(
 
 
 def full(broker: FakeClassicBroker, **settings: Any) -> ClassicProducer:
-    """A producer with a queue of two that is full, since nothing hurries it."""
+    """Return a producer with a full queue of two messages, which nothing sends earlier."""
     producer = queued(broker, queue_size=2, queue_time=60_000, **settings)
     producer.send_many("t", [b"1", b"2"])
     return producer

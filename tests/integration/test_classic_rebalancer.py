@@ -51,7 +51,7 @@ def module() -> ModuleType:
 
 
 def shares_of(broker: Broker, stack: ExitStack, **settings: Any) -> list[list[int]]:
-    """What two members of a group own once they have settled: the numbers of the partitions, by consumer id."""
+    """Return the partitions of two members of a group after their rebalance: the numbers, by consumer id."""
     members = []
     for name in ("a", "b"):
         connector = ConsumerConnector(coordination=broker, consumerid=name, **(QUICK | settings))

@@ -30,7 +30,7 @@ def broker() -> Iterator[Broker]:
 
 @pytest.fixture
 def session(broker: Broker) -> Iterator[Coordination]:
-    """Somebody else's way to the registries."""
+    """Yield a session of another client of the registries."""
     session = client_coordination(broker)
     yield session
     session.close()
@@ -83,7 +83,7 @@ def test_garbage_is_skipped_with_a_warning_that_names_its_path(
     }
     for path, data in garbage.items():
         session.create(path, data)
-    # Not garbage, but of nobody who lives.
+    # Valid nodes, but of clients that are not alive.
     session.create("/brokers/topics/events/701", b"3")
     session.create("/consumers/g/owners/events/nonsense", b"?")
     _produce(broker)
@@ -113,7 +113,7 @@ def test_garbage_that_comes_later_does_not_disturb(
 
 def test_a_foreign_owner_is_named_and_the_group_left_to_others(broker: Broker, session: Coordination) -> None:
     _produce(broker)
-    wait_for(lambda: _is_registered(session, "events"))  # nobody confirms what a producer of 0.7 sends
+    wait_for(lambda: _is_registered(session, "events"))  # produce of 0.7 has no acknowledgement
     path = f"/consumers/g/owners/events/{_own_place(session)}"
     session.create(path, b"somebody-0")
     with _connector(broker, rebalance_retries_max=2) as connector:

@@ -36,7 +36,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, etcd_server: EtcdServer) -
 
 def _has_ended(process: psutil.Process) -> bool:
     try:
-        return process.status() == psutil.STATUS_ZOMBIE  # nobody may be there to ask after an orphan
+        return process.status() == psutil.STATUS_ZOMBIE  # an orphan may have no parent to reap it
     except psutil.NoSuchProcess:
         return True
 

@@ -1,4 +1,4 @@
-"""What docs/cli.md says can be typed, typed."""
+"""Every command line in docs/cli.md is accepted by the parser."""
 
 import os
 import re

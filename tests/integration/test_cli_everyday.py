@@ -1,4 +1,4 @@
-"""What a person does every day: look at a cluster, name it, drop records, stop a command, complete a word."""
+"""Everyday commands: show a cluster, name it, delete records, interrupt a command, complete a word."""
 
 import io
 import json

@@ -202,7 +202,7 @@ def test_a_host_that_is_not_there_is_named_at_once(monkeypatch: pytest.MonkeyPat
 @pytest.mark.process
 @pytest.mark.parametrize(("words", "last"), [("--last 10", "20/20"), (f"--until {START_MS + 100}", "100/100")])
 def test_progress_shows_how_much_is_left(broker: TestBroker, tmp_path: Path, words: str, last: str) -> None:
-    """Where messages go elsewhere than to the terminal."""
+    """The messages do not go to the terminal."""
     topic = new_topic(broker, 2)
     broker.produce(topic, [Message(b"%d" % n, timestamp_ms=START_MS + n) for n in range(100)], partition=0)
     broker.produce(topic, [Message(b"%d" % n, timestamp_ms=START_MS + 100 + n) for n in range(200)], partition=1)

@@ -22,7 +22,7 @@ from barnabas.ports.types import TopicPartition
 
 @pytest.fixture(params=["tcp", "in-process", "disk"])
 def bootstrap(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
-    """What a client is given to find the broker."""
+    """Yield the value of `bootstrap.servers`."""
     settings: dict[str, Any] = {"storage": "memory"} if request.param != "disk" else {"data_dir": tmp_path}
     with Broker(num_partitions=2, **settings) as broker:
         yield broker if request.param == "in-process" else broker.bootstrap

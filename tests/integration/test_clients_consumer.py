@@ -29,7 +29,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def fill(cluster: PlainCluster, *batches: int, place: TopicPartition = T0) -> None:
-    """Batches of so many messages; the value is the offset, the timestamp 1000 times the first offset of the batch."""
+    """Append batches of these sizes; the value is the offset, the timestamp 1000 times the batch's first offset."""
     number = cluster.end(place)
     for count in batches:
         messages = [Message(b"%d" % n, timestamp_ms=1000 * number) for n in range(number, number + count)]
@@ -400,7 +400,7 @@ def until(consumer: Consumer, count: int) -> list[Any]:
 
 
 def test_a_leader_that_hangs_is_left_as_soon_as_the_cluster_has_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its connection stands, and the request timeout is half a minute."""
+    """Its connection is open, and the request timeout is half a minute."""
     monkeypatch.setattr("barnabas.app.clients.shared.client_shell.LATE_MS", 50)
     cluster = PlainCluster(brokers=2, t=1)
     fill(cluster, 3)

@@ -1,4 +1,4 @@
-"""What docs/clients.md shows, done: its Python runs as written."""
+"""The Python of docs/clients.md runs as written."""
 
 import pytest
 from support.doc_commands import ADDRESS

@@ -19,7 +19,7 @@ QUICK: dict[str, Any] = {"default_api_timeout_ms": 1000}
 
 @pytest.fixture
 def silent() -> Iterator[str]:
-    """The system takes the connections; nobody reads them."""
+    """Yield an address where the system accepts connections that no process reads."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 

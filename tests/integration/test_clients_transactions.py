@@ -48,7 +48,7 @@ def refuse_next(cluster: TransactionalCluster, code: ErrorCode) -> None:
 
 
 def busy(cluster: TransactionalCluster, kind: type[Any]) -> threading.Event:
-    """The coordinator asks for patience with requests of that kind, until the event is set."""
+    """Make the coordinator answer requests of this type with a retriable error, until the event is set."""
     free = threading.Event()
 
     def answer(_: int, request: Any) -> Any:
@@ -197,7 +197,7 @@ def test_fenced_producer_cannot_send_or_begin_transactions(cluster: Transactiona
 
 
 def test_fenced_while_sending(cluster: TransactionalCluster, producer: Producer) -> None:
-    """What the leader says is not clear, what the coordinator says is."""
+    """The leader's error is ambiguous; the coordinator's is not."""
     with producer_of(cluster) as second:
         with pytest.raises(ProducerFenced) as fenced, producer.transaction():
             producer.send("t", b"first").result(PATIENCE_S)

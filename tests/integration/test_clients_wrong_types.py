@@ -69,7 +69,7 @@ def methods_of(kind: type) -> list[str]:
 
 
 def calls_of(method: Callable[..., Any]) -> Iterator[Callable[[], Any]]:
-    """The method with each argument wrong in turn, the others right or left out."""
+    """Yield calls of the method with each argument wrong in turn, the others right or left out."""
     parameters = inspect.signature(method).parameters.values()
     for bad in parameters:
         if bad.kind is bad.VAR_KEYWORD:

@@ -1,4 +1,4 @@
-"""Who leads what: elections, moves, and what is asked of several brokers at once."""
+"""Leadership: elections, reassignments, and requests to several brokers at once."""
 
 from collections.abc import Iterator
 
@@ -115,7 +115,7 @@ def test_a_move_that_does_not_get_on_is_cancelled(cluster: TestCluster) -> None:
 
 
 def test_all_lose_power(cluster: TestCluster) -> None:
-    """What was flushed is there; a partition is not without a leader for ever because nobody has all."""
+    """Flushed messages survive; a partition gets a leader although no replica has all messages."""
     topic = cluster.create_topic(configs={"flush.messages": 1})
     cluster.wait_in_sync(topic)
     cluster.produce(topic, ["a", "b"])

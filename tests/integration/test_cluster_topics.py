@@ -38,7 +38,7 @@ def _metadata(cluster: TestCluster, broker_id: int, topic: str) -> Any:
 
 
 def _log_of(cluster: TestCluster, broker_id: int, topic: str, partition: int = 0) -> Any:
-    """The log of a partition at one broker; None where there is none."""
+    """Return the log of a partition at one broker, or None."""
     logs = cluster.broker(broker_id).inner.node.state.logs.logs()
     return {(key.topic, key.partition): log for key, log in logs.items()}.get((topic, partition))
 
@@ -222,7 +222,7 @@ def test_a_topic_is_deleted_that_was_made_while_a_replica_was_down(cluster: Test
 
 
 def test_a_topic_made_again_is_another_one(cluster: TestCluster) -> None:
-    """What a broker that was away has of the first one never gets into the second."""
+    """Messages of the deleted topic on a broker that was down never get into the new topic."""
     cluster.create_topic("t")
     cluster.wait_in_sync("t")
     cluster.produce("t", ["old 1", "old 2", "old 3"])

@@ -110,7 +110,7 @@ def test_a_partition_that_was_never_added_gets_nothing() -> None:
 
 
 def broker_values(bootstrap: str, count: int = 0) -> list[bytes]:
-    """What a reader of committed records sees; at least so many are waited for."""
+    """Return the values that a reader of committed messages gets; waits for `count`."""
     found: list[bytes] = []
     with Consumer(bootstrap, auto_offset_reset="earliest", isolation_level="read_committed") as consumer:
         consumer.assign([("t", 0)])

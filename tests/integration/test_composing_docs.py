@@ -1,4 +1,4 @@
-"""What docs/composing.md shows, done: its Python runs as written."""
+"""The Python of docs/composing.md runs as written."""
 
 import signal
 import subprocess

@@ -23,7 +23,7 @@ PAGES = ("workers", "frameworks", "testing")
 
 
 def recipes(page: str, bootstrap: str) -> Mapping[str, str]:
-    """The files of a page, with the address of a broker."""
+    """Return the files of a page, with the address of a broker."""
     found = {}
     for block in blocks(f"docs/cookbook/{page}.md"):
         title = re.fullmatch(r'python title="(\w+\.py)"', block.language)

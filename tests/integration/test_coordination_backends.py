@@ -132,7 +132,7 @@ def test_a_server_that_restarts_is_survived_with_clear_errors(
 
 
 def _refusals(admin: Admin) -> list[ApiError]:
-    """What each kind of change is answered with."""
+    """Return the errors of each type of change."""
     found = []
     for change in (
         lambda: admin.create_topic("meanwhile"),
@@ -153,7 +153,7 @@ def _works(admin: Admin, topic: str) -> bool:
 
 
 def test_the_broker_answers_others_while_a_change_waits(backend: Backend, tmp_path: Path) -> None:
-    """The connection to the service stands, but nobody answers: a change waits for its time-out, and only that.
+    """The connection to the service is open but without answers: a change waits for its time-out, and only that.
 
     The session outlasts the pause on any machine: a broker without one takes no messages.
     """

@@ -28,7 +28,7 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
     ) as broker:
         with Producer(broker_list=f"0:{broker.bootstrap}", producer_type="sync") as producer:
             producer.send_many("t", VALUES)
-        with SimpleConsumer(f"classic://{broker.bootstrap}") as consumer:  # nobody acknowledges in that generation
+        with SimpleConsumer(f"classic://{broker.bootstrap}") as consumer:  # produce has no acknowledgement there
             wait_for(lambda: consumer.offset_at("t", 0, LATEST) == len(VALUES) * SIZE)
         yield broker
 

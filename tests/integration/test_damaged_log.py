@@ -43,7 +43,7 @@ def damaged(request: pytest.FixtureRequest, sound: tuple[Path, Path], tmp_path: 
 
 
 def _damaged(field: str, sound: tuple[Path, Path], tmp_path: Path) -> Iterator[Broker]:
-    """A broker that starts on a copy in which the field has one bit of another value."""
+    """Yield a broker that starts on a copy in which the field has one changed bit."""
     import shutil
 
     folder, segment = sound
@@ -77,7 +77,7 @@ def _right(offsets: Any) -> dict[int, bytes | None]:
 
 
 def _check_left_out(found: dict[int, bytes | None], ranges: list[tuple[int, int]]) -> None:
-    """What is missing is told, and not much more than the batch."""
+    """The missing offsets are reported, and not many more than those of the batch."""
     observed = {n for start, end in ranges for n in range(start, end)}
     assert set(DAMAGED) <= observed
     assert found == _right(n for n in range(COUNT) if n not in observed)

@@ -1,4 +1,4 @@
-"""What a broker makes of damaged files: all that is intact is served, over a socket, and the rest is reported."""
+"""A broker with damaged files serves all that is intact over a socket, and reports the rest."""
 
 import shutil
 from pathlib import Path
@@ -45,7 +45,7 @@ def flip(segment: Path, offset: int, byte: int, bit: int = 0) -> None:
 
 
 def offsets_by_fetches(connection: RawConnection, offset: int, end: int) -> list[tuple[int, int]]:
-    """The offsets of the batches from there on, fetch by fetch; ends at an error."""
+    """Return the offsets of the batches from `offset`, fetch by fetch; stop at an error."""
     found: list[tuple[int, int]] = []
     while offset < end:
         error, records = fetch_error_and_records(connection.exchange(fetch_v4("t", offset, max_bytes=20_000)), "t")
@@ -151,7 +151,7 @@ def test_foreign_files_in_partition_folder_are_renamed_at_start(tmp_path: Path, 
 
 
 def test_missing_segments_are_reported_with_offsets_and_others_are_served(tmp_path: Path) -> None:
-    """A segment in the middle is gone, the newest one is empty, one partition has no folder any more."""
+    """A segment in the middle is missing, the newest one is empty, one partition has no folder."""
     data, end = tmp_path / "data", 100
     small = ("log.segment.bytes=9000",)  # two batches
     with broker_process(data, *small) as running:

@@ -30,7 +30,7 @@ KEY_PASSWORD = "listener.name.ssl.ssl.key.password"
 
 
 def issued(*hosts: str, of: str = "test") -> trustme.LeafCert:
-    """A further certificate for the hosts with the subject of those before."""
+    """Return a further certificate for the hosts with the subject of the earlier ones."""
     return authority(of).issue_cert(
         *hosts, common_name="broker", organization_name="Barnabas", organization_unit_name="brokers"
     )
@@ -56,7 +56,7 @@ class Harness:
     first: trustme.LeafCert
 
     def presented(self) -> int:
-        """The serial number of the certificate that a new connection is shown."""
+        """Return the serial number of the certificate that a new connection gets."""
         host, _, port = self.broker.bootstrap.rpartition(":")
         context = ssl.create_default_context(cadata=pem(authority().cert_pem))
         with (

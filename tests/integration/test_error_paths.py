@@ -85,7 +85,7 @@ def connection(broker: Broker) -> Iterator[ApiConnection]:
 
 
 def errors_in(result: Any) -> list[ErrorCode]:
-    """Every error code anywhere in a result, in its order."""
+    """Return every error code anywhere in a result, in its order."""
     if isinstance(result, ErrorCode):
         return [result] if result is not ErrorCode.NONE else []
     if isinstance(result, list | tuple):

@@ -46,7 +46,7 @@ def registries(request: pytest.FixtureRequest) -> str:
 
 
 class Site:
-    """Where pages are viewed: two partitions of a broker, and who writes to them."""
+    """The topic of page views, with two partitions, and its producer."""
 
     def __init__(self, url: str, folder: Path, stack: ExitStack) -> None:
         self.url = url
@@ -61,7 +61,7 @@ class Site:
         self._sent = 0
 
     def view(self, count: int) -> list[str]:
-        """So many pages that were never viewed before, to one partition."""
+        """Produce `count` new page views to one partition."""
         pages = [f"/page-{len(self.viewed) + number}" for number in range(count)]
         self._producers[self._sent % 2].send_many("views", pages, partition=self._sent // 2 % 2)
         self._sent += 1
@@ -69,7 +69,7 @@ class Site:
         return pages
 
     def view_last(self) -> set[str]:
-        """A page after everything else in each partition, packed and not: who has these has all he gets."""
+        """Produce a last page to each partition, compressed and not: a reader with these has all messages."""
         return {page for _ in range(4) for page in self.view(1)}
 
 
@@ -152,7 +152,7 @@ def kill_at_random(program: Program, site: Site, done: Callable[[], Collection[s
 
 zookeeper_shows_it = pytest.mark.parametrize("registries", [WITH_ZOOKEEPER], indirect=True)
 etcd_shows_it = pytest.mark.parametrize("registries", [WITH_ETCD], indirect=True)
-"""Where one of them shows as much as both."""
+"""Runs with one coordination service, where a second one adds no coverage."""
 
 
 @pytest.mark.slow
@@ -173,7 +173,7 @@ def test_at_most_once_gives_nothing_twice(example: Start, site: Site) -> None:
     before = len(site.viewed)
     for _ in range(4):
         site.view(PACKED)
-    program.run_until(lambda: set(site.viewed[before:]) <= set(program.lines()))  # nobody was killed any more
+    program.run_until(lambda: set(site.viewed[before:]) <= set(program.lines()))  # no process is killed after this
     lines = program.lines()
     assert [page for page, count in Counter(lines).items() if count > 1] == []
     assert set(lines) <= set(site.viewed)
@@ -212,7 +212,7 @@ def waiting_bytes(pipe: int) -> int:
 
 
 class Counts:
-    """What the database of exactly_once.py says."""
+    """The contents of the database of exactly_once.py."""
 
     def __init__(self, file: Path) -> None:
         self._file = file

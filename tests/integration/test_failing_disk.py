@@ -17,7 +17,7 @@ PARTITIONS = range(4)
 
 @pytest.fixture
 def broken(monkeypatch: pytest.MonkeyPatch) -> set[Path]:
-    """Folders of which nothing can be made durable any more."""
+    """Return the set of folders in which every sync fails."""
     if not Path("/proc/self/fd").exists():
         pytest.skip("which file a descriptor is of is told by /proc")
     found: set[Path] = set()
@@ -34,7 +34,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> set[Path]:
 
 
 def produce(bootstrap: str) -> dict[int, ErrorCode]:
-    """What each partition answers to a message."""
+    """Return the error of each partition for a message."""
     found: dict[int, ErrorCode] = {}
     with Producer(bootstrap, retries=0) as producer:
         for partition in PARTITIONS:

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.xdist_group("s
 
 
 class Hour:
-    """What was printed, and by which line or block."""
+    """The printed lines, by the command line or block that printed them."""
 
     def __init__(self, reader: Reader, folder: Path, bootstrap: str) -> None:
         self._reader, self._folder, self._bootstrap = reader, folder, bootstrap

@@ -1,4 +1,4 @@
-"""What one connection asks for, however much, makes no other wait for long."""
+"""One connection's requests, however many, delay no other connection for long."""
 
 import socket
 import threading
@@ -139,7 +139,7 @@ def standing_still(broker: Broker) -> Iterator[None]:
 def _before_the_neighbour(
     broker: Broker, watch: Watch, floods: Sequence[RawConnection], frames: bytes, question: Request[Any]
 ) -> int:
-    """How many requests of the floods are answered before the one of somebody whose question came with them."""
+    """Count the answers to the floods before the answer to a concurrent request of another connection."""
     with RawConnection(broker.bootstrap) as neighbour:
         ask(neighbour, question)
         number = watch.answered[-1]

@@ -65,7 +65,7 @@ def broker() -> Iterator[Broker]:
 
 @pytest.fixture
 def neighbour(broker: Broker, request: pytest.FixtureRequest) -> Iterator[RawMember]:
-    """Somebody else, who has service before and after."""
+    """Yield another member, which is served before and after."""
     member = RawMember(broker.bootstrap, f"neighbour of {request.node.name}", TOPIC)
     member.check()
     yield member
@@ -115,7 +115,7 @@ REFUSED: list[tuple[str, Request[Any], list[E]]] = [
 
 
 def errors_of(result: Any) -> list[E]:
-    """Of the items of a result, or its own."""
+    """Return the errors of the items of a result, or its own."""
     items = getattr(result, "partitions", ()) or getattr(result, "groups", ()) or getattr(result, "members", ())
     return [item.error for item in items] if items and not getattr(result, "error", 0) else [result.error]
 
@@ -185,7 +185,7 @@ def test_mutilated_group_requests(broker: Broker, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("names", ["one group", "a group each", "a long group each"])
 def test_a_flood_of_joins(broker: Broker, neighbour: RawMember, connection: RawConnection, names: str) -> None:
-    """Everyone gets an id to come back with, and nobody does."""
+    """Every member gets an id for its second request, and none sends it."""
     count = 50 if names == "a long group each" else 2_000
     long = "x" * 30_000 if names == "a long group each" else "flood "
     requests = [joining(names if names == "one group" else f"{long}{number}") for number in range(count)]
@@ -205,7 +205,7 @@ def test_a_flood_of_joins(broker: Broker, neighbour: RawMember, connection: RawC
 def test_joins_without_end_over_one_connection_wait_their_turn(
     broker: Broker, neighbour: RawMember, connection: RawConnection
 ) -> None:
-    """Of those that wait for others only so many are taken from one connection at a time."""
+    """The broker reads a limited number of requests that wait for other members from one connection."""
     stays = RawMember(broker.bootstrap, "crowd", TOPIC)
     connection.send(b"".join(framed(joining("crowd"), AT_ONCE) for _ in range(1000)))
     request = DescribeGroups(group_ids=["crowd"])
@@ -227,7 +227,7 @@ def test_silent_and_half_sent_requests_are_closed(broker: Broker, neighbour: Raw
 def test_client_that_never_reads_is_not_read_from(
     broker: Broker, neighbour: RawMember, connection: RawConnection
 ) -> None:
-    """Answers for somebody who does not take them do not pile up: the requests do, at the sender."""
+    """Answers that a client does not read do not accumulate: its requests do, at the sender."""
     large = RawMember(broker.bootstrap, "large", TOPIC, metadata=bytes(500_000))
     request = framed(DescribeGroups(group_ids=["large"])) * 100
     connection.socket.setblocking(False)

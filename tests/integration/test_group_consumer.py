@@ -1,4 +1,4 @@
-"""What a user sees of a consumer in a group: commits, positions, listeners, ends."""
+"""The behaviour of a consumer in a group for its user: commits, positions, listeners, errors."""
 
 import asyncio
 import threading
@@ -75,7 +75,7 @@ def test_next_consumer_resumes_at_committed_offset(broker: Broker) -> None:
 
 def test_ways_to_say_what_is_committed(broker: Broker) -> None:
     class Theirs:
-        """As other libraries have it."""
+        """The consumer interface of other libraries."""
 
         offset, metadata, leader_epoch = 6, "theirs", None
 
@@ -449,7 +449,7 @@ def test_a_cancelled_task_loses_no_message(broker: Broker) -> None:
 
 @pytest.mark.parametrize("still_works", [True, False])
 def test_closing_from_another_thread_commits_what_is_done_with(broker: Broker, still_works: bool) -> None:
-    """Who works on a message may not get it done; who has ended has done so with all that it got."""
+    """A message in work may stay unprocessed; an application that has ended has processed all its messages."""
     consumer = consumer_of(broker, auto_commit_interval_ms=60_000)
     consumer.subscribe("t")
     has_one, goes_on = threading.Event(), threading.Event()

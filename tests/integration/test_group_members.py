@@ -30,7 +30,7 @@ def broker() -> Iterator[Broker]:
 
 @pytest.fixture
 def fill(broker: Broker) -> Iterator[Callable[[int], list[bytes]]]:
-    """Sends so many messages to all partitions in turn, and returns their values."""
+    """Yield a function that sends `count` messages to all partitions in turn, and returns their values."""
     sent = 0
 
     with Producer(broker, linger_ms=0) as producer:
@@ -235,7 +235,7 @@ def test_a_member_that_crashes_costs_one_session_timeout(broker: Broker) -> None
     try:
         with member(broker, **settings) as other:
             lost = Consumer(f"127.0.0.1:{proxy.port}", **{**QUICK, **settings})
-            # The broker tells its own address: the way through the proxy is kept for all requests.
+            # The broker advertises its own address: the way through the proxy is kept for all requests.
             lost._shell._links._address = lambda _: ("127.0.0.1", proxy.port)
             lost.subscribe("t")
             wait_for(lambda: lost.poll_many() is not None and len(lost.assignment) == 2)

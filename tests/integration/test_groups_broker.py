@@ -31,7 +31,7 @@ QUICK = {"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 
 
 
 class Member:
-    """A consumer in a thread of its own, which polls until it is told to leave, and commits what it reads."""
+    """A consumer in a thread of its own, which polls until it is stopped, and commits what it reads."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -139,7 +139,7 @@ class Aiokafka(Member):
 
 
 def shared_by(*members: Member) -> bool:
-    """Every partition has one owner, and nobody goes without."""
+    """Return True if every partition has one owner, and every member has a partition."""
     owned = [member.owned for member in members]
     failed = [member.failure for member in members if member.failure is not None]
     if failed:

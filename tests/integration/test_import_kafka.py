@@ -88,7 +88,7 @@ def reader(bootstrap: str) -> Consumer:
 
 
 def read(bootstrap: str, topic: str, partition: int) -> Found:
-    """All committed messages, with their offsets."""
+    """Return all committed messages, with their offsets."""
     consumer = reader(bootstrap)
     consumer.assign([TopicPartition(topic, partition, 0)])
     found: Found = []

@@ -303,7 +303,7 @@ def test_member_that_does_not_poll_loses_its_partitions_and_returns(bootstrap: s
 @pytest.mark.process
 @pytest.mark.slow
 def test_member_shares_a_group_with_one_of_java(bootstrap: str, topic: str, tmp_path: Path) -> None:
-    """With Kafka's own VerifiableConsumer, which tells each event as a line of JSON."""
+    """The member is Kafka's own VerifiableConsumer, which prints each event as a line of JSON."""
     fill(bootstrap, topic, 0, 60)
     command = ["java", *QUICK, "-cp", java_classpath(4), "org.apache.kafka.tools.VerifiableConsumer"]
     options = ["--bootstrap-server", bootstrap, "--topic", topic, "--group-id", topic, "--reset-policy", "earliest"]

@@ -41,7 +41,7 @@ def cluster() -> Iterator[TestCluster]:
 
 @contextmanager
 def is_late(cluster: TestCluster, broker_id: int = LATE) -> Iterator[None]:
-    """What the watch reports to a broker arrives there only when this ends."""
+    """Delay the watch events of a broker until this context ends."""
     node = cluster.broker(broker_id).inner.node
     assert node.member is not None
     listener, held = node.member._follower, list[Collection[str] | None]()
@@ -192,7 +192,7 @@ def _end(cluster: TestCluster, topic: str, topic_id: bytes) -> tuple[ErrorCode, 
 
 
 def test_late_brokers_serve_a_deleted_topic_by_its_own_id_and_never_by_that_of_the_next(cluster: TestCluster) -> None:
-    """As in Kafka: all replicas of the topic have not heard of its deletion yet."""
+    """All replicas of the topic still lack its deletion, as can happen in Kafka."""
     _, first = _create(cluster, EARLY, "served", [LATE, 3])
     cluster.wait_in_sync("served")
     assert cluster.leader("served") == LATE

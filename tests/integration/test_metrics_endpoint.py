@@ -1,4 +1,4 @@
-"""What an operator sees of a broker: metrics by Kafka's and kafka_exporter's names, its health, the dashboard."""
+"""Observability of a broker: metrics by Kafka's and kafka_exporter's names, its health, the dashboard."""
 
 import json
 import re
@@ -102,7 +102,7 @@ def test_head_is_get_without_the_body(served: tuple[Broker, str], path: str) -> 
 
 
 def exchange(url: str, request: str) -> tuple[str, bytes, list[str]]:
-    """The status line, the body and the other lines of the head."""
+    """Return the status line, the body and the other lines of the head."""
     host, _, port = url.removeprefix("http://").rpartition(":")
     with socket.create_connection((host, int(port)), PATIENCE_S) as connection:
         connection.sendall(request.encode())

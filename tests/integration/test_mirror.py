@@ -69,7 +69,7 @@ def current_messages(broker: Broker, topic: str) -> list[Message]:
 def mirroring(
     sources: list[dict[str, Any]], target: dict[str, Any], copied: int = 0, **settings: Any
 ) -> Iterator[MirrorMaker]:
-    """A mirror, left when it has copied so many."""
+    """Run a mirror until it has copied a number of messages."""
     named = {"whitelist": ".*"} if "blacklist" not in settings else {}
     with MirrorMaker(sources, target, commit_interval_ms=50, **{**named, **settings}) as mirror:
         yield mirror
@@ -170,7 +170,7 @@ def test_a_group_shares_a_current_source_and_keeps_its_offsets() -> None:
 
 
 def in_partitions(broker: Broker, topic: str) -> list[set[bytes | None]]:
-    """What each of the partitions holds."""
+    """Return the values in each partition."""
     with Admin(broker) as admin:
         found: list[set[bytes | None]] = [set() for _ in admin.describe_topics([topic])[0].partitions]
     for message in current_messages(broker, topic):

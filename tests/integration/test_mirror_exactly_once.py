@@ -289,7 +289,7 @@ def test_a_partition_stays_in_the_same_stream_whatever_topics_there_are() -> Non
 
     class Source:
         def consumer(self) -> None:
-            """None is needed to tell what falls where."""
+            """Provide no consumer: the assignment needs none."""
 
     readers = [AssignedReader(Source(), number, 3) for number in range(3)]  # type: ignore[arg-type]
     of = {place: [reader for reader in readers if reader._falls_here(place)] for place in everything}

@@ -17,7 +17,7 @@ T = "t"
 
 
 def records(cluster: TestCluster) -> bytes:
-    """All batches of the partition below the high watermark, as its leader has them."""
+    """Return all batches of the partition below the high watermark, as its leader has them."""
     leader = cluster.wait_for_leader(T)
     found, offset = b"", 0
     while True:

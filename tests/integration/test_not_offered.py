@@ -1,4 +1,4 @@
-"""What is not there says so at once: each client's own words, within a moment instead of a timeout."""
+"""Unsupported features are refused at once, by an error of each client and not by a timeout."""
 
 import time
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""What docs/operations.md says, done: its commands run as written, its metrics are there."""
+"""The commands of docs/operations.md run as written, and its metrics exist."""
 
 import re
 from pathlib import Path

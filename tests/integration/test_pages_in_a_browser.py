@@ -188,7 +188,7 @@ def brightness(colour: str) -> float:
 
 
 def colours_in(picture: Path) -> int:
-    """How many different lines of pixels a PNG has; a blank one has one."""
+    """Return the number of different lines of pixels in a PNG; a blank one has one."""
     data, at, packed = picture.read_bytes(), 8, b""
     while at < len(data):
         size, kind = struct.unpack(">I4s", data[at : at + 8])

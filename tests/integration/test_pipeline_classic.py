@@ -115,7 +115,7 @@ COLUMNS = ["broker", "partition", "offset", "wrapperIndex", "value"]
 
 
 def _in_table(table: Path) -> Counter[Row]:
-    """What any reader of Delta finds, read without Spark."""
+    """Return the rows that a reader of Delta finds, read without Spark."""
     found = DeltaTable(table).to_pyarrow_dataset().to_table(columns=COLUMNS)
     return Counter(zip(*(found[name].to_pylist() for name in COLUMNS), strict=True))
 

@@ -1,4 +1,4 @@
-"""What the pipeline asks of a classic cluster, without Spark: brokers in a fixed list, on real sockets."""
+"""The pipeline's access to a classic cluster, without Spark: brokers in a fixed list, on real sockets."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -55,7 +55,7 @@ class Job:
         return transaction
 
     def batch(self, *values: bytes) -> list[TaskTransaction]:
-        """A task for each value."""
+        """Return a task for each value."""
         return [self.task(number, value) for number, value in enumerate(values)]
 
     @property

@@ -48,7 +48,7 @@ class Harness:
 
 
 def encrypted_key() -> str:
-    """The private key of the broker as PEM, with a password."""
+    """Return the private key of the broker as PEM, with a password."""
     key = load_pem_private_key(certificate("127.0.0.1").private_key_pem.bytes(), None)
     password = BestAvailableEncryption(PLANTED["key"].encode())
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, password).decode()

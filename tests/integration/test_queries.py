@@ -208,7 +208,7 @@ def test_times_that_are_none(events: str) -> None:
 
 
 def loaded(folder: Path) -> Path:
-    """A table as `load` makes it, of three messages."""
+    """Return a table of three messages, made as `load` makes it."""
     table = open_store(folder)
     with table.locked():
         staging = table.begin_commit()

@@ -30,7 +30,7 @@ RATE = 200_000.0
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Broker]:
-    """Its quotas have two windows of a second, so that delays are short."""
+    """Yield a broker whose quotas have two windows of a second, so that delays are short."""
     with Broker(tmp_path, quota_window_num=2) as running:
         yield running
 

@@ -28,7 +28,7 @@ def latest(bootstrap: str, topic: str = "t") -> int:
 
 
 def copied(folder: Path) -> int:
-    """The end of what the only tiered partition has in the remote storage."""
+    """Return the end offset of the only tiered partition in the remote storage."""
     found = list(folder.rglob(MANIFEST))
     return decode_manifest(found[0].read_bytes()).end if found else 0
 
@@ -192,7 +192,7 @@ def test_followers_of_a_read_only_topic_in_s3_lead_and_change_nothing_there(s3_s
     storage = open_s3_remote_storage(bucket, s3_server.settings)
 
     def objects() -> dict[str, str]:
-        """The version of each object, without the offsets of groups, which each cluster stores."""
+        """Return the version of each object, without the offsets of groups, which each cluster stores."""
         keys = [each.key for each in storage.list_objects("") if not each.key.startswith("groups/")]
         return {key: storage.read(key).version for key in keys}
 

@@ -119,7 +119,7 @@ def test_the_leader_sends_readers_to_the_replica_in_their_rack(cluster: TestClus
 
 
 def _reads_at_the_near_one(watched: Watched, reader: Reader) -> bool:
-    """True if the leader was not asked for the next messages: where the near replica lags, a reader may ask there."""
+    """Return True if the leader got no fetch for the next messages. (Behind a replica that lags, it may get one.)"""
     at_the_leader = watched.asked(watched.leader)
     watched.send(20)
     wait_for(lambda: reader.has(watched.sent))

@@ -1,4 +1,4 @@
-"""What README.md says can be done, done: its Python and its commands run as written."""
+"""The Python and the commands of README.md run as written."""
 
 from pathlib import Path
 

@@ -69,7 +69,7 @@ def read_all(bootstrap: str, topic: str) -> list[bytes]:
         values: list[bytes] = []
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
-            # The end is an event among the messages, and waits with them until there are so many or the time is over.
+            # The end is a message, too, and stays in the batch until it is full or its linger time is over.
             for message in consumer.consume(10_000, timeout=0.1):
                 error = message.error()
                 if error is None:

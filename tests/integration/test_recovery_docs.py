@@ -1,4 +1,4 @@
-"""What docs/recovery.md shows works, and the kinds that it names are those that there are."""
+"""The examples of docs/recovery.md work, and the kinds of findings in it are those of the code."""
 
 import re
 import shlex

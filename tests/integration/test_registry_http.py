@@ -1,4 +1,4 @@
-"""What the registry answers, to the number."""
+"""The answers of the registry, with their error codes."""
 
 import json
 import socket
@@ -169,7 +169,7 @@ def test_compatibility_is_checked_without_registering(ask: Asking) -> None:
 
 
 def test_normalize_option_finds_equivalent_schema(ask: Asking) -> None:
-    """The same, said in another way."""
+    """The schema differs in its form only."""
     said = '{"type":"record","name":"a.R","x":1,"y":2,"fields":[{"name":"e","type":"a.R"}]}'
     again = '{"y":2,"x":1,"name":"R","namespace":"a","type":"record","fields":[{"name":"e","type":"R"}]}'
     assert ask.register("s", said) == 1

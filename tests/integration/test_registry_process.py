@@ -94,7 +94,7 @@ def test_a_killed_registry_loses_no_schema_that_it_acknowledged(tmp_path: Path) 
 
 @pytest.mark.slow
 def test_the_broker_is_killed_and_comes_back(tmp_path: Path) -> None:
-    """While clients register, who try again when they are told that the brokers are away."""
+    """Clients register schemas meanwhile, and retry when the brokers are unavailable."""
     listen = [f"kafka://127.0.0.1:{free_port()}"]
     broker = BrokerProcess(tmp_path / "data", listen=listen)
     acknowledged: dict[int, int] = {}

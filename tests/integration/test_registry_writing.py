@@ -135,7 +135,7 @@ def test_a_topic_that_would_lose_schemas_is_refused(broker: TestBroker, partitio
 
 
 def test_cancelled_registration_does_not_disturb_other_registrations(broker: TestBroker) -> None:
-    """Whoever hangs up, or a server that stops, cancels the answer."""
+    """A client that disconnects, or a server that stops, cancels the request."""
     with writing(broker) as (_, writer):
         assert writer.submit(Wish("a", "A")).result(PATIENCE_S) == 1
     with writing(broker, timeout_s=1) as (_, writer):
@@ -178,13 +178,13 @@ def test_a_topic_whose_first_records_are_gone(broker: TestBroker) -> None:
 
 
 def test_recreated_schema_topic_is_read_from_beginning(broker: TestBroker) -> None:
-    """Nobody looked while it was away."""
+    """The registry makes no request during the deletion."""
     one, other = (SchemaReader(broker.bootstrap, "_schemas", attempt_ms=ATTEMPT_MS) for _ in range(2))
     names = iter("abcd")
 
     def look(reader: SchemaReader, records: int) -> list[str]:
-        """What is there when so many more are written after it has connected."""
-        reader._stopping.set()  # it looks only when it is told to
+        """Return the subjects after `records` further records, written after the reader has connected."""
+        reader._stopping.set()  # it polls on demand only
         with Producer(broker.bootstrap) as producer, committed_reader(broker.bootstrap, ATTEMPT_MS) as consumer:
             reader._follow(consumer)
             for name in islice(names, records):

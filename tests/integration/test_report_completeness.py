@@ -1,4 +1,4 @@
-"""What the audit says of a topic, for its page."""
+"""The results of the audit of a topic, for its page."""
 
 from support.command import barnabas_here
 

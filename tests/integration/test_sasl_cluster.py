@@ -21,7 +21,7 @@ USERS = {"admin": "admin-secret"}
 
 
 def cluster_settings(security: str, mechanism: str) -> dict[str, object]:
-    """The settings of brokers that log in as admin, over and over."""
+    """Return the settings of brokers that log in as admin, and renew their logins."""
     scope = f"listener.name.{security}.{mechanism.lower()}"
     login = 'LoginModule required username="admin" password="admin-secret" user_admin="admin-secret";'
     return {

@@ -1,4 +1,4 @@
-"""What docs/schemas.md says of the registry, done."""
+"""The registry's part of docs/schemas.md, run as written."""
 
 import json
 import re

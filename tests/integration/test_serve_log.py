@@ -1,4 +1,4 @@
-"""What `barnabas serve` logs, as an operator reads it: on standard error, as text or JSON, from the level asked for."""
+"""The log of `barnabas serve`: on standard error, as text or JSON, from the requested level."""
 
 import json
 import stat

@@ -61,7 +61,7 @@ def kill(cluster: ClusterProcess, broker: int) -> None:
 
 
 def begun(cluster: ClusterProcess, admin: Admin, *, same: bool) -> tuple[RawShareMember, int, int]:
-    """A member of a partition whose leader is also its share coordinator, or is not; and their brokers."""
+    """Start a member; the partition leader is also its share coordinator, or is not. Return it and both brokers."""
     for attempt in range(20):
         topic = f"t{attempt}"
         admin.create_topic(topic, partitions=3, replication_factor=3)

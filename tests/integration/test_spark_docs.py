@@ -1,4 +1,4 @@
-"""What docs/spark.md says, done: its Python runs as written."""
+"""The Python of docs/spark.md runs as written."""
 
 import re
 from pathlib import Path

@@ -220,7 +220,7 @@ def test_joins_of_two_streams(log: "DataFrame", requests: list[Request], streame
 
 
 def test_anomaly_scores_match_between_batch_and_stream(spark: "SparkSession", data_dir: Path, tmp_path: Path) -> None:
-    """What they are, tests/unit/pipeline/test_anomaly_scores.py asks; here a stream gives what the batch gives."""
+    """A stream gives the scores of the batch; tests/unit/pipeline/test_anomaly_scores.py tests their values."""
     taxi = "realKnownCause/nyc_taxi.csv"
     first = read_series(data_dir, taxi)[0][0]
     values = [(taxi, *each) for each in read_series(data_dir, taxi)[:900]] + [("short", first, 1.0)]

@@ -1,4 +1,4 @@
-"""What docs/tables.md says can be done to a table, done: its commands run as written."""
+"""The commands of docs/tables.md for a table run as written."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""What docs/tables.md says of loads, done: its commands and its reader run as written."""
+"""The loads of docs/tables.md: the commands and the reader run as written."""
 
 import re
 import shlex

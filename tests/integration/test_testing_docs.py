@@ -1,4 +1,4 @@
-"""What docs/testing.md and README.md show of the testing kit, done: their Python runs as written."""
+"""The testing kit in docs/testing.md and README.md: the Python runs as written."""
 
 import re
 import unittest

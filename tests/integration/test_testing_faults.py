@@ -104,7 +104,7 @@ def test_an_error_that_is_no_use_to_retry(barnabas_broker: TestBroker, topic: st
 
 
 def test_an_answer_that_comes_too_late(barnabas_broker: TestBroker, topic: str) -> None:
-    """It is sent again, and recognised."""
+    """The producer sends the batch again, and the broker recognises it."""
     with barnabas_broker.faults.delay("Produce", 60_000, topic=topic, times=1) as fault:
         with barnabas_broker.producer(request_timeout_ms=200) as producer:
             producer.send(topic, b"ours").result(PATIENCE_S)

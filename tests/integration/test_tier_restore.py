@@ -48,7 +48,7 @@ def remote(folder: Path) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def storage(tmp_path_factory: pytest.TempPathFactory) -> FolderRemoteStorage:
-    """What a cluster that was lost has left: partition 0 with records in segments of 8 kB, partition 1 without any."""
+    """Return the storage of a lost cluster: partition 0 with records in segments of 8 kB, partition 1 without any."""
     folder = tmp_path_factory.mktemp("lost")
     with Broker(folder / "data", config=remote(folder / "remote")) as broker, Admin(broker.bootstrap) as admin:
         admin.create_topic("t", partitions=2, configs=TIERED)

@@ -29,7 +29,7 @@ def top(broker: TestBroker) -> AtTerminal:
 
 
 def row(screen: list[str], name: str) -> list[str]:
-    """The cells of the row that begins with this name."""
+    """Return the cells of the row that begins with this name."""
     return next((line.split() for line in screen if line.split()[:1] == [name]), [])
 
 

@@ -31,7 +31,7 @@ def fill(broker: Broker, topic: str, partitions: int, count: int = 20) -> None:
 
 
 def read_on(broker: Broker, topic: str, partitions: int, count: int, *, group: str) -> set[bytes]:
-    """What a member of a group finds where the group left off; the positions are committed."""
+    """Return the messages that a member of a group reads from the committed offsets, and commit the new ones."""
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap,

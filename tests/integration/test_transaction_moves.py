@@ -71,7 +71,7 @@ def begin(sender: RawTransactions, topic: str, *values: bytes) -> None:
 
 
 def committed(cluster: TestCluster, topic: str, count: int, partitions: int = 2) -> list[bytes]:
-    """What a reader of committed messages sees, once it sees so many; and a little later."""
+    """Return the values of a reader of committed messages, a moment after there are `count`."""
     found: list[bytes] = []
     with cluster.consumer(isolation_level="read_committed", auto_offset_reset="earliest") as reader:
         reader.assign([(topic, number) for number in range(partitions)])
@@ -130,7 +130,7 @@ def test_next_coordinator_completes_a_decided_transaction(commit: bool, event: s
 
 
 def create_on(cluster: TestCluster, name: str, broker: int) -> str:
-    """A topic with one replica, on this broker."""
+    """Create a topic with one replica, on this broker."""
     new = NewTopic(name=name, assignments={0: [broker]})
     with ApiConnection(cluster.bootstrap.split(",")[0]) as connection:
         assert connection.ask(CreateTopics(topics=[new], timeout_ms=20_000)).topics[0].error is E.NONE

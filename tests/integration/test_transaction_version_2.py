@@ -187,7 +187,7 @@ def _epoch(admin: Admin) -> int:
 
 
 def _has_version(admin: Admin, level: int, sent: list[bytes]) -> bool:
-    """True if the epoch of our producer grows with its transactions, as in version 2, or does not, as in version 1."""
+    """Return True if transactions increase the epoch of our producer, as in version 2, or do not, as in version 1."""
     before, count = _epoch(admin), len(sent)
     wait_for(lambda: len(sent) > count + 9)
     return (_epoch(admin) > before) is (level == 2)

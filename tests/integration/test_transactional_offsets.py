@@ -39,7 +39,7 @@ def cluster() -> Iterator[TestCluster]:
 
 @pytest.fixture
 def closed() -> Iterator[ExitStack]:
-    """What is entered is closed at the end of the test."""
+    """Yield a stack that closes the clients at the end of the test."""
     with ExitStack() as stack:
         yield stack
 
@@ -51,7 +51,7 @@ def transactional(cluster: TestCluster) -> Producer:
 
 
 def consumer(cluster: TestCluster, group: str = GROUP) -> Consumer:
-    """Its questions for positions want stable ones."""
+    """Return a consumer that asks for stable offsets."""
     settings = {"bootstrap.servers": cluster.bootstrap, "group.id": group, "isolation.level": "read_committed", **QUICK}
     return Consumer({**settings, "enable.auto.commit": False, "auto.offset.reset": "earliest"})
 
@@ -115,7 +115,7 @@ def test_the_marker_comes_to_another_coordinator_than_the_positions(
 
 @pytest.mark.slow
 def test_reader_of_messages_finds_the_position_behind_them(cluster: TestCluster, closed: ExitStack) -> None:
-    """Between the markers of one transaction, which come to several brokers, the old position is told to nobody."""
+    """While only some brokers have the markers of a transaction, no client gets the old committed offset."""
     topic = cluster.create_topic()
     producer, asker = transactional(cluster), closed.enter_context(closing(consumer(cluster)))
     reader = closed.enter_context(closing(consumer(cluster, "reader")))

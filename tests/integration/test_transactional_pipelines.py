@@ -126,7 +126,7 @@ def test_a_broker_that_restarts_within_a_transaction(broker: TestBroker, produce
 
 
 def test_a_transaction_that_hangs_is_found_and_ended() -> None:
-    """Its coordinator never knew of it, which brokers without verification let pass."""
+    """The coordinator never knew the transaction, which brokers without verification accept."""
     with TestBroker(transaction_partition_verification_enable=False) as broker:
         broker.create_topic("orders", partitions=1)
         with broker.producer(transactional_id="shop") as producer, producer.transaction():
@@ -194,7 +194,7 @@ def test_a_leader_that_is_killed_within_a_transaction(cluster: TestCluster) -> N
 
 
 def test_a_member_that_was_out_commits_nothing(broker: TestBroker, producer: Producer) -> None:
-    """It is a member again before its user knows that it was none; others may have had its partitions meanwhile."""
+    """The member has joined again before its user sees the loss; other members may have had its partitions."""
     broker.produce("orders", ["1", "2", "3"])
     with broker.consumer(group_id="g", enable_auto_commit=False, heartbeat_interval_ms=20) as consumer:
         consumer.subscribe("orders")

@@ -63,7 +63,7 @@ def transaction(sender: Producer, topic: str, *values: bytes, commit: bool = Tru
 
 
 def read(bootstrap: str, topic: str, *, committed: bool = True) -> list[bytes]:
-    """All that such a reader sees now, of both partitions."""
+    """Return all values that such a reader gets now, of both partitions."""
     reader = Consumer(
         {
             "bootstrap.servers": bootstrap,

@@ -1,4 +1,4 @@
-"""What docs/transactions.md shows, done: its Python runs as written."""
+"""The Python of docs/transactions.md runs as written."""
 
 import re
 from pathlib import Path

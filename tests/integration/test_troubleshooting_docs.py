@@ -1,4 +1,4 @@
-"""What docs/troubleshooting.md quotes is said by the code, and its commands run as written."""
+"""The messages quoted in docs/troubleshooting.md are in the code, and its commands run as written."""
 
 import re
 from pathlib import Path

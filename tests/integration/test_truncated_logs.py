@@ -77,7 +77,7 @@ def test_truncation_without_reset_policy_raises_and_seek_resumes(cluster: TestCl
 
 @pytest.mark.slow
 def test_a_committed_position_is_checked_too(cluster: TestCluster) -> None:
-    """It tells the epoch of what was read before it: who begins there later learns that this is gone."""
+    """The commit has the epoch of the last message read: a reader that begins there learns of the truncation."""
     settings: dict[str, Any] = {"group_id": "g", "auto_offset_reset": "latest", "enable_auto_commit": False}
     with cluster.consumer(**settings) as consumer:
         topic = loses_its_last_five(cluster, consumer)

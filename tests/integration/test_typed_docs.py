@@ -1,4 +1,4 @@
-"""What docs/schemas.md says of encoders, typed columns and typed loads, done as written."""
+"""Encoders, typed columns and typed loads of docs/schemas.md, run as written."""
 
 import re
 import shlex

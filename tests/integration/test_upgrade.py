@@ -30,7 +30,7 @@ RELEASES = {
     "0.1.0": "e12aace49d2fce83c5a1b8b343f4cf93821892a5",
     "before 0.1.0": "da4ed04958e0a12954cd9987fbd76ad2bb9cc61c",
 }
-"""The last commit of each version. Nobody could install an earlier one but from the sources."""
+"""The last commit of each version. Earlier versions can be installed from the sources only."""
 LAST = "0.2.0"
 STORY = Path(__file__).parents[1] / "support" / "upgrade_story.py"
 SETTINGS = ("log.cleaner.backoff.ms=100", "offsets.topic.num.partitions=3", "transaction.state.log.num.partitions=3")

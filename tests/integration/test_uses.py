@@ -95,7 +95,7 @@ def paid_orders(few_orders: "DataFrame") -> "Iterator[DataFrame]":
 
 @pytest.fixture(scope="module")
 def invoices(data_dir: Path) -> dict[str, list[dict[str, str]]]:
-    """The same from the file: paid lines of each invoice."""
+    """Return the paid lines of each invoice in the file."""
     result: dict[str, list[dict[str, str]]] = {}
     for row in read_order_lines(data_dir):
         if row["InvoiceNo"] not in result and len(result) == FEW_ORDERS:

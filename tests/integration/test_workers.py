@@ -41,7 +41,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]
 
 
 def worker(machine: BrokerProcess, number: int) -> psutil.Process:
-    """The process of a worker."""
+    """Return the process of a worker."""
     found: list[psutil.Process] = []
 
     def look() -> bool:
@@ -54,7 +54,7 @@ def worker(machine: BrokerProcess, number: int) -> psutil.Process:
 
 
 def read_all(bootstrap: str, topic: str) -> dict[int, list[bytes]]:
-    """The values of each partition, read by librdkafka."""
+    """Return the values of each partition, read by librdkafka."""
     values: dict[int, list[bytes]] = defaultdict(list)
     consumer = ConfluentConsumer(
         {

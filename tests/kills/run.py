@@ -31,13 +31,13 @@ class Outcome:
     committed: int
     aborted: int
     lives: int
-    """Of transactional producers."""
+    """The number of transactional producers that were started."""
     down_s: float
     """From a kill until the broker served again, all in all."""
 
 
 def play(folder: Path, *, rounds: int, seed: int, transformers: int = 1, say: Callable[[str], None]) -> Outcome:
-    """Kill the broker so many times, let everything come to its end, and look at it."""
+    """Kill the broker `rounds` times, let all work end, and check the result."""
     chance = random.Random(seed)
     port = free_port()
     data, address = folder / "data", f"kafka://127.0.0.1:{port}"
@@ -93,7 +93,7 @@ def wait_until(true: Callable[[], bool], text: str) -> None:
 
 
 def watermarks(where: str) -> dict[int, int]:
-    """The ends of the source."""
+    """Return the end offsets of the source."""
     consumer = Consumer({"bootstrap.servers": where, "group.id": "nobody", **QUICK})
     try:
         places = [TopicPartition(SOURCE, number) for number in range(PARTITIONS)]
@@ -103,7 +103,7 @@ def watermarks(where: str) -> dict[int, int]:
 
 
 def positions(where: str) -> dict[int, int]:
-    """Of the group, none of them about to change."""
+    """Return the committed offsets of the group, when none of them is about to change."""
     consumer = Consumer({"bootstrap.servers": where, "group.id": GROUP, **QUICK})
     try:
         places = [TopicPartition(SOURCE, number) for number in range(PARTITIONS)]
@@ -113,7 +113,7 @@ def positions(where: str) -> dict[int, int]:
 
 
 def everything(where: str) -> list[tuple[int, int, str]]:
-    """All committed messages of the target, for somebody who comes now."""
+    """Return all committed messages of the target, for a reader that starts now."""
     with reader(where) as consumer:
         places = [TopicPartition(TARGET, number) for number in range(PARTITIONS)]
         found: list[tuple[int, int, str]] = []

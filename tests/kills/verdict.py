@@ -1,4 +1,4 @@
-"""What must hold of the target, whatever was killed: each message of the source once, no transaction in part."""
+"""The invariants of the target after any kill: each message of the source once, no partial transaction."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -8,9 +8,9 @@ Seen = Sequence[tuple[int, int, str]]
 
 
 def faults(source_ends: Mapping[int, int], target: Seen, witness: Seen, positions: Mapping[int, int]) -> list[str]:
-    """One line for each thing that is wrong.
+    """Return one line for each fault.
 
-    target:    read by somebody who came at the end.
+    target:    read by a consumer that started at the end.
     witness:   read meanwhile.
     positions: of the group, by partition of the source.
     """
@@ -52,7 +52,7 @@ def lost_or_doubled(source_ends: Mapping[int, int], target: Seen) -> list[str]:
 
 
 def aborted_reads(target: Seen, witness: Seen) -> list[str]:
-    """Nobody read what did not count, or missed what did, or saw it in another order."""
+    """Return the faults of the witness: aborted, missing or reordered messages."""
     found = []
     for partition in {each[0] for each in (*target, *witness)}:
         there = [each[1:] for each in target if each[0] == partition]

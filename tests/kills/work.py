@@ -30,7 +30,7 @@ QUICK: dict[str, Any] = {
 
 
 class Work:
-    """A thread that runs until it is told to stop. What it dies of is raised by `stop`."""
+    """A thread that runs until it is stopped. `stop` raises the error that ended it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -58,7 +58,7 @@ class Work:
 
 
 class Source(Work):
-    """Sends numbered messages, so many a second, until it is told to stop; all of them arrive."""
+    """Sends numbered messages at a fixed rate until it is stopped; all of them arrive."""
 
     def __init__(self, bootstrap: str, per_second: float) -> None:
         self._bootstrap = bootstrap
@@ -241,7 +241,7 @@ class Witness(Work):
 
 @contextmanager
 def reader(bootstrap: str) -> Iterator[Consumer]:
-    """Of committed messages of the target, from the first one on."""
+    """Yield a reader of committed messages of the target, from the first one on."""
     settings = {"bootstrap.servers": bootstrap, "group.id": "nobody", "isolation.level": "read_committed", **QUICK}
     consumer = Consumer({**settings, "enable.auto.commit": False, "auto.offset.reset": "error"})
     try:

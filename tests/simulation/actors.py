@@ -36,14 +36,14 @@ from barnabas.simulation import World
 
 RETRY_MS = 50.0
 BEHIND_MAX = 30
-"""A writer waits while so many messages are not acknowledged."""
+"""A writer waits while this many messages are not acknowledged."""
 CODECS = builtin_codecs()
 CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 @define
 class Book:
-    """What the broker has promised and shown of one partition, by offset. Anomalies carry Maelstrom's names."""
+    """The acknowledged and the fetched messages of one partition, by offset. Anomalies carry Maelstrom's names."""
 
     acknowledged: dict[int, bytes] = field(factory=dict)
     seen: dict[int, bytes] = field(factory=dict)
@@ -57,7 +57,7 @@ class Book:
         assert promised in (None, value), f"inconsistent: {offset} was acknowledged as {promised!r}, read as {value!r}"
 
     def power_cut(self, recovery_point: int) -> None:
-        """What was not on the platters may be gone, and its offsets be given again."""
+        """Expect that unflushed messages may be lost, and their offsets reused."""
         for book in (self.acknowledged, self.seen):
             for offset in [offset for offset in book if offset >= recovery_point]:
                 del book[offset]
@@ -194,7 +194,7 @@ class Writer(Client):
     pause_ms = 120
     """It writes again after less than that."""
     run = 4
-    """One message follows the other at once, but for one time in so many."""
+    """One in this number of messages is sent after a pause, the others at once."""
 
     def __init__(
         self,
@@ -247,7 +247,7 @@ class Writer(Client):
             self._note(batch)
 
     def _note(self, batch: ProducerBatch) -> None:
-        """It was acknowledged."""
+        """Note the offsets of an acknowledged batch."""
         for index, value in enumerate(batch.values):
             assert value is not None
             self.book.acknowledge(batch.base_offset + index, value)

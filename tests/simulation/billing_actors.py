@@ -1,6 +1,6 @@
 """Orders come in, and clerks write bills: each order with its two halves and a balance in one transaction.
 
-What is remembered here is what the clerks were told, and what they have made up their minds about.
+The results that the clerks got, and their decisions, are recorded here.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from barnabas.simulation import Program
 ORDERS, BILLS, BALANCES = "orders", "bills", "balances"
 GROUP = "clerks"
 ORDERS_OF_A_KEY = 6
-"""After so many, its last balance has been written, and lies deep in the log soon."""
+"""After this number, the last balance of a key has been written, and is soon deep in the log."""
 _CLIENT: dict[str, Any] = {"request_timeout_ms": 2000, "retry_backoff_ms": 50, "metadata_max_age_ms": 2000}
 _READER: dict[str, Any] = {
     **_CLIENT,
@@ -37,13 +37,13 @@ class Ledger:
     sold: dict[int, bytes] = field(factory=dict)
     """Acknowledged orders, by offset."""
     offsets: dict[bytes, tuple[bytes, int]] = field(factory=dict)
-    """Where a balance stands, as its producer was told: tag and order → (key, offset)."""
+    """The place of a balance, as its producer learned it: tag and order → (key, offset)."""
     doomed: set[bytes] = field(factory=set)
     """Attempts that their clerk has aborted, or is going to."""
     committed: set[bytes] = field(factory=set)
-    """Attempts of which a clerk was told that they are committed."""
+    """Attempts that a clerk knows to be committed."""
     bills: dict[int, dict[int, tuple[bytes, bytes]]] = field(factory=lambda: {0: {}, 1: {}})
-    """What committed readers have seen, by partition: offset → (order, tag)."""
+    """The bills that committed readers got, by partition: offset → (order, tag)."""
     attempts: int = 0
 
     def saw(self, partition: int, offset: int, value: bytes) -> None:

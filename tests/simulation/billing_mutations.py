@@ -45,7 +45,7 @@ def keeps_the_first_of_each_key(patch: pytest.MonkeyPatch) -> None:
 
 
 def compacts_by_aborted_messages(patch: pytest.MonkeyPatch) -> None:
-    """What a transaction has written counts, however it ended."""
+    """Compaction counts the messages of a transaction, whether it was committed or aborted."""
 
     def aborts(self: Any, header: Any) -> bool:
         self._reach(header)

@@ -88,7 +88,7 @@ class BillingStory:
         world = self.world
         for broker in world.brokers.values():
             if any(partition.log.failure is not None for partition in broker.partitions.values()):
-                broker.restart()  # as whoever has mended the disk does
+                broker.restart()  # as an operator does who has repaired the disk
         sold = len(self.ledger.sold)
         self._await("orders are taken", lambda: len(self.ledger.sold) > sold)
         self.seller.active = False

@@ -1,4 +1,4 @@
-"""What must be so once a cluster has been left alone for a while: replicas are equal, and nothing piles up."""
+"""The state of a cluster after a while without faults: replicas are equal, and nothing accumulates."""
 
 from collections.abc import Collection
 
@@ -12,7 +12,7 @@ WAITING_MAX = 60
 
 
 def difference(world: World, topics: Collection[str]) -> str:
-    """How a follower differs from its leader; empty if none does."""
+    """Return how a follower differs from its leader; empty if none does."""
     for name, topic in world.look.topics().items():
         if name not in topics:
             continue
@@ -58,8 +58,8 @@ def _producers(partition: Partition, start: int) -> dict[int, tuple[int, int, in
 
 
 def piled_up(world: World, *, old_disks: bool = False) -> str:
-    """What has grown without an end to it; empty if nothing has. Folders of deleted topics that came back with an old
-    copy of a disk are left alone by a broker: nobody says any more that they were deleted."""
+    """Return what has grown without an end to it; empty if nothing has. Brokers ignore folders of deleted topics that
+    returned with an old copy of a disk: their deletion is no longer known."""
     known = world.look.topics().keys()
     sessions = sum(len(machine.sessions) for machine in world.machines)
     if world.tree.session_count > sessions + world.abandoned_sessions:

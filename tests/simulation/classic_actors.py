@@ -47,14 +47,14 @@ class Delivery:
 
 @define
 class Book:
-    """What every group was handed, and what must not happen then."""
+    """The messages that every group received, and the violations of its guarantees."""
 
     world: ClassicWorld
     deliveries: dict[tuple[str, Place], list[Delivery]] = field(factory=dict)
     reached: dict[tuple[str, Place], int] = field(factory=dict)
-    """The largest offset handed out: nobody may commit beyond it."""
+    """The largest offset handed out: no commit may be beyond it."""
     offsets: dict[tuple[Place, bytes], int] = field(factory=dict)
-    """Where each message stands; what was once readable stays there."""
+    """The offset of each message; a readable message stays at its offset."""
 
     def delivered(self, group: str, place: Place, delivery: Delivery) -> None:
         self.deliveries.setdefault((group, place), []).append(delivery)
@@ -63,13 +63,11 @@ class Book:
         self.reached[group, place] = max(delivery.offset, self.reached.get((group, place), 0))
 
     def writes(self, path: str, data: bytes) -> None:
-        """Somebody writes into the registries."""
+        """Check a write of a client into the registries."""
         parts = path.split("/")
         if len(parts) == 6 and parts[1] == "consumers" and parts[3] == "offsets":
             offset, reached = int(data), self.reached.get((parts[2], layout.decode_place(parts[5])), 0)
-            if (
-                offset > reached
-            ):  # in the middle of somebody's work: an exception would be taken for a fault of the service
+            if offset > reached:  # within a client's call: an exception would be taken for a fault of the service
                 self.world.failures.append(f"{path}: {offset} is committed, only {reached} was handed out")
 
     def check(self) -> None:
@@ -93,7 +91,7 @@ class Book:
             assert not missing, f"{where}: {len(missing)} were never delivered: {missing[:3]}"
 
     def content(self, place: Place) -> list[bytes]:
-        """What is readable in a partition, in its order; nothing of it twice, nothing of one connection left out."""
+        """Return the readable messages of a partition in order; check that none is repeated or missing."""
         log = self.world.brokers[place.broker_id].logs().get(place.partition)
         if log is None:
             return []
@@ -112,7 +110,7 @@ class Book:
 
 
 class Producer(Machine):
-    """Writes numbered messages to the partitions of one broker; what becomes of them it is not told."""
+    """Writes numbered messages to the partitions of one broker, without learning their outcomes."""
 
     def __init__(self, world: ClassicWorld, broker_id: int) -> None:
         super().__init__(world, f"producer-{broker_id}")
@@ -295,7 +293,7 @@ class Member(Machine):
         self._book.delivered(self.group, place, delivery)
 
     def check_owner(self, place: Place, thread: str) -> None:
-        """The owner node of the partition is ours, unless nobody could have told us that it is not any more."""
+        """Check that the owner node of the partition is ours, unless its loss could not be reported to us."""
         owner = self.world.node(layout.owner_path(self.group, TOPIC, place))
         observed = owner == thread.encode() or self.sessions[-1].is_in_the_dark
         assert observed, f"{thread} reads {place}, which is owned by {owner!r}"

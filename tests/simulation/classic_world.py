@@ -17,7 +17,7 @@ from barnabas.simulation.surroundings import Surroundings, Work
 TOPIC = "sim"
 PORT = 9092
 PARTITIONS = 2
-"""Of each broker."""
+"""Partitions of each broker."""
 RESTART_MS = 300.0
 
 Place = BrokerPartition
@@ -96,7 +96,7 @@ class SimulatedPeer(Machine):
         return any(logs.is_unopened(key) or logs.failure_of(logs.dirs[0]) is not None for key in keys)
 
     def logs(self) -> dict[int, UnifiedLog]:
-        """Of the topic, by partition."""
+        """Return the logs of the topic, by partition."""
         if self.node is None:
             return {}
         found = {number: self.node.state.logs.get(TopicPartition(TOPIC, number)) for number in range(PARTITIONS)}
@@ -144,6 +144,6 @@ class ClassicWorld(Surroundings):
         return [Place(broker.broker_id, number) for broker in self.brokers for number in range(PARTITIONS)]
 
     def owners(self, group: str) -> dict[Place, str]:
-        """The owning thread of each partition, where there is one."""
+        """Return the owning thread of each owned partition."""
         found = {place: self.node(layout.owner_path(group, TOPIC, place)) for place in self.places}
         return {place: data.decode() for place, data in found.items() if data is not None}

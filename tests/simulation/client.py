@@ -17,7 +17,7 @@ PARTITIONS = 2
 
 
 class Client:
-    """What every client has: a view of the cluster, links, and a driver for its machines."""
+    """The parts of every client: a view of the cluster, links, and a driver for its machines."""
 
     def __init__(self, world: World, name: str, metadata: ViewSettings | None = None) -> None:
         """`metadata`: how it refreshes its view of the cluster."""
@@ -54,7 +54,7 @@ class Client:
         self.world.scheduler.call_soon(self._turn)
 
     def act(self) -> float:
-        """What its user does now; how many ms later he does something again."""
+        """Do the next action of the user; return the milliseconds until the one after it."""
         raise NotImplementedError
 
     def vanish(self) -> None:

@@ -25,7 +25,7 @@ from barnabas.ports.types import TopicPartition
 from barnabas.simulation import Program, World
 
 BEHIND_MAX = 30
-"""A writer waits while so many messages are not acknowledged."""
+"""A writer waits while this many messages are not acknowledged."""
 GROUP = "crew"
 FLEETING = "fleeting"
 """A topic that is deleted and made again, and may lose what was committed."""
@@ -40,7 +40,7 @@ QUICK_S = 1.0
 
 
 class ClusterWriter(Writer):
-    """The same over several brokers, with acks=all; what takes too long is given up."""
+    """A writer to several brokers, with acks=all, which gives up overdue messages."""
 
     pause_ms = 250
     run = 3
@@ -98,7 +98,7 @@ class ClusterReader(Client):
         return self.world.reached["fault: rot"] > 0
 
     def on_message(self, number: int, offset: int) -> None:
-        """It was given this message."""
+        """Handle a received message."""
 
     def rewind(self) -> None:
         self.reached = [0] * len(self._books)
@@ -130,12 +130,12 @@ class ClusterReader(Client):
 
 @define
 class GroupPositions:
-    """What the group was told that it had committed, and what it had read then."""
+    """The commits of a group that were acknowledged, and its reads at that time."""
 
     committed: dict[int, int] = field(factory=dict)
-    """Acknowledged: nobody is told less again."""
+    """Acknowledged offsets: no later answer is smaller."""
     tried: dict[int, int] = field(factory=dict)
-    """The most that anybody tried to commit."""
+    """The largest offsets of any attempt to commit."""
     assignments: int = 0
     commits: int = 0
     audits: int = 0
@@ -266,7 +266,7 @@ class Operator:
                 try:
                     act(admin, world, chance.below)
                 except BarnabasError:
-                    continue  # it was refused, or nobody answered: the next one
+                    continue  # it was refused, or without an answer: the next one
                 world.reached[f"operator: {name}"] += 1
 
     def _move(self, admin: Admin, world: Any, below: Any) -> None:
@@ -334,7 +334,7 @@ class Operator:
         drain.start(drain.plan())
         began = self.program.now
         while self.program.now - began < DRAIN_S:
-            with suppress(BarnabasError):  # nobody answered: the next step looks again
+            with suppress(BarnabasError):  # without an answer: the next step looks again
                 if drain.advance().is_done:
                     world.reached["drain: complete"] += 1
                     return True
@@ -408,7 +408,7 @@ class Operator:
         return False
 
     def _configure(self, admin: Admin, _world: Any, below: Any) -> None:
-        """Of the topic without promises."""
+        """Change a config of the topic without guarantees."""
         key, values = [
             ("unclean.leader.election.enable", ("true", None)),
             ("retention.ms", ("1000", None)),
@@ -419,7 +419,7 @@ class Operator:
         admin.alter_topic_configs(FLEETING, {key: values[below(len(values))]})
 
     def _set_min_isr(self, admin: Admin, _world: Any, below: Any) -> None:
-        """Of all brokers, or of one topic."""
+        """Set min.insync.replicas of all brokers, or of one topic."""
         value = (None, "1", "2", "3")[below(4)]
         if below(2):
             admin.alter_configs(ResourceKind.BROKER, "", {"min.insync.replicas": value})
@@ -459,7 +459,7 @@ class Remaker:
                 admin.delete_topics([REMADE])
 
     def _make(self, admin: Admin, program: Program) -> None:
-        """It is not made while the one before is still being deleted."""
+        """Create the topic, unless its predecessor is still being deleted."""
         while True:
             try:
                 admin.create_topic(REMADE, partitions=1, configs=dict(self.configs))

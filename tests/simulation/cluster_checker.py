@@ -1,7 +1,7 @@
-"""What a cluster promises, checked after everything that happens. The checker knows the promises, not the rules of the
-code: which replica an election chooses is the code's business, that the chosen one has every committed message is not.
+"""The guarantees of a cluster, checked after every event. The checker knows the guarantees, not the rules of the
+code: the code may elect any replica, but an elected one must have every committed message.
 
-It reads every broker's logs, and the coordination tree; a broken promise is raised at once, in the middle of the story.
+It reads every broker's logs, and the coordination tree; a violation is raised at once, in the middle of the scenario.
 """
 
 from collections import deque
@@ -37,7 +37,7 @@ Key = tuple[bytes, int]
 READ_BYTES = 1 << 20
 MIN_ISR = "min.insync.replicas"
 CONFIG_KNOWN_AFTER_MS = 5_000.0
-"""Brokers may go by an earlier value of a config for so long."""
+"""Brokers may use an earlier value of a config for this time."""
 LEADERLESS_MAX_MS = 6_000.0
 """A partition has a leader again after so much time in which a controller and a member that may lead both live."""
 LOOK_EVERY_MS = 250.0
@@ -56,7 +56,7 @@ class Broken(AssertionError):
 
 @define(frozen=True)
 class Entry:
-    """A record batch, as whoever compares logs sees it."""
+    """A record batch, as logs are compared."""
 
     base: int
     next: int
@@ -66,7 +66,7 @@ class Entry:
 
 @define
 class Mirror:
-    """What the log of one replica held when it was looked at last."""
+    """The contents of the log of one replica at its last check."""
 
     log: UnifiedLog
     partition: Partition | None = None
@@ -84,7 +84,7 @@ class Mirror:
             self.entries.pop()
 
     def from_offset(self, offset: int) -> Iterator[Entry]:
-        """Those that reach beyond `offset`, in their order."""
+        """Yield the batches that reach beyond `offset`, in their order."""
         first = len(self.entries)
         while first and self.entries[first - 1].next > offset:
             first -= 1
@@ -93,7 +93,7 @@ class Mirror:
 
 @define
 class Agreed:
-    """What was committed in a partition."""
+    """The committed batches of a partition."""
 
     name: TopicPartition
     entries: dict[int, Entry] = field(factory=dict)
@@ -103,13 +103,13 @@ class Agreed:
     appenders: dict[int, int] = field(factory=dict)
     """By epoch: the broker that appended."""
     start: int = 0
-    """What is before may be gone: records were deleted."""
+    """Batches before this offset may be missing: records were deleted."""
 
     given_up_before: int = 0
     """An unclean election, in this epoch, has given up what leaders of earlier epochs had committed."""
 
     def cut_to(self, end: int, epoch: int) -> None:
-        """A leader that was elected uncleanly, in this epoch, has no more."""
+        """Truncate the batches to the log of a leader that was elected uncleanly, in this epoch."""
         if end < self.end or any(base >= end for base in self.entries):
             self.given_up_before = epoch
             self.end = min(self.end, end)
@@ -135,7 +135,7 @@ class Look:
 
 class RequiredCopies:
     """How many replicas a message needed before it counted as committed: `min.insync.replicas` by the coordination
-    tree. A broker may go by a value that was replaced a moment ago, so the smallest one of the last seconds counts."""
+    tree. A broker may use a value that was replaced a moment ago, so the smallest one of the last seconds counts."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -153,7 +153,7 @@ class RequiredCopies:
                 known.append((self._world.clock.monotonic_ms(), value))
 
     def least(self, topic: str, replicas: int) -> int:
-        """The smallest number that was in force during the last seconds; no more than there are replicas."""
+        """Return the smallest number that was in force during the last seconds; at most the number of replicas."""
         known = self._history.get(topic)
         if not known:
             return min(self._static, replicas)
@@ -163,7 +163,7 @@ class RequiredCopies:
         return min(replicas, *(value for _, value in known))
 
     def least_ever(self, topic: str, replicas: int) -> int:
-        """The smallest number that was ever in force; no more than there are replicas."""
+        """Return the smallest number that was ever in force; at most the number of replicas."""
         return min(replicas, self._static, self._smallest.get(topic, self._static))
 
     def _configured(self, topic: str) -> int:
@@ -195,7 +195,7 @@ class ClusterChecker:
         """By broker and partition: the mirror that was compared last."""
         self._last_looks: dict[int, Look] = {}
         self._reached: dict[tuple[int, Key, int], int] = {}
-        """How far the log of a replica ever reached in one life of its broker."""
+        """The largest log end offset of a replica in one broker epoch."""
         self._states: dict[Key, PartitionState] = {}
         self._replicas: dict[Key, tuple[int, ...]] = {}
         """The assignments in the tree."""
@@ -316,7 +316,7 @@ class ClusterChecker:
             )
 
     def forgive_giving_up(self) -> None:
-        """What stopped so far was right to stop."""
+        """Accept all brokers that have stopped so far."""
         self._given_up = len(self.world.given_up)
 
     def tree_restored(self) -> None:
@@ -604,7 +604,7 @@ class ClusterChecker:
                     raise Broken(f"leaderless: {topic.name}-{number} for {without_ms:.0f} ms, {state}")
 
     def _could_lead(self, state: PartitionState, replicas: Sequence[int]) -> bool:
-        """True if the partition has no leader that lives, but a member that lost nothing and works."""
+        """Return True if the partition has no live leader, but an intact replica on a working broker."""
         leader = self._registered.get(state.leader)
         if leader is not None and state.broker_epochs.get(state.leader) == leader.broker_epoch:
             return False
@@ -617,7 +617,7 @@ class ClusterChecker:
         return False
 
     def works(self, broker_id: int) -> bool:
-        """True if this broker runs, is not suspended, and reaches the coordination service."""
+        """Return True if this broker runs, is not suspended, and reaches the coordination service."""
         broker = self.world.brokers.get(broker_id)
         if broker is None or self.world.service_is_down:
             return False
@@ -631,7 +631,7 @@ def _is_given_up(mirror: Mirror, agreed: Agreed) -> bool:
 
 
 def _serves(broker: SimulatedBroker, partition: Partition) -> bool:
-    """False while the lease of the broker is over: what it takes itself for does nobody any harm."""
+    """Return False after the lease of the broker has expired: its view of its role is harmless then."""
     if broker.node is None:
         return False
     try:
@@ -642,12 +642,12 @@ def _serves(broker: SimulatedBroker, partition: Partition) -> bool:
 
 
 def _plain(text: str) -> str:
-    """What the error in a line of the network says."""
+    """Return the error text in a line of the network."""
     return text.rpartition("Broken: ")[2].rpartition("AssertionError: ")[2]
 
 
 def offsets_in(log: UnifiedLog, start: int, end: int) -> Iterator[tuple[tuple[str, str, int], int]]:
-    """The positions in a log of `__consumer_offsets` between two offsets: group, topic and partition, and position."""
+    """Yield the commits in a log of `__consumer_offsets` between two offsets: group, topic, partition, and offset."""
     offset = start
     while offset < end:
         try:
@@ -669,7 +669,7 @@ def offsets_in(log: UnifiedLog, start: int, end: int) -> Iterator[tuple[tuple[st
 
 
 def entries_of(log: UnifiedLog, start: int, end: int) -> Iterator[Entry]:
-    """The batches of a log from an offset on. One that has rotten says nothing of itself: it is left out."""
+    """Yield the batches of a log from an offset on, without those that have bit rot."""
     offset = start
     while offset < end:
         if log.log_start_offset <= offset < log.local_log_start_offset:
@@ -700,7 +700,7 @@ def entries_of(log: UnifiedLog, start: int, end: int) -> Iterator[Entry]:
 
 
 def _batches(data: bytes, offset: int) -> Iterator[Entry]:
-    """Those of the batches that end above the offset."""
+    """Yield the batches that end above the offset."""
     position = 0
     while position + HEADER_SIZE <= len(data):
         try:
@@ -718,7 +718,7 @@ TIERS: list[RemoteStorage] = []
 
 
 def read_remote(log: UnifiedLog, offset: int) -> bytes:
-    """The segment with this offset in remote storage; nothing if it has expired. Raises `Broken` if it is nowhere."""
+    """Return the remote segment with this offset; nothing if it has expired. Raises `Broken` if it is missing."""
     topic_id = parse_partition_metadata(log.folder.read_small(PARTITION_METADATA))
     try:
         folder = partition_folder(log.topic_partition, topic_id)

@@ -47,7 +47,7 @@ class Mutation:
     kinds: tuple[str, ...] = ()
     """The disasters that it takes; none: some of them by the seed."""
     acts: tuple[str, ...] = ()
-    """What the operator does; none: some of it by the seed."""
+    """The operator's actions; empty: some of them by the seed."""
     lasting: float = 0.0
     settings: Mapping[str, Any] = {}
     """The settings of the brokers."""
@@ -93,7 +93,7 @@ def by_cost(mutations: Iterable[Mutation]) -> list[Any]:
 
 
 def elects_outside_the_isr(patch: pytest.MonkeyPatch) -> None:
-    """Whoever lives leads."""
+    """Elect any live replica."""
 
     def elected(
         state: PartitionState, replicas: Sequence[int], brokers: Any, rules: ElectionRules, *_: Any, **__: Any
@@ -115,17 +115,17 @@ def keeps_the_leader_epoch(patch: pytest.MonkeyPatch) -> None:
 
 
 def takes_a_restarted_broker_for_in_sync(patch: pytest.MonkeyPatch) -> None:
-    """Broker epochs fence nobody."""
+    """Ignore broker epochs when fetches are accepted."""
     patch.setattr(election._Liveness, "lives_on", lambda self, member: member in self._brokers)
 
 
 def believes_the_first_that_tells(patch: pytest.MonkeyPatch) -> None:
-    """Of replicas that may have lost something the first to come back leads."""
+    """Of replicas that may have lost messages, elect the first to return."""
     patch.setattr(election, "_longest", lambda state, replicas, brokers, rules: next(iter(state.claims), None))
 
 
 def shrinks_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
-    """The high watermark waits no more for who is about to be taken out of the ISR."""
+    """Compute the high watermark without a replica while its removal from the ISR is still pending."""
     maybe_shrink_isr = IsrManager.maybe_shrink_isr
 
     def shrunk(self: IsrManager, partition: Partition, now_ms: float) -> bool:
@@ -171,7 +171,7 @@ def cuts_nothing_off(patch: pytest.MonkeyPatch) -> None:
 
 
 def takes_repeated_batches_again(patch: pytest.MonkeyPatch) -> None:
-    """Nobody looks whether a batch of an idempotent producer was there before."""
+    """Skip the search for duplicate batches of an idempotent producer."""
     patch.setattr(ProducerStates, "check", lambda *_: None)
 
 
@@ -196,7 +196,7 @@ def lets_consumers_read_what_is_not_committed(patch: pytest.MonkeyPatch) -> None
 
 
 def believes_the_shortest_log(patch: pytest.MonkeyPatch) -> None:
-    """Of the members that claim what they have, the one with least leads."""
+    """Of the replicas that report their log ends, elect the one with the smallest."""
 
     def shortest(state: PartitionState, _replicas: Any, live: Any, _rules: Any) -> int | None:
         claims = {each: claim for each, claim in state.claims.items() if each in live}
@@ -206,7 +206,7 @@ def believes_the_shortest_log(patch: pytest.MonkeyPatch) -> None:
 
 
 def keeps_replicas_eligible_for_ever(patch: pytest.MonkeyPatch) -> None:
-    """Who left the ISR stays eligible, also while enough others are in sync to commit without it."""
+    """Keep a former ISR member eligible, although enough others are in sync to commit without it."""
     patch.setattr(ElectionRules, "enough", lambda _self, replicas, _state: len(replicas))
 
 
@@ -349,7 +349,7 @@ def lease_never_ends(patch: pytest.MonkeyPatch) -> None:
 
 
 def lease_lasts_twice_as_long(patch: pytest.MonkeyPatch) -> None:
-    """As if it were counted from some later moment than the beginning of the call that kept the session."""
+    """Count the lease from a later moment than the beginning of the request that renewed the session."""
 
     def is_valid(self: Lease) -> bool:
         return self._clock.monotonic_ms() < self._until_ms + 2000
@@ -358,7 +358,7 @@ def lease_lasts_twice_as_long(patch: pytest.MonkeyPatch) -> None:
 
 
 def lease_outlives_its_session(patch: pytest.MonkeyPatch) -> None:
-    """That the session has ended is told, and does not count."""
+    """Ignore the end of the session when it is reported."""
     patch.setattr(Lease, "revoke", lambda _self: None)
     patch.setattr(BrokerLifecycleManager, "_in_session", _in_any_session)
 
@@ -383,12 +383,12 @@ def coordinators_do_not_ask_whether_they_lead(patch: pytest.MonkeyPatch) -> None
 
 
 def coordinators_serve_before_it_is_committed(patch: pytest.MonkeyPatch) -> None:
-    """What a coordinator has read counts before its high watermark has come there."""
+    """Let a coordinator serve the records it has loaded before they are below the high watermark."""
     patch.setattr(_Reading, "is_committed", True)
 
 
 def coordinators_answer_before_it_is_committed(patch: pytest.MonkeyPatch) -> None:
-    """What a coordinator has written counts when its leader has it."""
+    """Let a coordinator answer when its own leader has the write, before it is committed."""
     patch.setattr(coordinator_log, "ALL_IN_SYNC", 1)
 
 
@@ -401,7 +401,7 @@ def appends_without_verification(patch: pytest.MonkeyPatch) -> None:
 
 
 def verifies_with_its_own_coordinator_only(patch: pytest.MonkeyPatch) -> None:
-    """What another broker would have to be asked about is taken."""
+    """Accept batches whose transactions another broker would have to verify."""
     verify = TransactionVerifier.verify
 
     def verified(self: TransactionVerifier, transactional_id: str, *others: Any) -> None:
@@ -440,7 +440,7 @@ def shows_open_transactions(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_aborted_transactions(patch: pytest.MonkeyPatch) -> None:
-    """Readers of committed messages are not told what was aborted."""
+    """Leave aborted transactions out of the answers for readers of committed messages."""
     read = Partition.read_committed
 
     def read_all(self: Partition, *arguments: Any, **others: Any) -> Any:
@@ -467,7 +467,7 @@ def ends_no_transaction(patch: pytest.MonkeyPatch) -> None:
 
 
 def writes_whatever_the_version(patch: pytest.MonkeyPatch) -> None:
-    """Who writes states does not ask if others have changed them since."""
+    """Write partition states without a comparison of their version."""
     change = topic_store.states_change
 
     def changed(*arguments: Any) -> Any:

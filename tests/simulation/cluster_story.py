@@ -65,7 +65,7 @@ class ClusterStory:
     """`brokers`: 0 for 3 to 5, as the seed has it."""
 
     name = "cluster"
-    """What `make sim` calls it."""
+    """The scenario's name for `make sim`."""
     partitions = 2
     """The number of partitions of the topic."""
     written: tuple[int, ...] = (0, 1, 0)
@@ -138,7 +138,7 @@ class ClusterStory:
 
     @staticmethod
     def swarm_of(entropy: Entropy) -> Swarm:
-        """What this seed has, where the caller does not say."""
+        """Return the faults of this seed, where the caller names none."""
         return Swarm.of(entropy)
 
     def _checked_topics(self) -> list[str]:
@@ -259,7 +259,7 @@ class ClusterStory:
         return piled_up(self.world, old_disks="old_disk" in self.kinds)
 
     def _assigned(self, broker_id: int) -> set[tuple[str, int]]:
-        """The partitions that it is to have."""
+        """Return the partitions assigned to the broker."""
         topics = self.world.look.topics().values()
         return {(t.name, n) for t in topics for n, replicas in t.partitions.items() if broker_id in replicas}
 
@@ -272,7 +272,7 @@ class ClusterStory:
         return max(each.high_watermark for each in found if each is not None and each.is_leader)
 
     def _rotten(self) -> list[tuple[SimulatedBroker, Partition, int]]:
-        """Replicas with rot, and the segments by their base offset. What is no replica any more is not repaired."""
+        """Return replicas with bit rot, and the segments by base offset. Former replicas are not repaired."""
         found = []
         for broker in self.world.brokers.values():
             for folder, name in broker.rotten:

@@ -67,7 +67,7 @@ class ConsumerGroupStory(GroupStory):
         self.mixed = by_seed[1] if mixed is None else mixed
         self.patterns = by_seed[2] if patterns is None else patterns
         self.topics: list[str] = []
-        """Those that come and go."""
+        """Topics that are created and deleted."""
         self._topics_made = 0
         self._errands: list[Creator | Deleter | PartitionCreator] = []
         self._lives = self._lines_read = 0

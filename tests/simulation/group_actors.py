@@ -33,7 +33,7 @@ _LATER = frozenset(
 
 @define
 class GroupBook:
-    """What the group has promised: owners by generation, and positions. The numbers of a partition's commits only
+    """The guarantees of a group: owners by generation, and committed offsets. The numbers of a partition's commits only
     grow, since one member at a time commits, one request after the other."""
 
     owners: dict[tuple[int, int, TopicPartition], str] = field(factory=dict)
@@ -117,14 +117,14 @@ class GroupMember(Client):
         self.on_fenced: Callable[[GroupMember, BarnabasError], None] = _refuse
         """Settable: what happens when another member has taken its place."""
         self.losses = 0
-        """How often it was thrown out of the group."""
+        """How often it was removed from the group."""
         self.instance_id: str | None = own.get("group_instance_id")
         self._observed = -1, -1
-        """The life of the group, and the generation, that it was told last; the next two: when it was settled last."""
+        """The group's incarnation and generation as last reported; the next two: at the end of its last rebalance."""
         self._life = self._generation = -1
         self._late: dict[TopicPartition, int] = {}
-        """What was acknowledged of a partition before a commit of this member that was acknowledged after it had lost
-        the partition. It may get it back with the position that was asked for in between."""
+        """The acknowledged offset of a partition before a commit of this member that was acknowledged after it had lost
+        the partition. The partition may return with the offset that was fetched in between."""
         self._committing = False
         self._revoking: Revoke | None = None
         """The event that the member is handling; until `_revoked_ms` it works with the partitions as before."""
@@ -152,7 +152,7 @@ class GroupMember(Client):
         return self.membership.settled and self._revoking is None
 
     def leave(self) -> None:
-        """As a consumer that is closed."""
+        """Leave the group, as a closing consumer does."""
         self.left = True
         self.membership.leave(self.world.clock.monotonic_ms(), self.vanish)
 
@@ -178,7 +178,7 @@ class GroupMember(Client):
         return 10 + self.entropy.below(50)
 
     def _check_generation(self, generation: int) -> None:
-        """The coordinator knows what it has told, even if it is another one by now."""
+        """Check that the coordinator knows a generation that it has announced, even after a failover."""
         life, _ = self._observed
         is_back = life == self._life and life % 2 == 0 and generation < self._generation and self.book.acknowledged
         assert not is_back, f"back: {self.name} is in generation {generation}, and was in {self._generation} before"

@@ -148,7 +148,7 @@ class GroupStory:
         return [TopicPartition(TOPIC, number) for number in range(self.partitions)]
 
     def agreed(self) -> bool:
-        """All members are in one generation, and share what there is."""
+        """Return True if all members are in one generation, and own all partitions."""
         generations = {member.membership.generation_id for member in self.members}
         owned = sorted(partition for member in self.members for partition in member.owned)
         return all(member.agreed for member in self.members) and len(generations) == 1 and owned == self.expected()

@@ -28,12 +28,12 @@ KINDS = (
     *("bad_network", "slow_work", "end_fetch_sessions", "interfere"),
 )
 NEAR_MS = 1_500.0
-"""A consumer reads from a replica for so long before it asks the leader again."""
+"""A consumer reads from a replica for this time before it asks the leader again."""
 REMEMBERED_MS = 30_000.0
-"""A leader knows for so long which replica a consumer has come back from."""
+"""A leader remembers for this time from which replica a consumer has returned."""
 ALONE_S = 10.0
 ROT_SEEN_MS = 5_000.0
-"""An answer with what has rotten at a leader may arrive so long after the repair, or after another leader."""
+"""An answer with a leader's bit rot may arrive this long after the repair, or after another election."""
 
 
 class RottenLeaders:

@@ -21,7 +21,7 @@ from barnabas.ports.broker_api.offsets import LATEST, ListOffsets, ListOffsetsPa
 from barnabas.ports.error_codes import ErrorCode
 
 HEARS_WITHIN_MS = 3_000.0
-"""A broker that lives and was replaced as leader knows it after so long: its session is shorter."""
+"""A live broker that was replaced as leader knows it after this time: its session is shorter."""
 
 
 @define
@@ -36,7 +36,7 @@ class Given:
             known.append((now_ms, value))
 
     def before(self, subject: object, now_ms: float) -> int:
-        """The newest answer that was given before this time; -1: none."""
+        """Return the newest answer before this time; -1: none."""
         return max((value for given_ms, value in self.newest.get(subject, ()) if given_ms < now_ms), default=-1)
 
 

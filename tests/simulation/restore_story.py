@@ -29,7 +29,7 @@ class RestoreStory(ClusterStory):
         self._back_up()
 
     def _back_up(self) -> None:
-        """As soon as all topics are there: those that are made later are not in the tree after it is restored."""
+        """Back up the tree when all topics exist: later topics are missing after the restore."""
         if not {TOPIC, OFFSETS} <= self.world.look.topics().keys():
             self.world.scheduler.call_later(LOOK_AGAIN_MS, self._back_up)
             return

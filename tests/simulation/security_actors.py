@@ -119,7 +119,7 @@ class Access:
             raise Broken(f"denied: {what}, {passed_ms:.0f} ms after the ACL was added; broker {broker_id} worked")
 
     def observe(self, offset: int, value: bytes) -> None:
-        """Somebody read this message of the guarded topic."""
+        """Note that a reader got this message of the guarded topic."""
         if value in self.denied:
             raise Broken(f"visible: {value!r} at offset {offset} of {GUARDED}, which was denied")
         known = self.accepted.get(offset, value)

@@ -43,7 +43,7 @@ _Place = tuple[int, int]
 
 @define
 class ShareBook:
-    """What is known of each message: that it was written, and what has become of it."""
+    """The written messages of a share group, and their outcomes."""
 
     written: dict[_Place, bytes] = field(factory=dict)
     """Acknowledged to the producer."""
@@ -52,7 +52,7 @@ class ShareBook:
     released: dict[_Place, tuple[int, float]] = field(factory=dict)
     """The delivery count of a release that is stored, and when the member got that answer."""
     given: dict[_Place, int] = field(factory=dict)
-    """How often it was given to a member."""
+    """How often each message was delivered to a member."""
 
     def give(self, who: str, message: ShareMessage[Any, Any], now_ms: float) -> None:
         """A member is given a message. Raises `Broken`."""
@@ -71,7 +71,7 @@ class ShareBook:
             raise Broken(f"count: {what} after a release of delivery {least}")
 
     def left(self) -> list[_Place]:
-        """The messages that no member is known to have finished."""
+        """Return the messages that no member is known to have finished."""
         return sorted(self.written.keys() - self.done.keys())
 
 
@@ -157,7 +157,7 @@ def write(producer: Producer, book: ShareBook, count: int, name: str) -> None:
 
 
 class ShareStory(ClusterStory):
-    """What a member has acknowledged is not delivered again, nothing is lost, and delivery counts only grow."""
+    """Share groups: acknowledged messages are not redelivered, none is lost, and delivery counts only grow."""
 
     name = "share"
 
@@ -219,7 +219,7 @@ class ShareStory(ClusterStory):
             raise Broken("again: messages were delivered after all were processed")
 
     def _lags(self) -> list[int]:
-        """The messages of each partition that the group has not processed, by the share coordinators."""
+        """Return the messages of each partition that the group has not processed, by the share coordinators."""
         starts: dict[int, int] = {}
         for broker in self.world.brokers.values():
             if not broker.running or broker.node is None:

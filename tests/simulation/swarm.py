@@ -1,6 +1,6 @@
-"""What differs from seed to seed besides chance: which faults strike, how often, how long, and what operators do.
+"""The faults of each seed: their kinds, rates and durations, and the operators' actions.
 
-With all faults at once, most stories look alike, and one fault hides what another would have shown (swarm testing,
+With all faults at once, most scenarios are alike, and one fault hides the effects of another (swarm testing,
 Groce et al. 2012): so each seed has some of them only.
 """
 
@@ -120,7 +120,7 @@ class Swarm:
 
     @classmethod
     def _without_drains(cls, entropy: Entropy) -> "Swarm":
-        """One of four seeds has everything, and one of twelve hardly more than what leads to unclean elections."""
+        """Return a swarm: one in four has all faults, and one in twelve mostly those of unclean elections."""
         if entropy.below(12) == 0:
             return cls(kinds=_some(MILD, entropy), every=1.5, acts=("orphan", "write"))
         if entropy.below(4) == 0:

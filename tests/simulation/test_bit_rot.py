@@ -98,7 +98,7 @@ def test_a_short_interval_holds_from_the_start_on() -> None:
 
 
 def test_a_follower_that_refuses_a_damaged_batch_makes_its_leader_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the background check: a new replica has to copy what nobody has read for long."""
+    """The background check is off: a new replica has to copy old messages that were not read for long."""
     with Rotten(4, log_scrub_io_max_bytes_per_second=0) as harness:
         harness.rot(harness.leader, 2)
         late = followers(harness)[0]

@@ -31,7 +31,7 @@ MEMBERS = 3
 STEP_MS = 10.0
 SETTLED_WITHIN_MS = ConnectorSettings().rebalance_retries_max * REBALANCE_BACKOFF_MS
 WAITS = (0.0, 0.1, 0.4)
-"""How likely a call of the coordination service lets others go first: whole works at once, or most calls apart."""
+"""The chance that a call of the coordination service lets other tasks run first: from uninterrupted to mixed."""
 
 UNHEARD_OF = (
     "has no offset",  # what a consumer was handed is durable: no broker loses it
@@ -216,7 +216,7 @@ class ClassicStory:
         self.world.fault_ends_in(self.some_ms(1000), good)
 
     def disk_that_cannot_flush(self) -> None:
-        """The broker takes its disk out of use, until somebody starts it again."""
+        """Let the broker take its disk out of use, until an operator restarts it."""
         broker = self.some_broker()
         self.tell(f"{broker.name} cannot flush")
         broker.disk.flush_errors_per_million = 500_000
@@ -276,7 +276,7 @@ class ClassicStory:
         return waited_ms
 
     def settle(self) -> None:
-        """No more disasters: what is down comes up, and the groups agree."""
+        """End all faults: start what is down, and wait until the groups are stable."""
         self.tell("no more disasters")
         self.world.end_faults()
         self.world.end_faults()
@@ -300,7 +300,7 @@ class ClassicStory:
         return all(self.group_is_settled(group) for group in GROUPS)
 
     def group_is_settled(self, group: str) -> bool:
-        """Every partition is read by the one who owns it, and the shares are equal but for one partition."""
+        """Return True if the owner of every partition reads it, and the shares differ by at most one partition."""
         owners = self.world.owners(group)
         members = self.of(group)
         threads = {
@@ -337,7 +337,7 @@ class ClassicStory:
         assert self.settled()
 
     def check_reports(self) -> None:
-        """Nothing was told that must never happen."""
+        """Check the log lines for reports that must never appear."""
         assert not self.world.failures, self.world.failures
         bad = [text for text in self.world.reports if any(words in text for words in UNHEARD_OF)]
         assert not bad, bad

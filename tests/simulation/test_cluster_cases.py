@@ -1,4 +1,4 @@
-"""What the stories found, each as a case of its own."""
+"""Defects that seeds have found, each as a case of its own."""
 
 from functools import partial
 from typing import Any
@@ -82,7 +82,7 @@ def test_a_reader_of_the_deleted_topic_commits_nothing_into_the_next_one() -> No
             node = world.brokers[admin.coordinator("g").node_id].node
             assert node is not None
             before = node.state.image.topics["t"].topic_id
-            consumer.pause(("t", 0))  # a fetch would tell it
+            consumer.pause(("t", 0))  # a fetch would reveal it
             world.run(1)
             admin.delete_topics(["t"])
             admin.create_topic("t", partitions=1)
@@ -123,7 +123,7 @@ def test_committed_offsets_do_not_outlive_a_topic_deleted_while_the_group_has_no
 
 
 def test_coordinator_cut_off_from_coordination_serves_no_offset_of_a_deleted_topic() -> None:
-    """Its lease is valid for a while, but its image has the deleted topic still."""
+    """The lease is valid for a while, but the broker's image still has the deleted topic."""
     with cluster(2) as world, Admin(world.client("founder")) as admin:
         admin.create_topic("t", partitions=1)
         with Producer(world.client("p"), acks="all") as producer:
@@ -145,7 +145,7 @@ def test_coordinator_cut_off_from_coordination_serves_no_offset_of_a_deleted_top
 
 
 def test_coordinator_that_knows_the_new_topic_serves_no_offset_that_is_left_of_the_one_before() -> None:
-    """Its image has the new topic, as the tree has; the offset says of which topic it is."""
+    """The broker's image has the new topic, as the tree has; the offset names its topic id."""
     with cluster(2) as world, Admin(world.client("founder")) as admin:
         admin.create_topic("t", partitions=1)
         coordinator, controller = _coordinator_apart_from_controller(world, admin, "g"), world.look.controller()
@@ -531,7 +531,7 @@ def test_topic_with_states_in_many_nodes_is_led_again_after_all_brokers_died(mon
 @pytest.mark.parametrize("copies", [2, 3])
 @pytest.mark.parametrize("others_live", [True, False])
 def test_a_broker_that_comes_back_with_an_empty_disk_does_not_lead(copies: int, others_live: bool) -> None:
-    """It was the only one in sync, and one is enough; the others have what was written before they fell behind."""
+    """It was the only replica in sync, and one suffices; the others have the messages up to where they fell behind."""
     with cluster(3, default_replication_factor=copies, min_insync_replicas=1) as world:
         with Admin(world.client()) as admin:
             admin.create_topic("t", partitions=1)
@@ -703,7 +703,7 @@ def test_min_insync_replicas_lowered_in_the_files_broker_by_broker_loses_nothing
 
 
 def read_all(world: World, count: int) -> list[bytes | None]:
-    """So many messages of t-0, from its beginning."""
+    """Return `count` messages of t-0, from its beginning."""
     with Consumer(world.client(), auto_offset_reset="earliest") as consumer:
         consumer.assign([("t", 0)])
         found = [consumer.poll(5.0) for _ in range(count)]
@@ -770,7 +770,7 @@ def test_leader_of_the_old_topic_does_not_acknowledge_messages_of_the_new_one() 
 def test_leader_alone_in_the_isr_that_has_not_heard_of_a_deletion_acknowledges_nothing_for_the_next_topic(
     monkeypatch: pytest.MonkeyPatch, by_id: bool
 ) -> None:
-    """It is cut off from the tree, and its lease is valid for a while. By name the message is acknowledged and lost."""
+    """It is disconnected from the tree, with a valid lease. By name the message would be acknowledged and lost."""
     if not by_id:
         monkeypatch.setattr(ClusterView, "topic_id", lambda *_: NO_TOPIC_ID)
     alone: dict[str, Any] = {"default_replication_factor": 1, "min_insync_replicas": 1}

@@ -22,7 +22,7 @@ def test_cluster_story_of_one_broker(seed: int) -> None:
 
 
 def trace(seed: int) -> str:
-    """All that happened."""
+    """Return all events."""
     story = ClusterStory(seed, seconds=4)
     story.play()
     books = [sorted(book.seen.items()) for book in story.books]

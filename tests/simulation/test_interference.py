@@ -64,7 +64,7 @@ def test_refused_change_of_the_isr_is_tried_again() -> None:
 
 
 def test_process_killed_within_a_callback_runs_no_further_code() -> None:
-    """The leader is killed by its own append to the log, so that nobody gets an answer of it."""
+    """The leader is killed during its own append to the log, so no client gets an answer."""
     with cluster(6) as world, Admin(world.client()) as admin:
         admin.create_topic("t", partitions=1)
         with Producer(world.client(), transactional_id="a", max_block_ms=3000) as producer:

@@ -1,4 +1,4 @@
-"""What `make sim` runs."""
+"""The program of `make sim`."""
 
 import importlib.util
 import json

@@ -34,7 +34,7 @@ def test_the_story_finds_bugs_of_version_2(mutation: Mutation, monkeypatch: pyte
 
 
 def trace(seed: int) -> str:
-    """All that happened."""
+    """Return all events."""
     story = TransactionStory(seed, seconds=4)
     story.play()
     observed = repr((story.world.reports, story.seen, story.commitments, story.world.clock.monotonic_ms()))

@@ -1,4 +1,4 @@
-"""What continues while the coordination service is away, and what does not.
+"""The services that continue while the coordination service is unavailable, and those that do not.
 
 The rules are in docs/design/replication.md, 'Without the coordination service'.
 """

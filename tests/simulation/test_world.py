@@ -258,7 +258,7 @@ def test_a_program_without_power_is_not_started_again_though_it_had_just_ended()
 
 
 def test_lagging_server_sends_no_watch_event_for_changes_it_does_not_show() -> None:
-    """A report was on its way when it fell behind: it would have told of later changes, too."""
+    """A watch event was in flight when the server fell behind: it must not include later changes."""
     with World(1, brokers=2) as world:
         machine = world.brokers[1]
         session, other = machine.session(), world.brokers[2].session()

@@ -31,7 +31,7 @@ TIERED: dict[str, object] = {
 
 
 def left_behind(world: World, store: RemoteStorage) -> list[str]:
-    """Return the keys of objects of topics that live no more."""
+    """Return the keys of objects of deleted topics."""
     folders = {topic_folder(each.name, each.topic_id) for each in world.look.topics().values()}
     return [each.key for each in store.list_objects("") if not each.key.startswith(("groups/", *folders))]
 

@@ -21,7 +21,7 @@ from barnabas.simulation import Program, World
 
 PARTITIONS = 2
 PLACE = TopicPartition(TOPIC, 0)
-"""Where a worker's group has its position: the number of the item that comes next."""
+"""The partition of a worker's committed offset: the number of its next item."""
 REMOVED = "removed"
 """A topic that is deleted in the middle of transactions."""
 TIMEOUT_MS = 3000
@@ -35,19 +35,19 @@ CALLS: dict[str, Any] = {
 
 @define
 class Commitments:
-    """What the transactions of one transactional id have come to. Items are numbers, from 0 on, each written once."""
+    """The state of the transactions of one transactional id. Items are numbers, from 0 on, each written once."""
 
     acknowledged: int = 0
-    """A commit up to here was acknowledged, or somebody was told the position: nobody is told less again."""
+    """The largest offset that was acknowledged, or returned to a client: no later answer is smaller."""
     tried: int = 0
-    """The highest position that anybody sent."""
+    """The largest offset in any request."""
     visible: int = 0
     """A reader of committed messages has seen the items below."""
     commits: int = 0
     aborts: int = 0
 
     def observed(self, who: str, position: int, promised: int) -> None:
-        """`promised`: the least that had to be told when the question was asked."""
+        """Check an answer; `promised` is its smallest valid value at the time of the request."""
         if position < promised:
             raise Broken(f"position: {who} is told {position}, where {promised} was committed or seen")
         if position > self.tried:
@@ -70,7 +70,7 @@ class Worker:
         self._book = book
         self._transactions = 0
         self.retired = False
-        """It is to begin nothing more, also when it is started again."""
+        """It begins no further transactions, also after a restart."""
 
     def run(self, program: Program) -> None:
         chance = program.world.entropy.child(f"{program.name} {program.lives}")
@@ -103,7 +103,7 @@ class Worker:
         return position
 
     def _transact(self, producer: Producer, program: Program, position: int, end: int, *, commits: bool) -> None:
-        """Raises where this producer is of no more use."""
+        """Raise an error where the producer cannot be used further."""
         self._transactions += 1
         tag = f"{self._name} {program.name}-{program.lives}-{self._transactions}"
         producer.begin_transaction(10)
@@ -133,7 +133,7 @@ class Worker:
 
 
 class Remover:
-    """Deletes a topic in the middle of a transaction that writes to it: the marker of its end is sent to nobody."""
+    """Deletes a topic in the middle of a transaction that writes to it: its end marker has no receiver."""
 
     def run(self, program: Program) -> None:
         chance = program.world.entropy.child(f"{program.name} {program.lives}")
@@ -186,7 +186,7 @@ def set_version(admin: Admin, level: int) -> None:
 
 @define
 class SeenItems:
-    """What one reader has been given, by partition: offset and value."""
+    """The messages that one reader got, by partition: offset and value."""
 
     by_partition: list[dict[int, str]] = field(factory=lambda: [{} for _ in range(PARTITIONS)])
 
@@ -250,7 +250,7 @@ class Identity:
 class Stray(Actor):
     """A client of one broker that writes in a transaction and never adds the partition to it, as a client with a bug
     does, or a request that comes after the end of its transaction: a leader that takes such a batch has a transaction
-    that nobody ends, and readers of committed messages read no further."""
+    that no producer ends, and readers of committed messages read no further."""
 
     def __init__(self, world: World, broker_id: int, identities: list[Identity]) -> None:
         """`identities`: of all strays; the coordinator of one may be another broker than the one that is written to."""

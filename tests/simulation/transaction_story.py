@@ -42,7 +42,7 @@ SECONDS = 8.0
 
 class TransactionStory(ClusterStory):
     """Two transactional ids with a group each, and with some seeds a twin of the first: they fence each other.
-    Two read what is committed from the start, again and again; strays write in transactions that nobody ends. The
+    Two read committed messages from the start, again and again; strays write in transactions without an end. The
     internal topics are compacted meanwhile.
 
     `brokers`: 0 for one or three, as the seed has it. One keeps its promises over power cuts, since all is flushed.
@@ -252,13 +252,13 @@ class LateRequests:
 
 
 def end_in_a_transaction(world: World, ms: float, broker_id: int, end: Callable[[], None]) -> None:
-    """Let what is late arrive after so long, or a little later, when a transaction is open at this broker."""
+    """Deliver delayed messages after `ms`, or a little later, while a transaction is open at this broker."""
     _end_when(lambda: bool(_open_epochs(world, broker_id)), world, ms, ms + 1000, end)
 
 
 def end_in_the_next_transaction(world: World, ms: float, broker_id: int, end: Callable[[], None]) -> None:
     """Let what is late arrive when a producer whose transaction is open at this broker has opened the next one there,
-    of version 2; after so long at the latest."""
+    of version 2; after `ms` at the latest."""
     before = _open_epochs(world, broker_id)
 
     def is_next() -> bool:

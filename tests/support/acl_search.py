@@ -113,7 +113,7 @@ class _Session:
         return self.service.trees[self.seen]
 
     def see(self, now: int) -> None:
-        """The server has applied commits; the watch tells of them before anything is read that has them."""
+        """Apply commits at the server; the watch reports them before any read that shows them."""
         paths = [path for changed in self.service.changed[self.seen + 1 : now + 1] for path in changed]
         self.seen = now
         if paths and self.on_change is not None:
@@ -181,7 +181,7 @@ class _Scheduler:
 
 @frozen
 class Scope:
-    """How often each of the actions may happen that need not happen."""
+    """How often each of the optional actions may happen."""
 
     most: Mapping[str, int]
     granted: bool = True
@@ -248,19 +248,19 @@ class History:
     # --- actions of the broker, which happen without end
 
     def run(self) -> bool:
-        """A worker makes its call."""
+        """Let a worker make its call."""
         return self._run(Outcome.of)
 
     def run_second(self) -> bool:
-        """The worker of the other queue makes its call."""
+        """Let the worker of the other queue make its call."""
         return self._run(Outcome.of, 1)
 
     def end(self) -> bool:
-        """A worker has made its call, and the owner will hear of it."""
+        """Let a worker complete its call, which the owner learns later."""
         return self._end(0)
 
     def end_second(self) -> bool:
-        """The worker of the other queue is quicker, although it may have begun later."""
+        """Let the worker of the other queue complete first, although it may have begun later."""
         return self._end(1)
 
     def _end(self, number: int) -> bool:
@@ -271,21 +271,21 @@ class History:
         return True
 
     def turn(self) -> bool:
-        """The owner does the next thing."""
+        """Let the owner do its next task."""
         if not self.scheduler.ready:
             return False
         self.scheduler.ready.popleft()()
         return True
 
     def time(self) -> bool:
-        """A timer is due."""
+        """Run a due timer."""
         if not self.scheduler.timers:
             return False
         self.scheduler.timers.pop(0)()
         return True
 
     def catch_up(self) -> bool:
-        """The session's server applies one more commit."""
+        """Let the session's server apply one more commit."""
         if self.session.seen == self.service.now:
             return False
         self.session.see(self.session.seen + 1)

@@ -13,7 +13,7 @@ class ApiConnection(RawConnection):
     """Requests as typed values; the versions are the test's choice."""
 
     def ask(self, request: Any, version: int | None = None, *, client_id: str | None = "c1") -> Any:
-        """The typed answer; in the newest version unless another is named."""
+        """Return the typed answer; in the newest version unless another is named."""
         api = BY_REQUEST[type(request)]
         chosen = newest(request) if version is None else version
         frame = request_frame(api.key, chosen, 1, request, client_id)

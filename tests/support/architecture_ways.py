@@ -7,6 +7,6 @@ STEP = re.compile(r"`([a-z_0-9/]+\.py):([\w.]+)`")
 
 
 def ways_of(page: str) -> dict[str, str]:
-    """The text of each way by its heading, in the order of the page."""
+    """Return the text of each path by its heading, in the order of the page."""
     ways = page.partition("## Data flows\n")[2].partition("\n## ")[0]
     return dict(re.findall(r"^### (.+?)\n(.*?)(?=^### |\Z)", ways, re.DOTALL | re.MULTILINE))

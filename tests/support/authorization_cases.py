@@ -351,7 +351,7 @@ CASES = list(_cases())
 
 
 def codes(value: Any) -> set[ErrorCode]:
-    """All errors in a result."""
+    """Return all errors in a result."""
     if isinstance(value, ApiError):
         return {value.code}
     if isinstance(value, ErrorCode):

@@ -15,13 +15,13 @@ def _authority(name: str) -> trustme.CA:
 
 
 def authority(name: str = "test") -> trustme.CA:
-    """An authority of this process; another name is another authority."""
+    """Return an authority of this process; another name is another authority."""
     return _authority(name)
 
 
 @cache
 def certificate(*hosts: str, common_name: str | None = None, of: str = "test") -> trustme.LeafCert:
-    """A certificate for the hosts, signed by the authority `of`."""
+    """Return a certificate for the hosts, signed by the authority `of`."""
     return authority(of).issue_cert(*hosts, common_name=common_name, organization_name="Barnabas")
 
 

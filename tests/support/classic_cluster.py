@@ -25,7 +25,7 @@ SCRIPT = Path(__file__).with_name("classic_consumer_process.py")
 SESSION_MS = 3000
 PATIENCE_S = 120.0
 PARTITIONS = 3
-"""Of each topic at each broker."""
+"""Partitions of each topic at each broker."""
 FLUSH_MESSAGES = 20
 FLUSH_MS = 100
 
@@ -34,7 +34,7 @@ Partition = tuple[str, str]
 
 
 class Event(NamedTuple):
-    """What a consumer process wrote down; see `classic_consumer_process`."""
+    """An event in the notes of a consumer process; see `classic_consumer_process`."""
 
     what: str
     at: float
@@ -148,7 +148,7 @@ class ClassicCluster:
         self._advertised: dict[int, str] = dict(advertised or {})
 
     def advertise(self, broker_id: int, address: str) -> None:
-        """From the next start on: what the broker tells others to connect to."""
+        """Set the advertised address of a broker, from its next start on."""
         self._advertised[broker_id] = address
 
     def address(self, broker_id: int) -> tuple[str, int]:
@@ -189,7 +189,7 @@ class ClassicCluster:
         return [f"{broker_id}-{p}" for broker_id in ids or self.ids for p in range(PARTITIONS)]
 
     def read(self, topic: str, broker_id: int) -> dict[Partition, list[tuple[int, str]]]:
-        """Everything that is readable of the topic at a broker: (next offset, value) in the order of each log."""
+        """Return the readable messages of the topic at a broker: (next offset, value) in the order of each log."""
         host, port = self.address(broker_id)
         found = {}
         with ClassicSimpleConsumer(f"classic://{host}:{port}") as consumer:

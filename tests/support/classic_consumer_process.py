@@ -5,7 +5,7 @@ standard output is a JSON list: what, `time.monotonic()` (one clock for all proc
 
     "message"  topic, place, next offset, value     handed out by a stream
     "take"     topic, place, null                   the partition is ours from now on
-    "give"     topic, place, consumed offset        nothing of the partition is handed out any more
+    "give"     topic, place, consumed offset        no message of the partition follows
     "expired"                                       it learnt that its session had ended
     "error"    text                                 raised by a stream, which is iterated on
     "ready"                                         the streams have been created
@@ -42,7 +42,7 @@ def note_state(state: SessionState) -> None:
 
 
 class NotedConsumer(ClassicConsumer):
-    """Tells what it owns."""
+    """A consumer that notes the partitions it owns."""
 
     def __init__(self, outside: ConsumerOutside, *arguments: Any, **named: Any) -> None:
         outside.coordination.add_session_listener(note_state)

@@ -1,4 +1,4 @@
-"""What a group owes its application, judged by what its members wrote down and what the logs hold in the end."""
+"""The guarantees of a group to its application, checked by the notes of its members and the final logs."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,7 +37,7 @@ class Stint:
 
 
 def stints(member: ConsumerProcess) -> list[Stint]:
-    """All of one member, as they began. Checks that nothing is handed out of what is not owned."""
+    """Return all stints of one member in order. Checks that every message is of an owned partition."""
     found: list[Stint] = []
     current: dict[Partition, Stint] = {}
     before: dict[Partition, Stint] = {}
@@ -76,9 +76,9 @@ class Verdict:
     handed_out: int = 0
     stints: int = 0
     samples: int = 0
-    """How often the registries were looked at."""
+    """The number of looks at the registries."""
     overlaps: int = 0
-    """How often a partition had a new owner while the one before could not know it yet."""
+    """How often a partition had a new owner while the old one could not know it yet."""
     longest_overlap_s: float = 0.0
 
     @property
@@ -96,7 +96,7 @@ class Sample:
 
 
 def judge(members: Iterable[ConsumerProcess], logs: Mapping[Partition, Log], samples: Iterable[Sample]) -> Verdict:
-    """Everything in the logs was delivered, in order, without a gap, by one owner at a time."""
+    """Check that every message in the logs was delivered, in order, without a gap, by one owner at a time."""
     verdict = Verdict()
     by_partition: dict[Partition, list[Stint]] = defaultdict(list)
     for member in members:
@@ -133,7 +133,7 @@ def _judge_order(found: Sequence[Stint], log: Log) -> None:
 
 
 def _judge_delivery(partition: Partition, found: Sequence[Stint], log: Log) -> None:
-    """What a killed process handed out last it may not have been able to write down: one message at most."""
+    """Check one partition. A killed process may not have noted its last message: one at most."""
     got = {event.offset for stint in found for event in stint.messages}
     unwritten = 0
     for number, (offset, value) in enumerate(log):
@@ -158,7 +158,7 @@ def _judge_owners(found: Sequence[Stint], verdict: Verdict) -> None:
 
 
 def _judge_sample(sample: Sample, owner: str, found: Sequence[Stint]) -> None:
-    """Who is not the owner may be about to give up or to take, but not have it all the while; see `Stint.expired`."""
+    """Check that a member that is not the owner reads at the beginning or the end of a sample only."""
     for stint in found:
         member = stint.member
         if member.consumer_id == owner or not (stint.begin < sample.begin and sample.end < stint.end):

@@ -43,7 +43,7 @@ class ProducedSet:
 
 
 def produced(frame: bytes) -> list[ProducedSet]:
-    """The sets of a frame with id 0 or 3 (facts A1)."""
+    """Return the sets of a frame with id 0 or 3."""
     (request_id,) = unpack_from(">h", frame)
     at, count = 2, 1
     if request_id == 3:
@@ -91,7 +91,7 @@ class FakeClassicBroker:
         return f"127.0.0.1:{self.port}"
 
     def sets(self, topic: str | None = None) -> list[ProducedSet]:
-        """Everything that was produced here."""
+        """Return all produced sets."""
         frames = list(self.frames)
         return [each for frame in frames for each in produced(frame) if topic in (None, each.topic)]
 
@@ -147,7 +147,7 @@ class _Handler:
 
 
 def fetch_answer(*blocks: tuple[int, bytes]) -> bytes:
-    """What a fetch (one block) or a multi-fetch (several) is answered, without the length before it."""
+    """Return the answer to a fetch (one block) or a multi-fetch (several), without its length."""
     if len(blocks) == 1:
         return pack(">h", blocks[0][0]) + blocks[0][1]
     return pack(">h", 0) + b"".join(pack(">ih", 2 + len(records), error) + records for error, records in blocks)

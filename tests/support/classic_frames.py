@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def entry(payload: bytes, *, codec: int = 0, magic: int = 1) -> bytes:
-    """One message with its size before it."""
+    """Return one message with its size before it."""
     head = struct.pack(">BB", 1, codec) if magic == 1 else b"\0"
     body = head + struct.pack(">I", zlib.crc32(payload)) + payload
     return struct.pack(">i", len(body)) + body
@@ -18,12 +18,12 @@ def message_set(*payloads: bytes) -> bytes:
 
 
 def gzip_wrapper(*payloads: bytes) -> bytes:
-    """All payloads in one compressed message."""
+    """Return all payloads in one compressed message."""
     return entry(gzip.compress(message_set(*payloads), mtime=0), codec=1)
 
 
 def payloads(records: bytes) -> list[bytes]:
-    """The payloads of the whole magic-1 messages in a set, as they are stored."""
+    """Return the payloads of the whole magic-1 messages in a set, as they are stored."""
     found, at = [], 0
     while at + 4 <= len(records):
         size = int.from_bytes(records[at : at + 4], "big")
@@ -81,7 +81,7 @@ def fetched(answer: bytes) -> tuple[int, bytes]:
 
 
 def multi_fetched(answer: bytes) -> list[tuple[int, bytes]]:
-    """The same for each block of a MultiFetch answer."""
+    """Return error code and records of each block of a MultiFetch answer."""
     assert answer[:2] == b"\0\0"
     found, at = [], 2
     while at < len(answer):

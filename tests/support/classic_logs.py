@@ -15,7 +15,7 @@ from barnabas.ports.types import Buffer
 from barnabas.testing.logs import bytes_of, open_log
 
 OVERHEAD = 10
-"""What a message takes besides its payload."""
+"""The bytes that a message adds to its payload."""
 
 
 def classic(config: LogConfig | None = None) -> LogConfig:
@@ -58,7 +58,7 @@ def put(log: UnifiedLog, *payloads: bytes, now_ms: int = 1000) -> int:
 
 
 def flush(log: UnifiedLog, now_ms: int = 1000) -> None:
-    """As the owner does it, in two steps."""
+    """Flush a log in two steps, as the owner does."""
     work = log.flushes.begin_flush(now_ms)
     if work is not None:
         work()
@@ -66,7 +66,7 @@ def flush(log: UnifiedLog, now_ms: int = 1000) -> None:
 
 
 def visible(log: UnifiedLog, *, max_bytes: int = 1 << 20) -> bytes:
-    """Everything that readers see, read as a consumer reads."""
+    """Return all bytes that readers see, read as a consumer reads."""
     found = bytearray()
     while log.log_start_offset + len(found) < log.readable_end:
         part = bytes_of(log, log.log_start_offset + len(found), max_bytes=max_bytes)
@@ -76,7 +76,7 @@ def visible(log: UnifiedLog, *, max_bytes: int = 1 << 20) -> bytes:
 
 
 def content(folder: Folder, base_offset: int = 0) -> bytes:
-    """The bytes of a segment file."""
+    """Return the bytes of a segment file."""
     name = f"{base_offset:020d}.kafka"
     file = folder.open(name, create=False)
     try:

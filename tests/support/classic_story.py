@@ -50,7 +50,7 @@ class Story:
         self.lives: set[str] = set()
         self.up: set[int] = set()
         self.samples: dict[str, list[Sample]] = {each: [] for each in GROUPS}
-        """What the registries were seen to say."""
+        """Samples of the registries."""
         self.figures: list[str] = []
         self._folder = folder
         self._stack = stack
@@ -122,7 +122,7 @@ class Story:
         return found
 
     def settled(self, of_group: str) -> bool:
-        """Every partition of the live brokers is owned, fairly, by live members, who know it."""
+        """Return True if live members own every partition of the live brokers, fairly, and know it."""
         try:
             owners = self.owners(of_group)
         except BarnabasError:
@@ -148,7 +148,7 @@ class Story:
             self.figures.append(f"{what}: group {each} settled after {took_s * 1000:.0f} ms")
 
     def moved(self, of_group: str, change: Callable[[], float], what: str) -> int:
-        """How many partitions have another owner after the change; none is exchanged more often than that."""
+        """Return how many partitions have another owner after the change; none moves more than once."""
         before, at = self.owners(of_group), time.monotonic()
         self.settle(what, change(), of_group)
         after = self.owners(of_group)
@@ -249,7 +249,7 @@ class Story:
         self.progress([broker_id])
 
     def stall_broker(self) -> None:
-        """Broker 3 is alive, and nobody reaches it for longer than a request may take."""
+        """Make broker 3 unreachable for longer than a request timeout, while it lives."""
         self.broker_cable.stall()
         name = f"broker 3 at 127.0.0.1:{self.broker_cable.port}"
         for each in GROUPS:
@@ -304,7 +304,7 @@ class Story:
         return verdicts
 
     def complaints(self) -> list[str]:
-        """What streams raised, and errors that nobody expected."""
+        """Return the errors of streams, and unexpected error lines."""
         raised = [e.topic for member in self.members.values() for e in member.events if e.what == "error"]
         logs = [member.log_file for member in self.members.values()]
         logs += [self._folder / f"broker{broker_id}.stderr" for broker_id in self.cluster.ids]
@@ -312,7 +312,7 @@ class Story:
 
 
 def delivered(members: Iterable[ConsumerProcess], logs: dict[Partition, Log]) -> bool:
-    """True when the last message of every log was handed out."""
+    """Return True when the last message of every log was handed out."""
     last = {partition: log[-1][0] for partition, log in logs.items()}
     for member in members:
         member.look()

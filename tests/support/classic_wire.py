@@ -17,7 +17,7 @@ TIMEOUT_MS = 8000
 
 
 def bare(frame: bytes) -> bytes:
-    """A whole frame without its size, which must be right."""
+    """Return a whole frame without its size, which must be right."""
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     return frame[4:]
 
@@ -27,7 +27,7 @@ def fetch_answer(error: int, records: bytes = b"") -> bytes:
 
 
 def multi_answer(*blocks: tuple[int, bytes]) -> bytes:
-    """Of (error code, records)."""
+    """Return the answer for blocks of (error code, records)."""
     return b"\0\0" + b"".join(pack(">ih", 2 + len(records), error) + records for error, records in blocks)
 
 
@@ -84,7 +84,7 @@ class ClassicServerEnd:
 
 
 class SlowConnection(PairConnection):
-    """What it sends counts as unsent until the test takes it."""
+    """A connection whose sent bytes count as unsent until the test takes them."""
 
     unsent = 0
 
@@ -134,14 +134,14 @@ class ClassicClientEnd:
         return link
 
     def submit(self, request: Request[Any]) -> list[Any]:
-        """The list gets the reply."""
+        """Submit a request; return the list that gets the reply."""
         replies: list[Any] = []
         self.link.submit(request, Caller(), replies.append)
         self.run()
         return replies
 
     def run(self) -> None:
-        """Go on until nothing moves, without time passing."""
+        """Run all tasks that are due, without time passing."""
         self.transport.run()
         self.scheduler.advance(0)
         self.transport.run()

@@ -73,7 +73,7 @@ class FakeBroker:
     """Keeps requests without answering them."""
     errors: dict[Place, ErrorCode] = field(factory=dict)
     refusal: BarnabasError | None = None
-    """What every fetch is answered with."""
+    """The answer to every fetch."""
     session: MemorySession | None = None
 
     @property
@@ -216,7 +216,7 @@ class ClassicWorld:
         self.scheduler.run_until(condition, limit_ms)
 
     def owners(self, topic: str) -> dict[BrokerPartition, str]:
-        """As the registries say."""
+        """Return the owners in the registries."""
         return group.read_owners(self.onlooker, GROUP, topic, self.reports.append)
 
     def committed(self, topic: str) -> dict[BrokerPartition, int]:
@@ -287,14 +287,14 @@ class Member:
         return [message.value for message in self.got]
 
     def poll(self, number: int = 0) -> StreamMessage | None:
-        """The next message of one stream."""
+        """Return the next message of one stream."""
         message = self.readers[number].poll()
         if message is not None:
             self.got.append(message)
         return message
 
     def drain(self) -> list[bytes]:
-        """Everything that is there now, from all streams; errors go to `errors`."""
+        """Return all messages that are available now, from all streams; errors go to `errors`."""
         values = []
         for number in range(len(self.readers)):
             while True:
@@ -309,7 +309,7 @@ class Member:
         return values
 
     def run_until_got(self, count: int) -> None:
-        """Read until so many messages were handed out in all."""
+        """Read until `count` messages were handed out in all."""
 
         def enough() -> bool:
             self.drain()

@@ -113,7 +113,7 @@ class CleanedLogs:
         self.wait(PATIENCE_S)
 
     def wait(self, ms: float) -> None:
-        """What was due in a very long time comes at its end, all at once."""
+        """Advance the clock in one step; timers that became due run at the end."""
         if ms > 1e6:
             self.clock.advance(ms - 1e5)
             ms = 1e5
@@ -127,7 +127,7 @@ class CleanedLogs:
 
 
 def messages_of(log: UnifiedLog, codecs: Codecs = NO_CODECS) -> list[Message]:
-    """All messages, read as a consumer reads."""
+    """Return all messages, read as a consumer reads."""
     offset, found = log.log_start_offset, list[Message]()
     while offset < log.log_end_offset and (records := bytes_of(log, offset)):
         found += [message for message in MessageSet(records, codecs) if message.offset >= offset]
@@ -136,6 +136,6 @@ def messages_of(log: UnifiedLog, codecs: Codecs = NO_CODECS) -> list[Message]:
 
 
 def last_values(log: UnifiedLog, codecs: Codecs = NO_CODECS) -> dict[bytes | None, bytes | None]:
-    """What a reader of all takes for the value of each key; deleted keys are left out."""
+    """Return the last value of each key, without deleted keys, as a reader of all messages gets it."""
     found = {message.key: message.value for message in messages_of(log, codecs)}
     return {key: value for key, value in found.items() if value is not None}

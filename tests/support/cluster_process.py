@@ -38,7 +38,7 @@ class ClusterProcess:
             return self.process.stdout.readline().decode() if selector.select(START_PATIENCE_S) else ""
 
     def broker(self, number: int) -> psutil.Process:
-        """The process of a broker, by its id."""
+        """Return the process of a broker, by its id."""
         words = f"broker.id={number}"
         found: list[psutil.Process] = []
 

@@ -6,5 +6,5 @@ import pyarrow as pa
 
 
 def plain(column: "Sequence[bytes | None] | pa.Array") -> list[bytes | None]:
-    """As a list."""
+    """Return the column as a list."""
     return column.to_pylist() if isinstance(column, pa.Array) else list(column)

@@ -42,7 +42,7 @@ class Command:
 
 
 def barnabas_here(*arguments: str | Path, stdin: bytes = b"", expect: int = 0) -> subprocess.CompletedProcess[bytes]:
-    """As `support.process.barnabas`, in this process: for commands that take no signals and start no broker."""
+    """Run a command like `support.process.barnabas`, in this process: one without signals, which starts no broker."""
     words = [*map(str, arguments)]
     out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.TextIOWrapper(io.BytesIO(), "utf-8")
     given = patch("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin), "utf-8"))

@@ -1,4 +1,4 @@
-"""What confluent-kafka exports for administrators without declaring so."""
+"""Administrative names that confluent-kafka exports without declaring them."""
 
 from typing import Any
 

@@ -74,7 +74,7 @@ class BrokenPromise(AssertionError):
 
 @frozen
 class Scope:
-    """What may happen: each action by its name, and how often it may happen in one history; None: at any time."""
+    """The possible actions of a history, each by its name with its maximum count; None: any number."""
 
     most: Mapping[str, int | None]
 
@@ -168,7 +168,7 @@ class Broker:
         return due is not None and due <= self.clock.monotonic_ms()
 
     def entries(self) -> list[tuple[int, int]]:
-        """The leader epoch and the committed offset of each record of the log."""
+        """Return the leader epoch and the committed offset of each record of the log."""
         log = self.partition.log
         found: list[tuple[int, int]] = []
         read = log.read(log.log_start_offset, max_bytes=_READ_BYTES, limit=log.log_end_offset)
@@ -188,7 +188,7 @@ class Broker:
         return answer.groups[0].partitions[0].offset
 
     def key(self) -> tuple[Any, ...]:
-        """What the broker is now: two with the same key do the same from now on."""
+        """Return the state of the broker: brokers with equal keys behave equally from here on."""
         partition, scheduler, log = self.partition, self.scheduler, self.log
         now_ms, loader, entry = self.clock.monotonic_ms(), self.loader, self.coordinator._table.get("g")
         followers = partition.followers
@@ -307,7 +307,7 @@ class Cluster:
         return broker.scheduler.waiting > 0
 
     def _wait(self, broker: Broker) -> None:
-        """What waits for followers times out."""
+        """Let delayed appends time out."""
         self.has_timed_out = True
         broker.scheduler.advance(TIMEOUT_MS)
 

@@ -14,7 +14,7 @@ SERVE_FOR_EVER = ("barnabas serve", "barnabas cluster start", "barnabas console"
 
 
 class Reader:
-    """Who does what a document says, in a folder and with a configuration of their own."""
+    """A reader who follows a document, in a folder and with a configuration of their own."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(folder)
@@ -23,7 +23,7 @@ class Reader:
         self._folder = folder
 
     def run(self, block: Block, bootstrap: str) -> dict[str, str]:
-        """Those lines that end by themselves; returns what each printed."""
+        """Run the lines of a block that terminate; return the output of each."""
         return {line: self.run_line(line, bootstrap) for line in lines_of(block) if not line.startswith(SERVE_FOR_EVER)}
 
     def run_line(self, line: str, bootstrap: str) -> str:

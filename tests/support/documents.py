@@ -53,7 +53,7 @@ def read(name: str) -> str:
 
 
 def blocks(name: str, *languages: str) -> list[Block]:
-    """Those of a page, in their order; of some languages, or all."""
+    """Return the blocks of a page in their order, of some languages or all."""
     text = read(name)
     found = [
         Block(name, match["info"].strip(), match["code"], text.count("\n", 0, match.start()) + 1)
@@ -63,12 +63,12 @@ def blocks(name: str, *languages: str) -> list[Block]:
 
 
 def prose(text: str) -> str:
-    """A page without its blocks."""
+    """Return a page without its blocks."""
     return FENCE.sub("", text)
 
 
 def lines_of(block: Block) -> list[str]:
-    """The commands of a block of the shell: continued lines as one, without comments, prompts and what is printed."""
+    """Return the commands of a shell block: continued lines as one, without comments, prompts and output."""
     code = block.code.replace("\\\n", " ")
     if block.language == "console":
         return [line[2:] for line in code.splitlines() if line.startswith("$ ")]
@@ -76,7 +76,7 @@ def lines_of(block: Block) -> list[str]:
 
 
 def barnabas_words(line: str) -> Iterator[list[str]]:
-    """The words of each call of `barnabas` in a line, without its name."""
+    """Yield the words of each call of `barnabas` in a line, without its name."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;<>")
     lexer.whitespace_split = True
     words: list[str] = []
@@ -113,7 +113,7 @@ def _parse(part: Any, name: str, words: list[str], parent: Any) -> None:
 
 @cache
 def commands() -> dict[str, Any]:
-    """Every command and group by its words: `topics create`."""
+    """Return every command and group by its words: `topics create`."""
     return dict(_below(command(), ()))
 
 
@@ -126,7 +126,7 @@ def _below(part: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
 
 @cache
 def flags() -> frozenset[str]:
-    """Every long option that any command has."""
+    """Return every long option of any command."""
     found = {"--help", "--version", "--install-completion", "--show-completion"}
     for each in [command(), *commands().values()]:
         found |= {name for option in each.params for name in (*option.opts, *option.secondary_opts)}

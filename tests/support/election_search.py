@@ -82,7 +82,7 @@ _SHARED = (
     "cordoned",
     "topic_known",
 )
-"""What a copy of a situation has in common with it until it changes."""
+"""The attributes that a copy of a situation shares until it changes them."""
 K = TypeVar("K", int, tuple[int, int])
 V = TypeVar("V")
 
@@ -93,7 +93,7 @@ class Lost(AssertionError):
 
 @frozen(kw_only=True)
 class Scope:
-    """What may happen. `most`: each action by its name, and how often it may happen in one history; None: at any time.
+    """The possible actions. `most`: each action by its name, with its maximum count in one history; None: any number.
 
     replicas:  how many brokers have a replica at first.
     spare:     how many more brokers there are.
@@ -123,7 +123,7 @@ class Scope:
 
 @frozen
 class Backup:
-    """What an operator has of the coordination tree."""
+    """An operator's backup of the coordination tree."""
 
     topic: Topic
     tree: PartitionState
@@ -133,7 +133,7 @@ class Backup:
 
 @frozen
 class _Image:
-    """As much of a `ClusterImage` as concerns one partition."""
+    """The part of a `ClusterImage` that concerns one partition."""
 
     topic: Topic
     tree: PartitionState
@@ -205,7 +205,7 @@ class Situation:
         self.rules = ElectionRules(min_isr=scope.min_isr, unclean=scope.unclean)
         """The rules as the controller knows them."""
         self.configured = dict.fromkeys(self.brokers, scope.min_isr)
-        """What each broker knows of it."""
+        """Each broker's view of it."""
         self.live = {each: _registration(each, each) for each in self.brokers}
         self.last_lives = {each: each for each in self.brokers}
         """The last life of each broker, as its data folders have it."""
@@ -215,15 +215,15 @@ class Situation:
         """The last one that was drawn."""
         self.tree = new_state(self.replicas, self.live, min_isr=scope.min_isr)
         self.images = dict.fromkeys(self.brokers, self.tree)
-        """What each live broker knows of the state in the tree."""
+        """Each live broker's view of the state in the tree."""
         self.assigned = dict.fromkeys(self.brokers, self.replicas)
-        """What each live broker knows of the assignment."""
+        """Each live broker's view of the assignment."""
         self.logs: dict[int, LogEntries] = dict.fromkeys(self.brokers, ())
         self.uncut: dict[int, LogEntries] = {}
         """By broker: its log before the last cut, for as long as that is not flushed."""
         self.high_watermarks = dict.fromkeys(self.brokers, 0)
         self.starts = dict.fromkeys(self.brokers, 0)
-        """Where a leader's log ended when it began to lead."""
+        """The end of a leader's log at its election."""
         self.ends: dict[tuple[int, int], tuple[int, int]] = {}
         """By leader and follower: the life in which the follower reported last, and its log end."""
         self.sent: dict[int, tuple[int, int, LogEntries]] = {}
@@ -237,7 +237,7 @@ class Situation:
         """Brokers that lost something and have not been in sync since."""
         self.committed: tuple[int, ...] = ()
         self.messages = 0
-        """How many were sent."""
+        """The number of sent messages."""
         self.used: tuple[int, ...] = (0,) * len(scope.most)
         self.registered: Mapping[int, int] = dict(self.last_lives)
         """The last registration of each broker by the nodes of the tree that stay."""
@@ -338,14 +338,14 @@ class Situation:
     # --- what brokers do
 
     def leads(self, broker: int) -> bool:
-        """True if the broker takes itself for the leader."""
+        """Return True if the broker acts as the leader."""
         image = self.images.get(broker)
         if image is None or image.leader != broker or broker in self.ahead:
             return False
         return image.broker_epochs.get(broker) == self.live[broker].broker_epoch
 
     def leader_of(self, follower: int) -> int | None:
-        """Whom the follower copies from: a leader of the same epoch."""
+        """Return the leader from which the follower fetches: one of the same epoch."""
         image = self.images.get(follower)
         if image is None or image.leader == follower or not self.leads(image.leader):
             return None
@@ -397,7 +397,7 @@ class Situation:
         return SimpleNamespace(epochs=SimpleNamespace(latest=log[-1][0] if log else -1))
 
     def has_forgotten(self, broker: int) -> bool:
-        """True if the tree has lost states of the partition, as this broker finds out."""
+        """Return True if the tree has lost states of the partition, as this broker finds out."""
         if not self.rolls_back:
             return False
         member = SimpleNamespace(_forgotten={KEY} if broker in self.forgotten else set[TopicPartition]())
@@ -448,7 +448,7 @@ class Situation:
                 self.see(broker)
 
     def _is_unclean(self, after: PartitionState) -> bool:
-        """True if a leader is elected where the rules for clean elections elect none."""
+        """Return True if a leader is elected where the rules for clean elections elect none."""
         if self.tree.leader != NO_LEADER or after.leader == NO_LEADER:
             return False
         if not (self.scope.unclean or "elect_uncleanly" in self.scope.most):
@@ -480,7 +480,7 @@ class Situation:
 
     @property
     def image(self) -> ClusterImage:
-        """What the controller, or the broker that an operator asks, knows."""
+        """Return the image of the controller, or of the broker that an operator asks."""
         return cast(ClusterImage, _Image(self.topic, self.tree, self.live))
 
     def life_of(self, broker: int) -> int:
@@ -538,7 +538,7 @@ class Situation:
         self.committed = self.committed[:has]
 
     def _committed_at(self, broker: int) -> int:
-        """How many of the committed messages its log has."""
+        """Return how many of the committed messages its log has."""
         log = self.logs[broker]
         for offset, message in enumerate(self.committed):
             if offset >= len(log) or log[offset][1] != message:
@@ -574,7 +574,7 @@ class Situation:
         self.see(broker)
 
     def stop(self, broker: int) -> int:
-        """The broker is no more; returns its last life."""
+        """Stop the broker; return its last broker epoch."""
         del self.images[broker], self.assigned[broker]
         self.asked.pop(broker, None)
         self.led.pop(broker, None)
@@ -584,8 +584,8 @@ class Situation:
         return self.live.pop(broker).broker_epoch
 
     def check_lives_on(self) -> None:
-        """Once nothing happens any more, and all brokers have started that can, the partition has a leader and does not
-        move."""
+        """Check that the partition has a leader and does not move, when nothing is pending, and all brokers that can
+        have started."""
         if self.scope.beyond or (
             self.tree.leader in self.live and not reassignment.is_moving(self.topic, KEY.partition)
         ):
@@ -614,10 +614,10 @@ class Situation:
         return self.scope.beyond or len(self.lossy | {broker}) < min(least, len(self.replicas))
 
     def may_restore(self) -> bool:
-        """True if no broker runs, and a restore shows and loses nothing that no rule could know.
+        """Return True if no broker runs, and a restore reveals and loses nothing beyond the rules.
 
-        It shows to the replicas that have registered since the backup. The log that reaches furthest has every
-        committed message where the logs have not parted.
+        It is revealed to the replicas that have registered since the backup. The log that reaches furthest has every
+        committed message where the logs have not diverged.
         """
         backup = self.backup
         if backup is None or self.live or backup.tree == self.tree:
@@ -1064,7 +1064,7 @@ ACTIONS: dict[str, Action] = {
 
 @frozen(kw_only=True)
 class Found:
-    """How a search ended. `lost`: what was lost, empty if nothing is; `history`: what led to it."""
+    """The result of a search. `lost`: the lost messages, or empty; `history`: the actions before."""
 
     states: int
     seconds: float

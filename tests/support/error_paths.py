@@ -1,4 +1,4 @@
-"""What a client may ask wrongly of each API, and the code that Kafka's protocol has for it."""
+"""Invalid requests of each API, and the error codes of Kafka's protocol for them."""
 
 import struct
 from collections.abc import Callable, Sequence
@@ -156,7 +156,7 @@ def records(*values: bytes, at: int = NOW_MS, codec: str = "", **more: Any) -> m
 
 
 def spoilt(layout: str, position: int, value: int, *, crc: bool = True) -> memoryview:
-    """A batch with one field of its header changed."""
+    """Return a batch with one field of its header changed."""
     batch = records(b"a", b"b")
     struct.pack_into(layout, batch, position, value)
     if crc:

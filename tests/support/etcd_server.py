@@ -62,7 +62,7 @@ class EtcdServer(ServerProcess):
             rpc.LeaseStub(channel).LeaseRevoke(rpc.LeaseRevokeRequest(ID=lease), timeout=PATIENCE_S)
 
     def value(self, key: bytes) -> bytes | None:
-        """What plainly stands at a key."""
+        """Return the raw value of a key."""
         with self.channel() as channel:
             found = rpc.KVStub(channel).Range(rpc.RangeRequest(key=key), timeout=PATIENCE_S).kvs
             return found[0].value if found else None

@@ -158,7 +158,7 @@ class _Worker:
         self._no_more = False
 
     def hand_out(self, parts: Parts) -> None:
-        """A worker has to know of the test after the present one, and of no more: others may be free before it."""
+        """A worker has to know the test after the present one, but no further ones: others may be free before it."""
         while len(self.pending) < 2 and not self._no_more:
             if not len(parts):
                 self._no_more = True

@@ -63,7 +63,7 @@ class Driver:
         self._ids = 0
 
     def state(self) -> GroupState:
-        """A call, so that a type checker does not take it for constant."""
+        """Return the state by a call, so that a type checker does not take it for constant."""
         return self.group.state
 
     # --- events
@@ -167,7 +167,7 @@ class Driver:
     # --- shortcuts
 
     def stable(self, members: int = 1, *, static: Sequence[str] = ()) -> list[str]:
-        """A group with members that all have their assignments; their ids, the leader's first."""
+        """Make a group with members that all have their assignments; return their ids, the leader's first."""
         return self.settled([self.join() for _ in range(members)] + [self.join(instance=each) for each in static])
 
     def settled(self, joins: Sequence[Asked]) -> list[str]:

@@ -113,11 +113,11 @@ class Harness:
         self.hold = False
         self.held: list[tuple[int, list[Any], Callable[[ErrorCode], None]]] = []
         self.producers: list[ProducerEpoch] = []
-        """Of the appends that belonged to transactions."""
+        """The producers of the appends that belonged to transactions."""
         self.error = ErrorCode.NONE
         self.leads = True
         self.asked: list[tuple[str, int, Callable[[ErrorCode], None]]] = []
-        """What the transactions' coordinator is asked, with `verifies`: transactional id, partition, whom to tell."""
+        """Requests to the transaction coordinator, with `verifies`: transactional id, partition, callback."""
         self.topics = {"t": 100, "u": 2}
         self.topic_ids: dict[str, bytes] = {}
         self.cluster = HarnessTopics(self)
@@ -150,7 +150,7 @@ class Harness:
 
     @property
     def reports(self) -> list[str]:
-        """What somebody should look at."""
+        """Return the log lines for an operator."""
         return warnings_of(self.lines)
 
     def load(self) -> None:
@@ -372,7 +372,7 @@ class Harness:
         return result.groups[0]
 
     def stable(self, group: str = "g", metadata: bytes = b"", **given: Any) -> tuple[str, int]:
-        """A group of one member that has its assignment; its id and generation."""
+        """Make a group of one member that has its assignment; return its id and generation."""
         join = self.join(group, metadata=metadata, **given).result
         assert not self.sync(group, join.member_id, join.generation_id, {join.member_id: b"all"}).error
         return join.member_id, join.generation_id

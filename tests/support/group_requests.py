@@ -26,7 +26,7 @@ OFFSETS = "__consumer_offsets"
 
 
 def place_of(group: str, partitions: int = 50) -> TopicPartition:
-    """The partition that keeps a group."""
+    """Return the partition of a group's records."""
     return TopicPartition(OFFSETS, partition_of(group, partitions))
 
 
@@ -49,7 +49,7 @@ def joining(group: str = "g", member: str = "", instance: str | None = None, **m
 
 
 def stable(broker: ManualBroker, group: str = "g") -> JoinGroupResult:
-    """A group of one member that has its assignment. The broker has group.initial.rebalance.delay.ms=0."""
+    """Make a group of one member that has its assignment. The broker has group.initial.rebalance.delay.ms=0."""
     joined = broker.ask(joining(group))
     assert joined.error is ErrorCode.NONE, joined
     given = [MemberAssignment(joined.member_id, b"all of it")]
@@ -80,13 +80,13 @@ def fetching(group: str) -> OffsetFetch:
 
 
 def committed(broker: ManualBroker, group: str) -> dict[tuple[str, int], int]:
-    """All positions of a group."""
+    """Return all committed offsets of a group."""
     (found,) = broker.ask(fetching(group)).groups
     assert found.error is ErrorCode.NONE, found
     return {(each.topic, each.partition): each.offset for each in found.partitions}
 
 
 def load_error(broker: ManualBroker, group: str) -> ErrorCode:
-    """What is said of the positions of a group here and now: nothing else happens meanwhile."""
+    """Return the error of a group's OffsetFetch at this moment, without further events."""
     (answer,) = broker.submit(fetching(group))
     return answer.groups[0].error

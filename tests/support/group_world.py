@@ -162,7 +162,7 @@ class World:
         assert sorted(read) == sorted(wanted)
 
     def check_nothing_is_read_twice(self) -> None:
-        """Holds as long as nobody is put out while its user reads on."""
+        """Check that no message is read twice; valid while no member is removed whose user reads on."""
         read = [place for consumer in self.live for place in consumer.reads]
         assert len(read) == len(set(read)), sorted(read)
 
@@ -232,7 +232,7 @@ class Consumer:
         self.wake()
 
     def leave(self) -> list[bool]:
-        """As a close does; the list gets an item when it is done."""
+        """Close the member; the list gets an item when it is done."""
         self.reads.clear()
         done: list[bool] = []
         self.membership.leave(self.world.now, lambda: done.append(True))
@@ -360,5 +360,5 @@ def _not_here(request: Any) -> Any:
 
 
 def hash_of(name: str) -> int:
-    """The same in every process."""
+    """Return a hash that is equal in every process."""
     return crc32(name.encode())

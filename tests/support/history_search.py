@@ -28,7 +28,7 @@ ScopeT = TypeVar("ScopeT", bound=_Scope)
 
 
 class _History(Protocol):
-    """What is searched: a method for each action, which returns False where the action cannot happen."""
+    """An object to search: a method for each action, which returns False where the action cannot happen."""
 
     used: dict[str, int]
 

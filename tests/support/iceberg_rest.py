@@ -15,7 +15,7 @@ from pyiceberg.table import CommitTableRequest, Table
 
 @contextmanager
 def rest_catalog(folder: Path) -> Iterator[str]:
-    """Its URI."""
+    """Yield the URI of a catalog."""
     behind = SqlCatalog("behind", uri=f"sqlite:///{folder}/rest.db", warehouse=str(folder))
 
     class Handler(_Handler):

@@ -1,6 +1,6 @@
 """A process that makes invoices of orders in transactions, as a member of a group: `invoice_worker.py HOSTS NAME`.
 
-What it is told to be of no more use it makes again.
+It recreates a producer that can no longer be used.
 """
 
 import sys

@@ -12,13 +12,13 @@ from barnabas.core.traffic.steps import StepRunner
 
 
 def newest(request: Any) -> int:
-    """The newest version in which a client sends such a request."""
+    """Return the newest version in which a client sends such a request."""
     api = BY_REQUEST[type(request)]
     return api.versions[1] if api.most_version is None else min(api.versions[1], api.most_version(request))
 
 
 def request_frame(key: int, version: int, correlation_id: int, request: Any, client_id: str | None = "c1") -> bytes:
-    """A request as one of our samples says it."""
+    """Return a request of one of our samples as a frame."""
     api = BY_KEY[key]
     writer = api.writer(version)
     writer.out += header(key, version, correlation_id, client_id)
@@ -29,13 +29,13 @@ def request_frame(key: int, version: int, correlation_id: int, request: Any, cli
 
 
 def header(key: int, version: int, correlation_id: int, client_id: str | None = "c1") -> bytes:
-    """A request header of version 1."""
+    """Return a request header of version 1."""
     start = pack(">hhi", key, version, correlation_id)
     return start + (pack(">h", -1) if client_id is None else pack(">h", len(client_id)) + client_id.encode())
 
 
 def result_of(key: int, version: int, frame: bytes) -> Any:
-    """The result in an answer."""
+    """Return the result in an answer."""
     api = BY_KEY[key]
     reader = api.reader(version, memoryview(frame), 4, 1_000_000)
     if version >= api.flexible_from:

@@ -52,7 +52,7 @@ class MemoryRegion:
 
 
 def joined(pieces: Sequence[Piece]) -> bytes:
-    """The frame that the pieces make."""
+    """Return the frame that the pieces make."""
     return b"".join(bytes(p) if isinstance(p, bytes | bytearray | memoryview) else region_bytes(p) for p in pieces)
 
 
@@ -61,7 +61,7 @@ def region_bytes(region: Region) -> bytes:
 
 
 def normal(value: Any) -> Any:
-    """The value such that sequences compare by content, whatever their types."""
+    """Return the value such that sequences compare by content, whatever their types."""
     if attrs.has(type(value)):
         return type(value).__name__, {
             field.name: normal(getattr(value, field.name)) for field in attrs.fields(type(value)) if field.eq
@@ -242,7 +242,7 @@ class PairTransport:
         self._later.append(open_both)
 
     def run(self) -> None:
-        """Go on until nothing moves."""
+        """Run until nothing is pending."""
         while True:
             if self._later:
                 self._later.popleft()()

@@ -12,7 +12,7 @@ with warnings.catch_warnings():
     from kafka.net.sasl.oauth import AbstractTokenProvider
     from kafka.structs import MemberState, OffsetAndMetadata
 
-# It leaves sockets that found nobody to the garbage collector, and its log records, which pytest keeps until a test is
+# It leaves unconnected sockets to the garbage collector, and its log records, which pytest keeps until a test is
 # over, hold the errors that hold them: without records they are collected where their test expects it.
 logging.getLogger("kafka").setLevel(logging.CRITICAL + 1)
 

@@ -1,4 +1,4 @@
-"""What kafka-python's consumers say to each other, and how they share out partitions."""
+"""The protocol between kafka-python's consumers, and their assignment of partitions."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""What a sample of an API is."""
+"""A sample of an API."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ class Sample:
     older_until: int = -1
 
     def at(self, version: int) -> "Sample":
-        """The sample for a version."""
+        """Return the sample for a version."""
         return self if self.older is None or version > self.older_until else self.older.at(version)
 
 
@@ -34,7 +34,7 @@ IDS = {"clicks": ID_A, "views": ID_B, LONG_NAME: ID_B}
 
 
 def by_id(value: Any) -> Any:
-    """A value, or the tree of one, in versions in which topics go by their ids."""
+    """Return a value, or the tree of one, in versions in which topics go by their ids."""
     if isinstance(value, dict):
         named = {"topic_id": IDS[value["name"]]} if value.get("name") in IDS else {}
         return {**{key: by_id(item) for key, item in value.items() if not (named and key == "name")}, **named}
@@ -50,7 +50,7 @@ def by_id(value: Any) -> Any:
 
 
 def newer_by_id(sample: Sample, *, older_until: int, **request: Any) -> Sample:
-    """The sample and, for versions after `older_until`, the same with ids; `request`: what else it says then."""
+    """Return the sample, with ids for versions after `older_until`; `request`: its further fields then."""
     return Sample(
         evolve(by_id(sample.request), **request),
         by_id(sample.request_wire),

@@ -84,7 +84,7 @@ from support.kafka_samples_transactions import (
 __all__ = ["CLIENT_SAMPLES", "SAMPLES", "Sample"]
 
 CLIENT_SAMPLES: dict[int, Sample] = {}
-"""Those of APIs that our clients speak and our broker does not offer (`table.CLIENT_ONLY`)."""
+"""Samples of APIs that our clients use and our broker does not offer (`table.CLIENT_ONLY`)."""
 
 SAMPLES: dict[int, Sample] = {
     0: PRODUCE,

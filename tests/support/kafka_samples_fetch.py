@@ -1,5 +1,5 @@
-"""Samples of Fetch: from version 13 topics go by id, from 15 a follower tells in which life it fetches, from 16 answers
-tell the addresses of leaders."""
+"""Samples of Fetch: from version 13 topics go by id, from 15 a follower sends its broker epoch, from 16 answers have
+the addresses of leaders."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -117,7 +117,7 @@ READ_SHARE_GROUP_STATE = Sample(
 
 
 def _write(complete: int) -> Sample:
-    """A write in a version without (-1) or with the delivery complete count."""
+    """Return a write in a version without (-1) or with the delivery complete count."""
     count = {} if complete == -1 else {"delivery_complete_count": complete}
     return Sample(
         WriteShareGroupState(
@@ -163,7 +163,7 @@ DELETE_SHARE_GROUP_STATE = Sample(
 
 
 def _summary(complete: int) -> Sample:
-    """A summary in a version without (-1) or with the delivery complete count."""
+    """Return a summary in a version without (-1) or with the delivery complete count."""
     count = {} if complete == -1 else {"delivery_complete_count": complete}
     return Sample(
         ReadShareGroupStateSummary(group_id="audit", partitions=_READ),

@@ -1,4 +1,4 @@
-"""What the commands that kill repeatedly and look for faults have in common."""
+"""The common parts of the commands that kill processes repeatedly and check for faults."""
 
 import argparse
 import random

@@ -12,8 +12,8 @@ from unittest.mock import patch
 
 
 def begin_load(where: str, topic: str, table: Path, step: str = "") -> "subprocess.Popen[str]":
-    """Its output is a line per step of the load. Its process group, a JVM of its own among it, is all that is of it:
-    in the JVM of the tests it would leave a data source behind whose Python is dead."""
+    """Start a load that prints a line per step, in a process group with its own JVM, so that a kill ends all of it:
+    in the JVM of the tests it would leave a data source whose Python process is dead."""
     environment = os.environ | {"TMPDIR": str(table.parent)}  # what a killed process leaves goes with the test
     arguments = [where, topic, str(table), str(table.with_name("java.log")), step]
     command = [sys.executable, __file__, *arguments]

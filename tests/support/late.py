@@ -82,4 +82,4 @@ KINDS: Mapping[str, Callable[[], AbstractContextManager[object]]] = {
     "timers": _timers,
     "offloaded": _offloaded,
 }
-"""What `--late` makes late, while a context lasts."""
+"""The events that `--late` delays, while a context lasts."""

@@ -43,14 +43,14 @@ class History:
         self.clock = ManualClock()
         self.disk = MemoryDisk(now_ms=lambda: 0)
         self.incarnation = 0
-        """Which topic of the name is in the tree now; the first is 1."""
+        """The number of the topic of the name in the tree; the first is 1."""
         self.exists = False
         self.deleted_ids: set[bytes] = set()
         self.assigned_epoch = -1
         """The broker epoch in which the topic was created: its replica is a member of the ISR since then."""
         self.high_watermark = self.highest = self.appended = self.flushed = 0
         self.may_be_incomplete = False
-        """True once a power cut took messages, or nobody can know."""
+        """True once a power cut took messages, or may have."""
         self.epoch = 0
         self._start(may_have_lost=False)
 
@@ -114,7 +114,7 @@ class History:
     # --- actions
 
     def create(self) -> bool:
-        """The topic is created in the tree."""
+        """Create the topic in the tree."""
         if self.exists:
             return False
         self._assign()
@@ -126,7 +126,7 @@ class History:
         self.high_watermark = self.highest = self.appended = self.flushed = 0
 
     def make(self) -> bool:
-        """The broker opens the log of a topic that was created in this life."""
+        """Let the broker open the log of a topic that was created in this broker epoch."""
         if not self.exists or self.log is not None:
             return False
         self.logs.rename_to_stray(KEY, "it was left by an earlier replica of this name")
@@ -153,7 +153,7 @@ class History:
         return True
 
     def work(self) -> bool:
-        """The broker does the next thing that is due: a checkpoint, a flush, a removal."""
+        """Let the broker do its next due task: a checkpoint, a flush, a removal."""
         due = self.scheduler.next_due_ms()
         if due is None:
             return False
@@ -183,9 +183,9 @@ class History:
         return True
 
     def kill_and_lose_folder(self) -> bool:
-        """Somebody removes the folder of a log that a checkpoint names.
+        """Kill the broker, and remove the folder of a log that a checkpoint names.
 
-        Not beside a folder that is being removed: then lines of that name may be of the earlier topic.
+        Not during the removal of another folder: then lines of that name may be of the earlier topic.
         """
         checkpoints = (self.disk.root.get(name) for name in (RECOVERY_POINT, HIGH_WATERMARK))
         if self.log is None or list(self.disk.folders) != [str(KEY)]:
@@ -208,7 +208,7 @@ class History:
         self.flushed = self.appended
 
     def kill_and_replace_topic(self) -> bool:
-        """The topic is deleted and created again while the broker is down."""
+        """Delete and recreate the topic while the broker is down."""
         return self._replace_topic(self.disk.after_crash())
 
     def stop_and_replace_topic(self) -> bool:
@@ -254,7 +254,7 @@ BEGINNINGS = (
 
 
 def search(depth: int, beginning: Sequence[str] = (), *, knows_deleted: bool) -> int:
-    """Play every history of so many actions after the beginning; return how many there were.
+    """Play every history of `depth` actions after the beginning; return their number.
 
     knows_deleted: the tree still has the ids of the deleted topics when the broker starts.
 

@@ -1,4 +1,4 @@
-"""What `make test` does a part of, and `make prove` the whole: sets of parameters, examples of Hypothesis."""
+"""Long tests, which `make test` does in part and `make prove` in full: parameters, examples of Hypothesis."""
 
 from collections.abc import Iterable
 from typing import Any

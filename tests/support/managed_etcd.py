@@ -6,7 +6,7 @@ import psutil
 
 
 def etcd_of(folder: Path, *, guard: bool = False) -> psutil.Process | None:
-    """The running server whose data are below `folder`, or the shell in front of it."""
+    """Return the running server whose data are below `folder`, or the shell in front of it."""
     mark = f"--data-dir={folder / 'data'}"
     for process in psutil.process_iter():
         try:

@@ -14,7 +14,7 @@ _REPOSITORIES = ("central", "gcs-maven-central-mirror")
 """The second one is that of Spark's own builds: named here, so that only Central (or its mirror) is asked."""
 _COMPLETE = "complete"
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-"""It writes some of them whatever one tells it."""
+"""Escape sequences for colours, which no option turns off completely."""
 
 
 class NoJars(Exception):
@@ -29,10 +29,10 @@ def maven_jars(
     without: Sequence[str] = (),
     timeout_s: float = 90,
 ) -> list[Path]:
-    """The jars of `libraries`, each "group:artifact:version", and of all they need; fetched once into `folder`. A
-    fourth part of a name is its classifier: "test" for the classes of a library's tests.
+    """Return the jars of `libraries`, each "group:artifact:version", and their dependencies, fetched into `folder`.
+    A fourth part of a name is its classifier: "test" for the classes of a library's tests.
 
-    `managed` fixes versions of what they need, `without` leaves out "group:artifact". Raises `NoJars`.
+    `managed` fixes versions of dependencies, `without` leaves out "group:artifact". Raises `NoJars`.
     """
     if not is_there(folder):
         mvn = shutil.which("mvn")
@@ -50,7 +50,7 @@ def maven_jars(
 
 
 def is_there(folder: Path) -> bool:
-    """True if `maven_jars` has filled this folder before."""
+    """Return True if `maven_jars` has filled this folder before."""
     return (folder / _COMPLETE).exists()
 
 

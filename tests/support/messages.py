@@ -38,17 +38,17 @@ message_lists = st.one_of(
 
 
 def sent(message: Message) -> Message:
-    """The message as it was before it got a place in a log."""
+    """Return the message as it was before its append to a log."""
     return Message(message.value, message.key, message.headers, message.timestamp_ms)
 
 
 def stamped(messages: list[Message]) -> list[Message]:
-    """The messages with the time that `encode_batch` gives them."""
+    """Return the messages with the time that `encode_batch` gives them."""
     return [each._replace(timestamp_ms=NOW_MS) if each.timestamp_ms is None else each for each in messages]
 
 
 def with_right_crc(batch: bytes | bytearray) -> bytearray:
-    """The batch, changed bytes and all, with a CRC that says that it is well."""
+    """Return the batch, changed bytes and all, with a valid CRC."""
     copy = bytearray(batch)
     write_crc(copy, 0, len(copy))
     return copy

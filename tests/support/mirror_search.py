@@ -481,7 +481,7 @@ class History:
         self.wanted: _Contents = frozenset()
         """The records that the promoted topic must have: committed when the promotion began, and not lost since."""
         self.promised: dict[int, bytes] = {}
-        """What a promoted topic keeps from its source, once its leader has heard that it is promoted."""
+        """The records that a promoted topic keeps from its source, once its leader knows the promotion."""
         self.late: list[tuple[_Broker, MirrorRecords]] = []
         self.clusters = {
             SOURCE: _Cluster(SOURCE, (1,), ""),
@@ -503,17 +503,17 @@ class History:
     # --- steps, which happen without end
 
     def look(self, of: str) -> bool:
-        """A mirror looks at topics, or makes its next call for that."""
+        """Let a mirror look at topics, or make its next call for that."""
         it = self.processes[of]
         return not it.promotes and it.run("begin")
 
     def copy(self, of: str) -> bool:
-        """A mirror copies, or makes its next call for that."""
+        """Let a mirror copy, or make its next call for that."""
         it = self.processes[of]
         return not it.promotes and it.run("copy_once")
 
     def go_on(self, of: str) -> bool:
-        """A promotion makes its next call."""
+        """Let a promotion make its next call."""
         it = self.processes[of]
         return it.promotes and it.run("promote")
 
@@ -521,7 +521,7 @@ class History:
         return self.clusters[name[0]].brokers[int(name[1])]
 
     def see(self, broker: str) -> bool:
-        """A broker hears of the partition's state."""
+        """Let a broker learn the partition's state."""
         it = self._broker(broker)
         if it.knows():
             return False
@@ -529,7 +529,7 @@ class History:
         return True
 
     def configure(self, broker: str) -> bool:
-        """A broker hears of the topic's settings."""
+        """Let a broker learn the topic's settings."""
         it = self._broker(broker)
         if it.mirrors == it.cluster.mirrors:
             return False
@@ -537,7 +537,7 @@ class History:
         return True
 
     def follow(self, broker: str) -> bool:
-        """A follower fetches once."""
+        """Let a follower fetch once."""
         it = self._broker(broker)
         leader = it.cluster.leader
         if it is leader or not leader.leads or it.leads:
@@ -568,7 +568,7 @@ class History:
         return mine.log.log_end_offset, mine.log.epochs.latest, mine.high_watermark, its.high_watermark, followers
 
     def arrive(self, _: object) -> bool:
-        """A request arrives whose sender has given up."""
+        """Deliver a request whose sender has given up."""
         if not self.late:
             return False
         broker, request = self.late.pop(0)
@@ -578,7 +578,7 @@ class History:
     # --- actions that are counted
 
     def append(self, name: str) -> bool:
-        """A cluster takes a record of a producer, if it does not mirror."""
+        """Let a cluster append a record of a producer, if it does not mirror."""
         cluster = self.clusters[name]
         leader = cluster.leader
         if leader.mirrors or not leader.leads:
@@ -592,15 +592,15 @@ class History:
         return True
 
     def append_source(self, _: object) -> bool:
-        """The source takes a record."""
+        """Append a record at the source."""
         return self.append(SOURCE)
 
     def append_target(self, _: object) -> bool:
-        """The target takes a record, once it is promoted."""
+        """Append a record at the target, once it is promoted."""
         return self.append(TARGET)
 
     def truncate(self, _: object) -> bool:
-        """The source elects a leader that lacks the last record."""
+        """Let the source elect a leader that lacks the last record."""
         source = self.clusters[SOURCE]
         partition, log = source.leader.partition, source.leader.partition.log
         if log.log_end_offset == log.log_start_offset:
@@ -616,13 +616,13 @@ class History:
         return True
 
     def elect_source(self, _: object) -> bool:
-        """The source elects a leader that has everything."""
+        """Let the source elect a leader that has all records."""
         source = self.clusters[SOURCE]
         source.elect(1)
         return True
 
     def elect(self, _: object) -> bool:
-        """The target elects the other broker, which has at least what is committed."""
+        """Let the target elect the other broker, which has at least the committed records."""
         target = self.clusters[TARGET]
         if len(target.numbers) == 1:
             target.elect(1)
@@ -631,7 +631,7 @@ class History:
         return True
 
     def kill(self, of: str) -> bool:
-        """The process of a mirror is killed."""
+        """Kill the process of a mirror."""
         it = self.processes[of]
         if not it.live:
             return False
@@ -639,7 +639,7 @@ class History:
         return True
 
     def start(self, of: str) -> bool:
-        """A mirror starts again."""
+        """Restart a mirror."""
         it = self.processes[of]
         if it.live or it is self.promoter or (it is self.back and self.counts == SOURCE):
             return False
@@ -647,13 +647,13 @@ class History:
         return True
 
     def promote(self, _: object) -> bool:
-        """An operator promotes the topic of the target."""
+        """Promote the topic of the target, as an operator."""
         if self.counts != SOURCE or self.promoter.live:
             return False
         return self._begin_promotion(self.promoter)
 
     def promote_unheard(self, of: str) -> bool:
-        """An operator promotes the topic of the target, and one broker has not heard of it when the promotion ends."""
+        """Promote the topic of the target; one broker does not know the promotion at its end."""
         if not self.promote(0):
             return False
         while self.promoter.promotes:
@@ -667,7 +667,7 @@ class History:
         return True
 
     def promote_back(self, _: object) -> bool:
-        """An operator promotes the topic of the source, after the way back."""
+        """Promote the topic of the source, as an operator, after the copy back."""
         if self.counts != TARGET or self.back.live or self.clusters[SOURCE].mirrors != TARGET:
             return False
         return self._begin_promotion(self.back)
@@ -684,15 +684,15 @@ class History:
         return bool(it.work) and it.run(it.work, fault)
 
     def lose(self, of: str) -> bool:
-        """The next call of a mirror has its effect, and no answer."""
+        """Let the next call of a mirror have its effect, and no answer."""
         return self._next_call(of, "lose")
 
     def late_call(self, of: str) -> bool:
-        """The next call of a mirror has no answer, and its effect later."""
+        """Let the next call of a mirror have no answer, and its effect later."""
         return self._next_call(of, "late")
 
     def cut(self, of: str) -> bool:
-        """The next answer ends within a batch."""
+        """Truncate the next answer within a batch."""
         return self._next_call(of, "cut")
 
     # --- promises

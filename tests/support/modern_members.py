@@ -46,8 +46,8 @@ class ModernMember:
         )
 
     def beat(self, *, is_lost: bool = False, gives_up: bool = True) -> ErrorCode:
-        """Send a heartbeat, and take the answer unless it is lost. The member gives up what it must not have any more
-        before that, unless it is slow."""
+        """Send a heartbeat, and take the answer unless it is lost. Unless it is slow, the member first gives up the
+        partitions that it lost."""
         if gives_up:
             self.owned &= self.wanted
         request = self.ask()

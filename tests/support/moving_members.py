@@ -25,7 +25,7 @@ class MovingMember:
     def __init__(self, client: str, bootstrap: str, topic: str) -> None:
         self.values: list[bytes] = []
         self.assignments = 0
-        """How often it was told what it has: once, and once for each rebalance."""
+        """The number of its assignments: the first one, and one for each rebalance."""
         self._bootstrap = bootstrap
         self._topic = topic
         self._over = threading.Event()
@@ -163,7 +163,7 @@ class MovingMember:
 def _committed(
     consumer: confluent_kafka.Consumer, given: list[confluent_kafka.TopicPartition]
 ) -> list[confluent_kafka.TopicPartition]:
-    """Where to begin. librdkafka reads a partition never if the coordinator moves while it asks for that itself: it
+    """Return the start offset. librdkafka never reads a partition if the coordinator moves during its own request: it
     does not repeat an OffsetFetch that was refused with NOT_COORDINATOR (its issue 5586, with Kafka as well)."""
     until = time.monotonic() + PATIENCE_S
     while True:

@@ -34,7 +34,7 @@ Script = Callable[[int, Any], Any]
 
 
 def id_of(topic: str) -> bytes:
-    """The id that a topic of this name has here."""
+    """Return the id that a topic of this name has here."""
     return topic.encode().ljust(16, b"\0")[:16]
 
 
@@ -44,7 +44,7 @@ class PlainCluster:
     def __init__(self, brokers: int = 1, **topics: int) -> None:
         self.brokers = brokers
         self.only: set[int] | None = None
-        """Those that the metadata tells; None: all."""
+        """The topics in the metadata; None: all."""
         self.topics: dict[str, int] = dict(topics)
         self.other_ids: dict[str, bytes] = {}
         """The ids of topics that have others than `id_of` their names."""
@@ -73,7 +73,7 @@ class PlainCluster:
         self.script(answer)
 
     def of(self, kind: type[Any]) -> list[Any]:
-        """The requests of that kind, in their order."""
+        """Return the requests of that kind, in their order."""
         return [request for _, request in self.requests if isinstance(request, kind)]
 
     def leader(self, place: TopicPartition) -> int:
@@ -84,7 +84,7 @@ class PlainCluster:
         return parse_header(log[-1]).next_offset if log else self.starts.get(place, 0)
 
     def append(self, place: TopicPartition, records: Any) -> int:
-        """As a broker does; returns the base offset."""
+        """Append records as a broker does; return the base offset."""
         batch = bytearray(records)
         base = self.end(place)
         assign_offset(batch, base, 0)
@@ -247,7 +247,7 @@ class Play:
 
 
 def is_empty(result: Any) -> bool:
-    """True for a fetch's result without anything that a reader is to be told at once."""
+    """Return True for a fetch's result without anything to return to a reader at once."""
 
     def tells(part: FetchResultPartition) -> bool:
         has_records = isinstance(part.records, bytes) and bool(part.records)

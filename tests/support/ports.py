@@ -14,7 +14,7 @@ from pathlib import Path
 
 _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _EPHEMERAL_ELSEWHERE = 32_768, 65_535
-"""Of Linux by default, and of macOS (RFC 6335: 49152 and up)."""
+"""The range of Linux by default, and of macOS (RFC 6335: 49152 and up)."""
 _FIRST, _LAST = 10_000, 65_535
 _SLICE = 64
 
@@ -28,7 +28,7 @@ def _give_up() -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, and that nobody else is given."""
+    """Return ports without a listener, which no other caller gets."""
     found: list[int] = []
     while len(found) < count:
         port = next(_ports)
@@ -38,7 +38,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def free_pairs(count: int) -> list[int]:
-    """The same with the port after each: that one is free, too, and nobody else's."""
+    """Return ports of which the following one is free, too, and reserved for the caller."""
     found: list[int] = []
     before = 0
     while len(found) < count:
@@ -83,7 +83,7 @@ def _ephemeral() -> tuple[int, int]:
 
 
 def _own(first: int) -> bool:
-    """True if the slice is ours; it is until the process ends."""
+    """Return True if the slice is ours; it is until the process ends."""
     mark = socket.socket()
     try:
         mark.bind(("127.0.0.1", first))

@@ -72,7 +72,7 @@ class AtTerminal:
 
     def resize(self, columns: int, lines: int) -> None:
         fcntl.ioctl(self._theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-        if hasattr(self, "process"):  # it is not the one that owns the terminal, so nobody else tells it
+        if hasattr(self, "process"):  # it does not own the terminal, so the system sends it no signal
             self.process.send_signal(signal.SIGWINCH)
 
     def press(self, *keys: str) -> None:
@@ -81,7 +81,7 @@ class AtTerminal:
             os.write(self._ours, KEYS.get(key, key).encode())
 
     def wait_for(self, *wanted: str | Callable[[list[str]], object]) -> list[str]:
-        """The screen, as soon as it has each of these texts and each of these conditions holds."""
+        """Return the screen, as soon as it has each of these texts and each of these conditions holds."""
         deadline = time.monotonic() + PATIENCE_S
         while not all(each(self.screen) if callable(each) else each in "\n".join(self.screen) for each in wanted):
             if time.monotonic() > deadline or self.process.poll() is not None:
@@ -90,7 +90,7 @@ class AtTerminal:
         return self.screen
 
     def ended(self) -> int:
-        """The exit code, once the process has ended."""
+        """Return the exit code, once the process has ended."""
         deadline = time.monotonic() + PATIENCE_S
         while self.process.poll() is None and time.monotonic() < deadline:
             self._read()

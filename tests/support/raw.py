@@ -24,7 +24,7 @@ def produce_v3(topic: str, batch: bytes | bytearray, *, partition: int = 0, acks
 
 
 def produce_error(answer: bytes, topic: str) -> int:
-    """The error code of a Produce v3 answer about one partition."""
+    """Return the error code of a Produce v3 answer about one partition."""
     at = 4 + 4 + 2 + len(topic.encode()) + 4 + 4
     return int(struct.unpack_from(">h", answer, at)[0])
 
@@ -62,7 +62,7 @@ class RawConnection:
         self.socket.sendall(data)
 
     def answer(self) -> bytes:
-        """One frame without its length. Raises `ConnectionError` when the broker closes instead."""
+        """Return one frame without its length. Raises `ConnectionError` when the broker closes instead."""
         return self._read(int.from_bytes(self._read(4), "big"))
 
     def exchange(self, data: bytes) -> bytes:
@@ -70,7 +70,7 @@ class RawConnection:
         return self.answer()
 
     def closed_by_broker(self) -> bool:
-        """True when the broker closes without another byte."""
+        """Return True when the broker closes without another byte."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionError:

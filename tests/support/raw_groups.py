@@ -33,14 +33,14 @@ AT_ONCE = 3
 
 
 def framed(request: Request[Any], version: int | None = None) -> bytes:
-    """The request in its newest version or in this one, with its length before it."""
+    """Return the request in its newest version or in this one, with its length before it."""
     api = BY_REQUEST[type(request)]
     content = request_frame(api.key, newest(request) if version is None else version, 7, request)
     return struct.pack(">i", len(content)) + content
 
 
 def read_result(connection: RawConnection, request: Request[ResultT], version: int | None = None) -> ResultT:
-    """The next answer, which is to this request."""
+    """Return the next answer, which is to this request."""
     api = BY_REQUEST[type(request)]
     result: ResultT = result_of(api.key, newest(request) if version is None else version, connection.answer())
     return result
@@ -52,7 +52,7 @@ def ask(connection: RawConnection, request: Request[ResultT], version: int | Non
 
 
 def wait_for_groups(bootstrap: str) -> None:
-    """Go on when the broker coordinates groups."""
+    """Wait until the broker coordinates groups."""
     request = FindCoordinator(keys=["any"])
     with RawConnection(bootstrap) as connection:
         wait_for(lambda: ask(connection, request).coordinators[0].error is ErrorCode.NONE)

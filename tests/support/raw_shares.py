@@ -62,7 +62,7 @@ class RawShareMember:
     # --- the coordinator
 
     def coordinator(self) -> int:
-        """Its node; -1 while there is none."""
+        """Return its node; -1 while there is none."""
         (found,) = self._any(FindCoordinator(keys=[self.key()], key_type=SHARE_COORDINATOR)).coordinators
         node: int = found.node_id
         return node
@@ -80,7 +80,7 @@ class RawShareMember:
         assert result.resources[0].error is E.NONE, result
 
     def state(self) -> tuple[int, list[tuple[int, int, int, int]]]:
-        """The start offset and the batches, as they are stored."""
+        """Return the start offset and the batches, as they are stored."""
         entry = ReadPartition(self.topic_id, self.partition)
         outcome = self._ask_coordinator(ReadShareGroupState(group_id=self.group, partitions=[entry]))
         assert outcome.error is E.NONE, outcome
@@ -109,7 +109,7 @@ class RawShareMember:
     # --- the leader
 
     def fetch(self, max_wait_ms: int = 200, max_records: int = 500) -> list[tuple[int, int, int]]:
-        """The ranges that the member acquires now: first and last offset, delivery count."""
+        """Return the ranges that the member acquires now: first and last offset, delivery count."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -142,9 +142,9 @@ class RawShareMember:
             time.sleep(0.02)
 
     def acknowledge(self, *batches: tuple[int, int, bytes]) -> E:
-        """The outcome at the leader of the session, which is not sought again.
+        """Acknowledge batches at the leader of the session, which is not looked up again.
 
-        A leader that names no other one has lost touch for a moment, as on a busy machine: it is asked again.
+        A leader that names no other one was disconnected for a moment, as on a busy machine: the request is repeated.
         """
         assert self.session is not None
         rows = [AcknowledgementBatch(*each) for each in batches]
@@ -187,7 +187,7 @@ class RawShareMember:
         return self.session
 
     def _any(self, request: Any) -> Any:
-        """The answer of the first broker that gives one."""
+        """Return the answer of the first broker that gives one."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             for address in self.bootstrap.split(","):
@@ -201,13 +201,13 @@ class RawShareMember:
 
 
 def offsets(ranges: Sequence[tuple[int, int, int]]) -> dict[int, int]:
-    """The delivery count of each offset."""
+    """Return the delivery count of each offset."""
     return {offset: count for first, last, count in ranges for offset in range(first, last + 1)}
 
 
 def acquire_all(member: RawShareMember, count: int = 0) -> dict[int, int]:
-    """The delivery counts of all that is to be had, of `count` records at least: a new leader delivers nothing until
-    its followers have shown it the high watermark."""
+    """Return the delivery counts of all available records, at least `count`: a new leader delivers none until its
+    followers have raised the high watermark."""
     got: dict[int, int] = {}
     deadline = time.monotonic() + PATIENCE_S
     while (more := offsets(member.fetch())) or len(got) < count:

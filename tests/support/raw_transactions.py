@@ -69,7 +69,7 @@ class RawTransactions:
         return error
 
     def produce(self, topic: str, *values: bytes, partition: int = 0) -> ErrorCode:
-        """As one batch of the transaction."""
+        """Send the values as one batch of the transaction."""
         key = TopicPartition(topic, partition)
         sequence = self._sequences.get(key, 0)
         deadline = time.monotonic() + PATIENCE_S
@@ -105,7 +105,7 @@ class RawTransactions:
         return self._ask_coordinator(request).transactions[0]
 
     def coordinator(self) -> int:
-        """Its node; -1 while there is none."""
+        """Return its node; -1 while there is none."""
         node: int = self._find()[0]
         return node
 
@@ -159,13 +159,13 @@ class RawTransactions:
 
 
 def _connected(address: str) -> ApiConnection:
-    """Who stands still is left soon."""
+    """Connect with a short timeout, so that a suspended broker is left soon."""
     connection = ApiConnection(address)
     connection.socket.settimeout(2.0)
     return connection
 
 
 def _errors(result: Any) -> list[ErrorCode]:
-    """The error of the whole answer, if it can have one, and those of its parts."""
+    """Return the error of the whole answer, if it can have one, and those of its parts."""
     parts = getattr(result, "partitions", None) or getattr(result, "transactions", None) or ()
     return [each.error for each in (*parts, result) if hasattr(each, "error")]

@@ -29,7 +29,7 @@ class Request(NamedTuple):
 
 
 def read_requests(folder: Path) -> Iterator[Request]:
-    """The requests of the access log, in the order of the file; the path is without query and fragment."""
+    """Yield the requests of the access log, in the order of the file; the path is without query and fragment."""
     with gzip.open(folder / "apache_access_10k.log.gz", "rt", encoding="utf-8") as lines:
         for line in lines:
             if found := _LINE.match(line):
@@ -44,7 +44,7 @@ def read_order_lines(folder: Path) -> Iterator[dict[str, str]]:
 
 
 def read_series(folder: Path, name: str) -> list[tuple[datetime, float]]:
-    """A series of NAB, in the order of the file."""
+    """Return a series of NAB, in the order of the file."""
     with tarfile.open(folder / "nab_real_metrics.tar.gz") as archive:
         file = archive.extractfile(f"./data/{name}")
         assert file is not None
@@ -53,7 +53,7 @@ def read_series(folder: Path, name: str) -> list[tuple[datetime, float]]:
 
 
 def read_network(folder: Path, kinds: Collection[str]) -> Iterator[dict[str, str]]:
-    """The events of these kinds that have a time."""
+    """Yield the events of these kinds that have a time."""
     with gzip.open(folder / "zeek_events.ndjson.gz", "rt", encoding="utf-8") as lines:
         for line in lines:
             event = json.loads(line)

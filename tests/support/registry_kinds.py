@@ -15,6 +15,6 @@ WITH_BOTH = (WITH_ZOOKEEPER, pytest.param("etcd", marks=[pytest.mark.xdist_group
 
 
 def server_of(request: pytest.FixtureRequest) -> "ZookeeperServer | EtcdServer":
-    """The server of the fixture's parameter, shared by all tests of the process."""
+    """Return the server of the fixture's parameter, shared by all tests of the process."""
     server: ZookeeperServer | EtcdServer = request.getfixturevalue(f"{request.param}_server")
     return server

@@ -19,7 +19,7 @@ class RegistryStub:
     subjects: dict[str, list[int]] = Factory(dict)
     asked: "Counter[str]" = Factory(Counter)
     fails: int = 0
-    """So many requests are answered with 503."""
+    """The number of requests that are answered with 503."""
     needs: str = ""
     """The header `Authorization` that is asked for."""
 

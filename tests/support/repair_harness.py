@@ -113,7 +113,7 @@ class RepairHarness:
         self.disk = self.disk.after_crash(power_cut=power_cut)
 
     def served(self) -> dict[int, bytes]:
-        """The batches that a reader gets, whole and right, by base offset."""
+        """Return the batches that a reader gets, whole and right, by base offset."""
         log = self.manager.logs()[TP]
         found: dict[int, bytes] = {}
         offset = log.log_start_offset
@@ -150,7 +150,7 @@ class RepairHarness:
         return repair(log_dir, lambda here: self.check(here, alone=alone).findings)
 
     def complaints(self) -> list[str]:
-        """What the last start said that an operator has to read."""
+        """Return the lines of the last start that an operator has to read."""
         return [line for line in self.reports if not (isinstance(line, Line) and line.level < Level.WARNING)]
 
     # --- its files
@@ -168,7 +168,7 @@ class RepairHarness:
         self.log_dir().folder(folder).write_small(name, content)
 
     def served_classic(self) -> dict[int, bytes]:
-        """The messages that a reader gets, by offset; what holds none is passed over."""
+        """Return the messages that a reader gets, by offset; empty messages are left out."""
         log = self.manager.logs()[TP]
         start = log.log_start_offset
         data = b"".join(bytes(self.content(name)) for name in self.names() if name.endswith(".kafka"))

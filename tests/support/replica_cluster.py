@@ -38,7 +38,7 @@ from barnabas.testing.logs import batch, messages_in
 KEY = TopicPartition("t", 0)
 TOPIC_ID = bytes(range(16))
 HOP_MS = 1
-"""What a message takes from one to the other."""
+"""The network delay of a message."""
 ONE_BATCH = len(batch(b"x"))
 
 
@@ -149,7 +149,7 @@ class Member:
     # --- requests of clients
 
     def produce(self, *values: bytes, acks: int = -1, timeout_ms: float = 10_000) -> list[ProduceResultPartition]:
-        """The list gets the outcome, now or later."""
+        """Produce values; return the list that gets the outcome, now or later."""
         return self.produce_batch(batch(*values), acks=acks, timeout_ms=timeout_ms)
 
     def produce_batch(
@@ -312,7 +312,7 @@ class ReplicaCluster:
         self.scheduler.call_later(HOP_MS, store)
 
     def set(self, state: PartitionState) -> None:
-        """The node has another state; whoever reaches the tree hears of it a moment later."""
+        """Change the state in the node; connected brokers learn it a moment later."""
         self.state = state
         for member in self.live:
             self._announce(member, state)
@@ -327,12 +327,12 @@ class ReplicaCluster:
         self.scheduler.call_later(HOP_MS, arrive)
 
     def announce(self) -> None:
-        """Whoever can be reached reads the tree again."""
+        """Let every connected broker read the tree again."""
         for member in self.live:
             self._announce(member, self.state)
 
     def settle(self) -> None:
-        """What the controller does, until there is nothing more to do. An unclean election does not wait for replicas
+        """Run the controller until nothing is pending. An unclean election does not wait for replicas
         that do not live."""
         self._settle()
         for member in self.live:
@@ -408,7 +408,7 @@ class ReplicaCluster:
         self._announce(member, self.state)
 
     def isolate(self, broker_id: int) -> None:
-        """Nobody reaches it."""
+        """Disconnect a broker from all others."""
         self.cut |= {frozenset((broker_id, other)) for other in (0, *self.members) if other != broker_id}
 
     def heal(self) -> None:

@@ -29,7 +29,7 @@ ME, OTHER = 1, 2
 
 
 def reached(partition: Partition, broker_id: int, offset: int) -> bool:
-    """A follower has everything below this offset; True if that raised the high watermark."""
+    """Note that a follower has all records below this offset; return True if that raised the high watermark."""
     assert partition.followers is not None
     epoch = partition.state.broker_epochs.get(broker_id, ALONE_EPOCH)
     follower = partition.followers.of(ReplicaId(broker_id, epoch))
@@ -100,7 +100,7 @@ class ReplicaHarness:
         return self.replicas.partitions[key]
 
     def delete(self, offset: int, *, timeout_ms: float = 1000) -> list[DeleteRecordsResultPartition]:
-        """The list gets the outcome, now or later."""
+        """Delete records; return the list that gets the outcome, now or later."""
         observed: list[DeleteRecordsResultPartition] = []
 
         def done(results: Sequence[DeleteRecordsResultPartition] | ApiError) -> None:
@@ -114,7 +114,7 @@ class ReplicaHarness:
     def append(
         self, topic: str = "t", *, acks: int = -1, timeout_ms: float = 1000, origin: AppendOrigin = AppendOrigin.CLIENT
     ) -> list[ProduceResultPartition]:
-        """The list gets the outcome, now or later."""
+        """Append records; return the list that gets the outcome, now or later."""
         observed: list[ProduceResultPartition] = []
 
         def done(results: Sequence[ProduceResultPartition] | ApiError) -> None:

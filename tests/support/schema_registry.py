@@ -25,7 +25,7 @@ def serving(bootstrap: str, topic: str = "_schemas") -> Iterator[str]:
 
 
 def client_of(url: str) -> SchemaRegistryClient:
-    """Confluent's own client, which does not try again: a test wants to see what it is told."""
+    """Return Confluent's own client without retries, so that a test gets each error."""
     return SchemaRegistryClient({"url": url, "max.retries": 0})
 
 
@@ -55,7 +55,7 @@ class Asking:
         return status, answer["error_code"]
 
     def register(self, subject: str, schema: str, **members: Any) -> int:
-        """The id. Fails where it is refused, for another reason than that the brokers of a busy machine are late."""
+        """Return the id. Raises an error for a refusal, unless the brokers of a busy machine are late."""
         deadline = time.monotonic() + PATIENCE_S
         path, body = f"/subjects/{quote(subject, safe='')}/versions", {"schema": schema, **members}
         while (result := self("POST", path, body))[0] == 503 and time.monotonic() < deadline:

@@ -25,7 +25,7 @@ PARTITIONS = 6
 
 
 def issued(*hosts: str) -> trustme.LeafCert:
-    """A further certificate of the brokers, with the subject of those before."""
+    """Return a further certificate of the brokers, with the subject of the earlier ones."""
     return authority().issue_cert(
         *hosts, common_name="broker", organization_name="Barnabas", organization_unit_name="brokers"
     )
@@ -141,7 +141,7 @@ class Load:
             assert not thread.is_alive()
 
     def wait_for_more(self, count: int = 100) -> None:
-        """Wait until so many further messages were acknowledged and consumed."""
+        """Wait until `count` further messages were acknowledged and consumed."""
         sent, consumed = len(self.acknowledged), self.consumed.total()
         wait_for(
             lambda: (
@@ -225,7 +225,7 @@ class Load:
 
 
 def acl(user: str, operation: str, resource: str) -> AclBinding:
-    """An ACL that allows a user an operation on a resource such as `topic:orders`; `topic:orders*` is a prefix."""
+    """Return an ACL that allows a user an operation on a resource like `topic:orders`; `topic:orders*` is a prefix."""
     kind, _, name = resource.partition(":")
     is_prefix = name.endswith("*") and len(name) > 1
     return AclBinding(

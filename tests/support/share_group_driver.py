@@ -88,7 +88,7 @@ class ShareGroupDriver:
     def heartbeat(
         self, member_id: str, epoch: int, *topics: str, rack_id: str | None = None
     ) -> ShareGroupHeartbeatResult:
-        """A heartbeat, with names if there are some."""
+        """Send a heartbeat, with topic names if there are some."""
         request = ShareGroupHeartbeat(
             group_id=self.group.group_id,
             member_id=member_id,

@@ -70,11 +70,11 @@ class ShareGroupScript:
         return self.partitions[tp]
 
     def all_done(self, tp: TopicPartition) -> bool:
-        """True if every record of the log is acknowledged or archived."""
+        """Return True if every record of the log is acknowledged or archived."""
         return self.state(tp).start_offset == self.cluster.end(tp)
 
     def drop_sessions(self, broker: int) -> None:
-        """As if the broker had lost its connections."""
+        """End the share sessions, as if the broker had lost its connections."""
         sessions = self.sessions.get(broker)
         if sessions is not None:
             for session in sessions.remove_connection(0):

@@ -1,4 +1,4 @@
-"""What tests of share groups do through `Admin`."""
+"""Administration of share groups through `Admin`, for tests."""
 
 from collections.abc import Mapping
 

@@ -56,7 +56,7 @@ class Member(Play):
         return self
 
     def batch(self) -> ShareInFlightBatch:
-        """The next batch, decoded."""
+        """Return the next batch, decoded."""
         self.manager.wants = True
         self.run(lambda: bool(self.manager.ready) or bool(self.manager.failures))
         self.manager.wants = False

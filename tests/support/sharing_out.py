@@ -1,4 +1,4 @@
-"""Which tests stay together in one of the processes that share a run, and which of them begin first."""
+"""The distribution of tests: those that stay together in one process, and those that begin first."""
 
 from collections import deque
 from collections.abc import Iterable, Sequence

@@ -24,7 +24,7 @@ have new releases later than PyPI has, and mirrors of them not all."""
 
 
 def connector_jars(cache: Path) -> list[Path]:
-    """The jars that pyspark lacks, fetched once into a folder below `cache`. Raises `NoJars`."""
+    """Return the jars that pyspark lacks, fetched once into a folder below `cache`. Raises `NoJars`."""
     import pyspark
 
     version = pyspark.__version__
@@ -43,7 +43,7 @@ def connector_jars(cache: Path) -> list[Path]:
 
 
 def session_config(jars: Sequence[Path]) -> dict[str, str]:
-    """Spark settings for a session with these jars; the connector's clients are soon closed when nobody uses them."""
+    """Return Spark settings for a session with these jars; idle clients of the connector are soon closed."""
     if not jars:
         return {}
     return {

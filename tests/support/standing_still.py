@@ -1,4 +1,4 @@
-"""What a session does when the server that it talks to stands still."""
+"""The behaviour of a session when its server is suspended."""
 
 from support.server_process import ServerProcess
 from support.waiting import wait_for

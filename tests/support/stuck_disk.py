@@ -21,7 +21,7 @@ _PATIENCE_S = 120.0
 def fdatasync_held(pid: int, file_suffix: str) -> Iterator[None]:
     """Wait until a thread of the process `pid` syncs a file with this suffix, and let that call not return.
 
-    Somebody has to write meanwhile. Skips the test where the system does not allow it.
+    The disk needs a writer meanwhile. Skips the test where the system does not allow it.
     """
     if sys.platform != "linux" or platform.machine() not in _FDATASYNC:
         pytest.skip("holding one thread of a process needs Linux")

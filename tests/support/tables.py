@@ -15,7 +15,7 @@ from barnabas.pipeline.tables.state import Commit, TableChange, TopicState
 from barnabas.pipeline.tables.store import TableStore
 
 Seen = Counter[tuple[str, int, int]]
-"""How often each (topic, partition, offset) is there."""
+"""How often each (topic, partition, offset) is present."""
 
 COLUMNS = pa.schema(
     [
@@ -47,7 +47,7 @@ class Rows:
 
 
 def write_rows(folder: Path, rows: Rows, number: int) -> None:
-    """As a Spark task does it: the columns of the folders are not in the file."""
+    """Write rows as a Spark task does: the columns of the folders are not in the file."""
     offsets = list(rows.offsets)
     begin = datetime.fromisoformat(rows.day).replace(tzinfo=UTC).timestamp()
     columns = {
@@ -67,7 +67,7 @@ def write_rows(folder: Path, rows: Rows, number: int) -> None:
 
 
 def commit_rows(store: TableStore, *several: Rows, removed: Sequence[str] = (), topic_id: str = "id") -> Commit:
-    """A load of these rows, by the store's protocol."""
+    """Load these rows, by the store's protocol."""
     with store.locked():
         store.recover()
         last = store.last()
@@ -85,7 +85,7 @@ def commit_rows(store: TableStore, *several: Rows, removed: Sequence[str] = (), 
 
 
 def read_foreign(folder: Path) -> pa.Table:
-    """The newest version, by the library of its format alone; a Parquet folder without files has no columns."""
+    """Read the newest version by the library of its format alone; a Parquet folder without files has no columns."""
     columns = ["topic", "partition", "offset"]
     if (folder / "_barnabas" / "iceberg.json").exists():
         from pyiceberg.catalog.sql import SqlCatalog

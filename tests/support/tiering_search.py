@@ -228,7 +228,7 @@ class _Broker:
         self.own = ReplicaId(number, number)
         self.disk = MemoryDisk(now_ms=history.clock.now_ms)
         self.log_start = self.recovery_point = 0
-        """What the checkpoints say."""
+        """The values in the checkpoints."""
         self.live = True
         self.works: list[_Call] = []
         self.timers: list[Callable[[], None]] = []
@@ -365,7 +365,7 @@ class History:
         """By offset: the leader epoch of what was committed there."""
         self.appended = 0
         self.deleted_to = self.longest = self.dead_to = 0
-        """What an operator has deleted, the longest log, and the highest start that a manifest has had."""
+        """An operator's deletion offset, the longest log, and the highest start that a manifest has had."""
         self.last_unclean = 0
         """The leader epoch of the last unclean election; starts of earlier manifests count no longer."""
         self.brokers = {each: _Broker(self, each) for each in BROKERS}
@@ -376,7 +376,7 @@ class History:
         self.brokers[1].lead()
 
     def token(self, size: int) -> bytes:
-        """The segment ids."""
+        """Return the segment ids."""
         self.tokens += 1
         return self.tokens.to_bytes(size)
 
@@ -401,7 +401,7 @@ class History:
     # --- steps, which happen without end
 
     def call(self, broker: int) -> bool:
-        """A worker of the broker makes its call of the store."""
+        """Let a worker of the broker make its call of the store."""
         return self._call(broker)
 
     def _call(self, broker: int, fault: str = "", after: int = 0) -> bool:
@@ -415,7 +415,7 @@ class History:
         return was_due or not fault
 
     def hear(self, broker: int) -> bool:
-        """The broker hears of a call."""
+        """Let the broker get the outcome of a call."""
         works = self.brokers[broker].works
         if not works or works[0].outcome is None:
             return False
@@ -425,7 +425,7 @@ class History:
         return True
 
     def tick(self, broker: int) -> bool:
-        """The next run of the leader's copying is due, or another attempt to delete a topic."""
+        """Run the leader's due copying, or another attempt to delete a topic."""
         it = self.brokers[broker]
         if it.timers:
             it.timers.pop(0)()
@@ -447,7 +447,7 @@ class History:
         return bool(removed)
 
     def tell(self, broker: int) -> bool:
-        """A follower asks its leader what remote storage has."""
+        """Let a follower ask its leader for the state of remote storage."""
         it = self.brokers[broker]
         if not self.exists or not it.live or it.leads or it.partition.leader == NO_LEADER:
             return False
@@ -460,7 +460,7 @@ class History:
         return it.log.remote_end != before
 
     def see(self, broker: int) -> bool:
-        """A broker hears of the state in the tree."""
+        """Let a broker learn the state in the tree."""
         it = self.brokers[broker]
         if not self.exists or not it.live or it.partition.state == self.state:
             return False
@@ -468,7 +468,7 @@ class History:
         return True
 
     def follow(self, broker: int) -> bool:
-        """A follower fetches until it has everything, or must wait."""
+        """Let a follower fetch until it is at the end, or must wait."""
         it, leader = self.brokers[broker], self.leader
         if not self.exists or not it.live or leader is None or leader is it or not leader.leads:
             return False
@@ -492,7 +492,7 @@ class History:
         return self._followed(it) != before
 
     def follow_again(self, broker: int) -> bool:
-        """The answer to a second fetch, sent before that to the first came, while the log is being rebuilt."""
+        """Deliver a second fetch's answer, sent before the answer to the first, while the log is being rebuilt."""
         it = self.brokers[broker]
         if not it.live or not it.follower._noting or it.answered is None:
             return False
@@ -513,7 +513,7 @@ class History:
         return mine.log_end_offset == its.log_end_offset and mine.epochs.latest == its.epochs.latest
 
     def arrive(self, _: int) -> bool:
-        """An effect comes that was late."""
+        """Let a delayed effect take place."""
         if not self.store.late:
             return False
         with suppress(RemoteStorageError):
@@ -523,7 +523,7 @@ class History:
     # --- actions that are counted
 
     def append(self, _: int = 0) -> bool:
-        """The leader appends a record."""
+        """Let the leader append a record."""
         leader = self.leader
         if leader is None or not leader.leads or not self.exists:
             return False
@@ -535,7 +535,7 @@ class History:
         return True
 
     def delete_records(self, _: int) -> bool:
-        """An operator deletes the first record."""
+        """Delete the first record, as an operator."""
         leader = self.leader
         if leader is None or not leader.leads or leader.log.log_start_offset >= leader.partition.high_watermark:
             return False
@@ -544,7 +544,7 @@ class History:
         return True
 
     def kill(self, broker: int) -> bool:
-        """The process of a broker is killed. The controller elects another leader if it may."""
+        """Kill the process of a broker. The controller elects another leader if it may."""
         it = self.brokers[broker]
         if not it.live:
             return False
@@ -560,7 +560,7 @@ class History:
         return True
 
     def start(self, broker: int) -> bool:
-        """A broker starts again, and leads if it was in sync last."""
+        """Restart a broker, which leads if it was in sync last."""
         it = self.brokers[broker]
         if it.live or not self.exists:
             return False
@@ -573,7 +573,7 @@ class History:
         return True
 
     def lose_disk(self, broker: int) -> bool:
-        """A broker that is down loses its disk: it starts as a new replica."""
+        """Let a broker that is down lose its disk: it starts as a new replica."""
         it = self.brokers[broker]
         if it.live or broker in self.state.isr:
             return False
@@ -582,7 +582,7 @@ class History:
         return True
 
     def elect(self, broker: int) -> bool:
-        """The controller has this broker lead, which is in sync; the earlier leader may not have heard of it."""
+        """Elect this broker, which is in sync; the earlier leader may not know it."""
         if not self.exists or self.state.leader in (broker, NO_LEADER) or not self.brokers[broker].live:
             return False
         if broker not in self.state.isr:
@@ -591,7 +591,7 @@ class History:
         return True
 
     def elect_uncleanly(self, broker: int) -> bool:
-        """The controller has a broker lead that lacks committed records."""
+        """Elect a broker that lacks committed records."""
         it = self.brokers[broker]
         if not self.exists or self.state.leader != NO_LEADER or not it.live:
             return False
@@ -607,7 +607,7 @@ class History:
         return True
 
     def delete_topic(self, _: int) -> bool:
-        """The topic is deleted, and all brokers hear of it."""
+        """Delete the topic, with the knowledge of all brokers."""
         if not self.exists or not any(each.live for each in self.brokers.values()):
             return False
         self.exists = False
@@ -619,23 +619,23 @@ class History:
         return True
 
     def fail(self, broker: int) -> bool:
-        """The next call of a broker has no effect, and an error."""
+        """Let the next call of a broker have no effect, and an error."""
         return self._call(broker, "fail")
 
     def lose(self, broker: int) -> bool:
-        """The next call of a broker has an effect, and an error."""
+        """Let the next call of a broker have an effect, and an error."""
         return self._call(broker, "lose")
 
     def delay(self, broker: int) -> bool:
-        """The next call of a broker has an error, and its effect later."""
+        """Let the next call of a broker have an error, and its effect later."""
         return self._call(broker, "delay")
 
     def fail_second(self, broker: int) -> bool:
-        """Of two objects of a segment one is stored or deleted."""
+        """Let only one of two objects of a segment be stored or deleted."""
         return self._call(broker, "fail", 1)
 
     def delay_second(self, broker: int) -> bool:
-        """The second of two objects is stored or deleted later."""
+        """Let the second of two objects be stored or deleted later."""
         return self._call(broker, "delay", 1)
 
     # --- promises

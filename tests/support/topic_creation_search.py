@@ -53,14 +53,14 @@ class History:
         self.exists: dict[str, bool | None] = dict.fromkeys(NAMES, False)
         """Whether the topic of the name exists; None: it may."""
         self.deletions = dict.fromkeys(NAMES, 0)
-        """How many deletions of the name are known to have ended."""
+        """The number of deletions of the name that are known to have ended."""
         self.acknowledged: dict[str, list[bytes]] = {name: [] for name in NAMES}
         self._open: dict[str, list[object]] = {name: [] for name in NAMES}
         """The requests to create or delete the topic that are not answered."""
         self._sent = 0
 
     def _slow(self) -> None:
-        self.broker.scheduler._entropy = _Always()  # type: ignore[assignment]  # no more is asked of it
+        self.broker.scheduler._entropy = _Always()  # type: ignore[assignment]  # it has no other use
         self.broker.scheduler._offload_ms_max = STEP_MS
 
     def step(self) -> bool:
@@ -183,7 +183,7 @@ ACTIONS = ("delete", "create", "produce", "kill", "stop", "depose")
 
 
 def search(actions: int, *, shared: bool, names: Sequence[str] = ACTIONS) -> int:
-    """Play every history with so many actions after the request, of these `names`; return their number.
+    """Play every history of `actions` actions after the request, of these `names`; return their number.
 
     `shared`: the broker is one of a cluster, and its own controller. Raises `BrokenPromise` with the history.
     """
@@ -198,7 +198,7 @@ def search(actions: int, *, shared: bool, names: Sequence[str] = ACTIONS) -> int
 
 
 def _play(actions: Sequence[tuple[int, str]], *, shared: bool) -> int:
-    """Play these actions, each after so many steps since the request; return how many steps there were."""
+    """Play these actions, each after its number of steps since the request; return the number of steps."""
     history = History(shared=shared)
     history.create()
     taken = 0

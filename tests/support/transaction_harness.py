@@ -101,7 +101,7 @@ class TransactionHarness:
 
     @property
     def reports(self) -> list[str]:
-        """What somebody should look at."""
+        """Return the log lines for an operator."""
         return warnings_of(self.lines)
 
     def load(self) -> None:
@@ -195,7 +195,7 @@ class TransactionHarness:
         return self._ask(self.coordinator.init_producer_id, request)
 
     def identity(self, name: str = "x", *before: int, timeout_ms: int = 60_000) -> tuple[int, int]:
-        """What a producer that comes gets."""
+        """Return the producer id and epoch of a starting producer."""
         result = self.init(name, *before, timeout_ms=timeout_ms).result
         assert result.error is ErrorCode.NONE, result
         return result.producer_id, result.producer_epoch

@@ -41,12 +41,12 @@ from barnabas.ports.types import TopicPartition
 
 @define
 class Txn:
-    """What the coordinator knows of one transactional id."""
+    """The coordinator's state of one transactional id."""
 
     producer_id: int
     epoch: int = -1
     ended: bool | None = None
-    """How its last one ended, in this epoch."""
+    """The outcome of its last transaction, in this epoch."""
     partitions: set[TopicPartition] = field(factory=set)
     groups: set[str] = field(factory=set)
     pending: dict[tuple[str, TopicPartition], int] = field(factory=dict)
@@ -70,7 +70,7 @@ class TransactionalCluster(PlainCluster):
         self.aborted: list[bytes] = []
         self.positions: dict[tuple[str, TopicPartition], int] = {}
         self.ended: list[bool] = []
-        """How transactions ended: True for a commit."""
+        """The outcomes of transactions: True for a commit."""
         self._adds = False
         self.level = 0
         """That of transaction.version."""

@@ -1,4 +1,4 @@
-"""What a coordination tree in memory has."""
+"""The nodes of a coordination tree in memory."""
 
 from collections.abc import Mapping
 

@@ -31,7 +31,7 @@ _JAVA_ASSIGNORS = {"range": "RangeAssignor", "cooperative-sticky": "CooperativeS
 
 
 def java_member(folder: Path, bootstrap: str, protocol: str, strategy: str) -> Sequence[str]:
-    """The command of a member of the group g that reads the topic t. Skips the test where it cannot be had."""
+    """Return the command of a member of the group g that reads the topic t. Skips the test without Kafka's jars."""
     try:
         command = ["java", *QUICK, "-cp", broker_classpath(), "org.apache.kafka.tools.VerifiableConsumer"]
     except Unavailable as error:
@@ -48,7 +48,7 @@ def java_member(folder: Path, bootstrap: str, protocol: str, strategy: str) -> S
 
 
 def franz_go_member(_folder: Path, bootstrap: str, protocol: str, strategy: str) -> Sequence[str]:
-    """The same by franz-go."""
+    """Return the command of a member by franz-go."""
 
     def build(into: Path) -> None:
         for name in _GO_SOURCES:
@@ -77,7 +77,7 @@ class VerifiableMember:
         self.ranges: list[tuple[int, int, int]] = []
         """The partition, the first and the last offset of what it got, in the order of the polls."""
         self.uncommitted: set[tuple[int, int]] = set()
-        """What it got from polls whose commit its client refused, in the middle of a cooperative rebalance."""
+        """Records of polls whose commit its client refused, in the middle of a cooperative rebalance."""
         self.failures: list[dict[str, Any]] = []
         self.commits = 0
         self.has_closed = False
@@ -186,7 +186,7 @@ class Crew:
             raise AssertionError(self.members) from error
 
     def offsets(self) -> list[tuple[int, int]]:
-        """What all of them got, each as often as they got it."""
+        """Return all received offsets, with repetitions."""
         return [each for member in self.members for each in member.offsets()]
 
     def uncommitted(self) -> set[tuple[int, int]]:

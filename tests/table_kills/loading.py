@@ -54,7 +54,7 @@ class Loader:
             self.process.stdin.flush()
 
     def answer(self, *wanted: str) -> dict[str, Any]:
-        """The next answer of these kinds, or `dead`. Raises `TimeoutError`."""
+        """Return the next answer of these kinds, or `dead`. Raises `TimeoutError`."""
         until = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -73,7 +73,7 @@ class Loader:
         return self._kill("java", 1)
 
     def kill_worker(self) -> bool:
-        """One of the Python processes that Spark's tasks run in."""
+        """Kill one of the Python processes in which Spark's tasks run."""
         return self._kill("python", 2)
 
     def _kill(self, name: str, depth: int) -> bool:

@@ -34,7 +34,7 @@ class Outcome:
     steps: Counter[str] = field(factory=Counter)
     """By the step that the driver was killed at."""
     errors: Counter[str] = field(factory=Counter)
-    """What loads said that were not killed themselves."""
+    """The errors of loads that were not killed themselves."""
     faults: list[str] = field(factory=list)
     rows: int = 0
     reads: int = 0
@@ -57,7 +57,7 @@ def play(
     formats: Sequence[str] = tuple(READERS),
     say: Callable[[str], None],
 ) -> Outcome:
-    """So many kills; after each, one load brings all the rest, and the table is looked at."""
+    """Kill loads, one a round; after each, one load copies the remaining messages, and the table is checked."""
     with ExitStack() as stack:
         harness = Harness(folder, source, random.Random(seed), stack)
         for number in range(rounds):
@@ -156,7 +156,7 @@ class Harness:
         )
 
     def _await(self, this: Round) -> None:
-        """How the work ended that was to be disturbed."""
+        """Wait for the end of the disturbed load, and note how it ended."""
         ended = self._loader.answer("done", "failed", "killed")
         if ended["event"] in ("killed", "dead"):
             self._loader.process.wait()
@@ -167,7 +167,7 @@ class Harness:
             self.outcome.errors[f"{this.target}: {ended['kind']}: {ended['error'][:150]}"] += 1
 
     def _load_all(self, this: Round) -> None:
-        """What somebody does who finds a load dead: the same again. A Java that is left is not waited for."""
+        """Repeat the load, as a user does who finds it dead. A remaining Java process is not waited for."""
         left = None
         until = time.monotonic() + 240
         while True:
@@ -218,7 +218,7 @@ class Harness:
                 self.outcome.faults.append(f"round {this.number}: {self._sent} were sent, the topics end at {ends}")
                 return
             time.sleep(0.1)
-            with suppress(KafkaException):  # nobody leads a partition
+            with suppress(KafkaException):  # a partition without a leader
                 ends = self._ends()
 
     def _ends(self) -> dict[tuple[str, int], int]:

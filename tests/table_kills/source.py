@@ -1,4 +1,4 @@
-"""Where the rows come from: a broker alone, which comes back after a kill, or a cluster, whose leaders move."""
+"""The sources of the rows: a single broker, which restarts after a kill, or a cluster, whose leaders move."""
 
 import random
 import time
@@ -18,7 +18,7 @@ class Source(Protocol):
     """Each is a folder of its own, and runs until it is stopped."""
 
     targets: tuple[str, ...]
-    """What is killed, in turn; a step: the driver, at a step of the commit."""
+    """The processes to kill, in turn; a step: the driver, at a step of the commit."""
 
     @property
     def bootstrap(self) -> str: ...
@@ -30,7 +30,7 @@ class Source(Protocol):
 
 
 class OneBroker:
-    """A broker alone: nobody serves until it is back."""
+    """A single broker: the source is unavailable until it has restarted."""
 
     targets: tuple[str, ...] = (
         "a step",

@@ -1,6 +1,6 @@
 """kill -9 at every step of a commit that adds files and replaces one, without Spark: `sweep.py FORMAT FOLDER STEP`.
 
-The process makes one commit and dies at a step of it; whoever began it looks at the table and begins the next one.
+The process makes one commit and dies at a step of it; its parent checks the table and begins the next one.
 """
 
 import subprocess
@@ -31,7 +31,7 @@ class Sweep:
 
 
 def sweep(folder: Path, formats: tuple[str, ...]) -> Sweep:
-    """A table of each format, killed at its first step, at its second, and so on, until a commit has no more steps."""
+    """Kill a commit to a table of each format at its first step, at its second, and so on, until none remains."""
     kills: Counter[str] = Counter()
     found: list[str] = []
     for named in formats:

@@ -1,4 +1,4 @@
-"""What the verdict of `make table-kills` is worth."""
+"""Tests of the verdict of `make table-kills`."""
 
 from collections import Counter
 

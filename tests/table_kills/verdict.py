@@ -1,4 +1,4 @@
-"""What must hold of each version of a table that a reader can see: every offset below the one reached, once."""
+"""The invariants of each visible version of a table: every offset below the one reached, once."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ Offsets = Mapping[tuple[str, int], int]
 
 
 def faults(seen: Seen, reached: Offsets) -> list[str]:
-    """One line for each thing that is wrong with rows that should be all up to these offsets."""
+    """Return one line for each fault of rows that should be all up to these offsets."""
     found = [f"{place} is there {count} times" for place, count in seen.items() if count > 1]
     wanted = {(topic, partition, at) for (topic, partition), end in reached.items() for at in range(end)}
     lost, foreign = sorted(wanted - seen.keys()), sorted(seen.keys() - wanted)
@@ -20,7 +20,7 @@ def faults(seen: Seen, reached: Offsets) -> list[str]:
 
 
 def went_back(before: Offsets, now: Offsets) -> list[str]:
-    """What is committed stays."""
+    """Return the offsets that are smaller than before: a commit may not go back."""
     return [
         f"{place} was at {end} and is at {now.get(place, 0)}"
         for place, end in before.items()

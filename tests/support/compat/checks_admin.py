@@ -1,4 +1,4 @@
-"""What must work: topics and settings."""
+"""The checks of topics and settings."""
 
 from support.waiting import wait_for
 

@@ -1,4 +1,4 @@
-"""What must work: consumer groups."""
+"""The checks of consumer groups."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -177,7 +177,7 @@ def check_everybody(world: World, clients: Sequence[Client]) -> None:
 
 
 def check_describe(world: World, client: Client, other: Client) -> None:
-    """Its state, members and partitions; and it is among those that are listed."""
+    """Check the state, members and partitions of a group, and that it is listed."""
     with crew(world, 2) as group:
         group.join(other)
         group.settle()

@@ -1,4 +1,4 @@
-"""What must work: producing, and consuming without a group."""
+"""The checks of producing, and of consuming without a group."""
 
 from collections.abc import Callable, Sequence
 
@@ -23,7 +23,7 @@ def tried(attempts: dict[str, Callable[[], None]]) -> None:
     for name, attempt in attempts.items():
         try:
             attempt()
-        except Exception as error:  # noqa: BLE001  told below
+        except Exception as error:  # noqa: BLE001  reported below
             failed[name] = error
     if failed:
         reasons = "; ".join(f"{name}: {error!r}" for name, error in failed.items())

@@ -15,7 +15,7 @@ _UNTOLD = dict.fromkeys(
     (("aiokafka", feature) for feature in ("mutual-tls", "sasl_plaintext-oauthbearer", "sasl_ssl-oauthbearer")),
     re.compile("Connection at .* closed"),
 )
-"""Where the library tells neither the broker's TLS alert nor its answer to a bad token, only what comes of it."""
+"""Cases in which the library reports neither the broker's TLS alert nor its answer to a bad token."""
 _UNAUTHENTICATED = re.compile("authentic|sasl|oauth|ssl|tls|certificate|handshake", re.IGNORECASE)
 _UNAUTHORIZED = re.compile("authoriz", re.IGNORECASE)
 

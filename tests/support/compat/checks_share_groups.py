@@ -1,4 +1,4 @@
-"""What must work: share groups."""
+"""The checks of share groups."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -12,7 +12,7 @@ from .world import World
 
 
 def check_share_group(world: World, client: Client) -> None:
-    """What is released comes once more, with its delivery count; all else comes once, to one of two members."""
+    """Check that a released message is delivered twice, with its delivery count, and the others once, to one member."""
     topic, group = world.topic(), world.name("share")
     read_from_the_beginning(world.broker.bootstrap, group)
     before, after = values_of("before", 12), values_of("after", 12)

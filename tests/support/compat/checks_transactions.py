@@ -1,4 +1,4 @@
-"""What must work: transactions, fencing, and positions that go with a transaction."""
+"""The checks of transactions, fencing, and offsets within a transaction."""
 
 from collections.abc import Sequence
 

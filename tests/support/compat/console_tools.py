@@ -52,7 +52,7 @@ class ConsoleTools:
         shutil.rmtree(self._folder)
 
     def run(self, tool: str, *arguments: str, stdin: str = "") -> str:
-        """What a tool, by the name of its class, says. Raises `RuntimeError` when it fails."""
+        """Return the output of a tool, by the name of its class. Raises `RuntimeError` when it fails."""
         words = ["--bootstrap-server", self._bootstrap, *self._login, *arguments]
         done = self._java.process.call("tool", **{"class": tool, "arguments": words, "stdin": stdin})
         said: str = done["out"]
@@ -173,14 +173,14 @@ class ConsoleTools:
         )
 
     def _table(self, *arguments: str) -> list[dict[str, str]]:
-        """The rows that kafka-consumer-groups prints, by the names of their columns."""
+        """Return the rows that kafka-consumer-groups prints, by the names of their columns."""
         lines = [line for line in self.run(_GROUPS, *arguments).splitlines() if line.strip()]
         names = lines[0].replace("COORDINATOR (ID)", "COORDINATOR ID").split()
         return [dict(zip(names, line.split(), strict=False)) for line in lines[1:]]
 
 
 class _ConsoleMember(MemberProcess):
-    """It does not tell its assignment: the group does."""
+    """A member that does not print its assignment: the group is described instead."""
 
     def __init__(self, command: Sequence[str], java: RemoteClient, group: str, name: str) -> None:
         self._java, self._group, self._name = java, group, name

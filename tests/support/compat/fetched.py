@@ -1,4 +1,4 @@
-"""What registries of other languages have, fetched once into the build folder."""
+"""Packages from registries of other languages, fetched once into the build folder."""
 
 import fcntl
 import hashlib
@@ -24,7 +24,7 @@ def need(*commands: str) -> None:
 
 
 def fetched(name: str, recipe: str, fetch: Callable[[Path], None]) -> Path:
-    """The folder that `fetch` has filled by `recipe`; another recipe has another folder.
+    """Return the folder that `fetch` has filled by `recipe`; another recipe has another folder.
 
     Several processes may ask at once. Raises `Unavailable` when it cannot be filled; that is tried once a run.
     """
@@ -47,8 +47,8 @@ def fetched(name: str, recipe: str, fetch: Callable[[Path], None]) -> Path:
 
 
 def jars(name: str, libraries: Sequence[str], *, with_what_they_need: bool = False) -> Path:
-    """The folder with these libraries, each "group:artifact:version", and nothing besides, unless they are wanted
-    `with_what_they_need`. Raises `Unavailable`."""
+    """Return the folder with these libraries only, each "group:artifact:version", or also with their dependencies
+    (`with_what_they_need`). Raises `Unavailable`."""
     without = () if with_what_they_need else ("*:*",)
 
     def fetch(folder: Path) -> None:

@@ -41,23 +41,23 @@ _TOOLS = (
     "com.fasterxml.jackson.dataformat:jackson-dataformat-csv:2.21.2",
     "com.fasterxml.jackson.datatype:jackson-datatype-jdk8:2.21.2",
 )
-"""What the console tools use. Named one by one: all that kafka-tools asks for would be Kafka Connect as well."""
+"""The libraries of the console tools, one by one: kafka-tools would also bring Kafka Connect."""
 _BROKER = (
     "org.pcollections:pcollections:4.0.2",
     "org.hdrhistogram:HdrHistogram:2.2.2",
     "com.github.ben-manes.caffeine:caffeine:3.2.3",
     "com.dynatrace.hash4j:hash4j:0.22.0",
 )
-"""What a broker needs besides."""
+"""The further libraries of a broker."""
 _JAXB = "javax.xml.bind:jaxb-api:2.3.1"
 """A part of Java 8 that the first releases use."""
 _SOURCES = [Path(__file__).parent / "java" / name for name in ("Driver.java", "Tool.java", "Transactions.java")]
 _SHARING = Path(__file__).parent / "java" / "Sharing.java"
-"""What only generation 4 can compile."""
+"""The source that only generation 4 compiles."""
 
 
 def java_classpath(generation: int) -> str:
-    """Of the driver and the libraries of that generation, 3 or 4. Raises `Unavailable`."""
+    """Return the class path of the driver and the libraries of that generation, 3 or 4. Raises `Unavailable`."""
     need("java", "javac", "mvn")
     libraries = [_CLIENTS[generation], *_COMMON, *(_TOOLS if generation == 4 else ())]
     folder = jars(f"java-{generation}", libraries)
@@ -72,7 +72,7 @@ def java_classpath(generation: int) -> str:
 
 
 def broker_classpath(release: str | None = None) -> str:
-    """Of Apache Kafka's broker, of an earlier release with its version. Raises `Unavailable`."""
+    """Return the class path of Apache Kafka's broker, of an earlier release with its version. Raises `Unavailable`."""
     need("java", "mvn")
     if release is not None:
         libraries = [f"org.apache.kafka:kafka_2.13:{release}"]

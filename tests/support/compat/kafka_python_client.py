@@ -23,7 +23,7 @@ from .polling import PollingMember
 from .transactional import KafkaPythonTransactions
 
 _BOOTSTRAP_MS = 5000
-"""For so long it tries to log in, even when the broker refuses it."""
+"""The time for a login, even when the broker refuses it."""
 
 
 def _assignor(name: str) -> Any:

@@ -19,7 +19,7 @@ ck_admin: Any = admin
 
 
 def _is_refusal(error: ck.KafkaError) -> bool:
-    """True for errors that it tells at once and continues trying after; a TLS alert is a fault of transport to it."""
+    """Return True for errors that the library reports at once while it retries; a TLS alert is a transport error."""
     return error.code() in (ck.KafkaError._AUTHENTICATION, ck.KafkaError._SSL) or "SSL alert" in error.str()
 
 

@@ -1,4 +1,4 @@
-"""How a client connects to a secured listener, once, and the same in the words of each library."""
+"""The settings for a secured listener, once, and in the terms of each library."""
 
 import ssl
 from collections.abc import Mapping
@@ -83,7 +83,7 @@ class Login:
 
 
 def java_settings(login: Login, *, store_type: str) -> dict[str, str]:
-    """The settings of Apache Kafka's own client, with stores of the type PEM or PKCS12."""
+    """Return the settings of Apache Kafka's own client, with stores of the type PEM or PKCS12."""
     way = login.way
     settings = {"security.protocol": way.protocol}
     if login.authority is not None:
@@ -119,13 +119,13 @@ def _jaas(login: Login) -> str:
 
 
 def krb5_login(principal: str, keytab: Path | None) -> str:
-    """The login of a broker or a client by the keytab of its principal."""
+    """Return the login of a broker or a client by the keytab of its principal."""
     module = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true doNotPrompt=true"
     return f'{module} keyTab="{keytab}" principal="{principal}";'
 
 
 def librdkafka_settings(login: Login) -> dict[str, Any]:
-    """The settings of librdkafka; an OAuth token comes from its URL."""
+    """Return the settings of librdkafka; an OAuth token comes from its URL."""
     way = login.way
     settings: dict[str, Any] = {"bootstrap.servers": login.bootstrap, "security.protocol": way.protocol}
     if login.authority is not None:
@@ -153,7 +153,7 @@ def librdkafka_settings(login: Login) -> dict[str, Any]:
 
 
 def python_settings(login: Login, token_provider: Any) -> dict[str, Any]:
-    """The settings of kafka-python and aiokafka; `token_provider` gives an OAuth token."""
+    """Return the settings of kafka-python and aiokafka; `token_provider` gives an OAuth token."""
     way = login.way
     settings: dict[str, Any] = {"bootstrap_servers": login.bootstrap, "security_protocol": way.protocol}
     if login.authority is not None:
@@ -173,7 +173,7 @@ def python_settings(login: Login, token_provider: Any) -> dict[str, Any]:
 
 
 def driver_settings(login: Login) -> dict[str, Any]:
-    """The settings for the drivers of kafkajs and franz-go: the texts of files, not their names."""
+    """Return the settings for the drivers of kafkajs and franz-go: the texts of files, not their names."""
 
     def text(file: Path | None) -> str:
         return "" if file is None else file.read_text(encoding="ascii")

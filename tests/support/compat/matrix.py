@@ -1,4 +1,4 @@
-"""Which client is asked for what, as data: the rows and columns of the table in docs/compatibility.md."""
+"""The matrix of clients and checks: the rows and columns of the table in docs/compatibility.md."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module

@@ -63,7 +63,7 @@ class MemberProcess:
 
 
 def output_of(command: Sequence[str], stdin: bytes = b"") -> str:
-    """Of a command that ends by itself. Raises `RuntimeError` with what it said if it fails."""
+    """Return the output of a command that terminates. Raises `RuntimeError` with its output if it fails."""
     done = subprocess.run(
         command, input=stdin, capture_output=True, timeout=PATIENCE_S * 2, check=False, env=dict(os.environ)
     )

@@ -1,4 +1,4 @@
-"""What a test asks of a client library, whichever it is."""
+"""The interface through which tests use any client library."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
@@ -29,7 +29,7 @@ class Record:
 
     @property
     def content(self) -> tuple[object, ...]:
-        """What a producer decides."""
+        """Return the fields that a producer decides."""
         return self.key, self.value, self.headers
 
 
@@ -45,7 +45,7 @@ class GroupView:
 
 @attrs.frozen(kw_only=True)
 class Sending:
-    """How to produce; `max_bytes` bounds a message."""
+    """Options of a producer; `max_bytes` bounds a message."""
 
     codec: str = "none"
     acks: str = "all"
@@ -55,8 +55,8 @@ class Sending:
 
 @attrs.frozen(kw_only=True)
 class Start:
-    """Where to begin to read: an offset, or the first record of a time. `max_bytes` bounds what one fetch brings,
-    `rack` is where the reader is, `committed` leaves out what is of transactions that are open or aborted."""
+    """The start of a read: an offset, or the first record of a time. `max_bytes` bounds a fetch, `rack` is the rack
+    of the reader, `committed` leaves out messages of open and aborted transactions."""
 
     partition: int = 0
     offset: int = 0
@@ -77,10 +77,10 @@ class Member(Protocol):
     """A consumer in a group that polls by itself, until it is closed."""
 
     def assignment(self) -> frozenset[tuple[str, int]]:
-        """The partitions it has now."""
+        """Return the current assignment."""
 
     def received(self) -> list[Record]:
-        """All it has got."""
+        """Return all received records."""
 
     def commit(self) -> None:
         """Commit what was received; it is done when `close` has returned, at the latest."""
@@ -107,34 +107,34 @@ class Client(Protocol):
         """Send the values to partition 0 in one transaction, and commit or abort it."""
 
     def zombie(self, name: str, topic: str, first: Record, second: Record) -> str:
-        """Two producers of one name, the second after the first has sent; what the first is told when it commits."""
+        """Start a second producer of a name after the first has sent; return the first one's error at its commit."""
 
     def transform(self, name: str, group: str, source: str, topic: str, count: int, *, commit: bool) -> None:
-        """In one transaction: take so many messages as a member, send their values on, commit the group's positions."""
+        """In one transaction, read `count` messages as a member, send their values, and commit the group's offsets."""
 
     def join(self, group: str, topic: str, *, assignor: str = "") -> Member:
-        """A new member that begins at the committed position, else at the earliest; returns before it has joined.
+        """Return a new member that begins at the committed offset, else at the earliest, before it has joined.
 
-        assignor: "range" or "cooperative-sticky"; "": what the library takes if it is told nothing.
+        assignor: "range" or "cooperative-sticky"; "": the library's default.
         """
 
     def join_consumer_group(self, group: str, topic: str) -> Member:
-        """A new member by KIP-848 (`group.protocol=consumer`), otherwise as `join` makes it."""
+        """Return a new member by KIP-848 (`group.protocol=consumer`), otherwise as `join` makes it."""
 
     def join_share_group(self, group: str, topic: str, released: Collection[bytes]) -> Member:
-        """A new member of a share group that acknowledges each message: it releases the first delivery of those whose
-        value is in `released`, and accepts all else. It has no assignment and commits as it polls."""
+        """Return a new member of a share group that acknowledges each message: it releases the first delivery of those
+        whose value is in `released`, and accepts the others. It has no assignment and commits as it polls."""
 
     def offsets(self, topic: str) -> tuple[int, int]:
-        """The first offset of partition 0 and its end."""
+        """Return the first offset of partition 0 and its end."""
 
     def offset_for_time(self, topic: str, timestamp_ms: int) -> int | None:
-        """Of the first record of partition 0 of that time or later."""
+        """Return the offset of the first record of partition 0 of that time or later."""
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None: ...
 
     def partitions(self, topic: str) -> int | None:
-        """How many it has; None if there is no such topic."""
+        """Return the number of partitions, or None for an unknown topic."""
 
     def add_partitions(self, topic: str, count: int) -> None:
         """Let it have `count` in all."""

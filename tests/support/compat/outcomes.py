@@ -1,4 +1,4 @@
-"""What a run found, a file per cell, so that processes which run tests side by side do not disturb each other."""
+"""The results of a run, a file per cell, so that parallel processes do not disturb each other."""
 
 import json
 import os
@@ -36,6 +36,6 @@ def write(found: Found) -> None:
 
 
 def read() -> Iterable[Found]:
-    """All that was found, by this run or earlier ones."""
+    """Return all results, of this run or earlier ones."""
     for file in sorted(FOLDER.glob("*.json")):
         yield Found(**json.loads(file.read_text(encoding="utf-8")))

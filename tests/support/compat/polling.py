@@ -13,7 +13,7 @@ class Polled(Protocol):
     """A consumer that has subscribed; used by one thread."""
 
     def poll(self) -> list[Record]:
-        """What came within about 50 ms."""
+        """Return the records that arrived within about 50 ms."""
 
     def assignment(self) -> frozenset[tuple[str, int]]: ...
 
@@ -78,7 +78,7 @@ class PollingMember:
             done = self._commits.get()
             try:
                 consumer.commit()
-            except Exception as error:  # noqa: BLE001  whoever asked for the commit gets it
+            except Exception as error:  # noqa: BLE001  for the caller of the commit
                 done.set_exception(error)
             else:
                 done.set_result(None)

@@ -85,7 +85,7 @@ class Issuer:
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}/token"
 
     def token(self, user: str) -> Path:
-        """The file with the token of a user; that of "stranger" is signed by a key that the broker does not know."""
+        """Return the file with the token of a user; that of "stranger" is signed by a key unknown to the broker."""
         file = self._folder / f"{user}.jwt"
         if not file.exists():
             key = self._strangers if user == "stranger" else self._key
@@ -121,7 +121,7 @@ class _Realm:
         self.broker_login = krb5_login(f"{broker}@{REALM}", self._keytabs[broker])
 
     def log_in(self, login: Login, user: str) -> Login:
-        """The login with the user's keytab; those who look at the cache find its ticket there."""
+        """Return the login with the user's keytab; clients that use the ticket cache find the ticket there."""
         self._kdc.log_in(user, self._keytabs[user])
         return attrs.evolve(login, name=f"{user}@{REALM}", keytab=self._keytabs[user])
 
@@ -172,7 +172,7 @@ class SecuredWorld:
         self._open.close()
 
     def client(self, key: str, login: Login) -> Client:
-        """The client with this login. Raises `Unavailable`, each time it is asked for."""
+        """Return the client with this login. Raises `Unavailable` at each call."""
         if key in self._unavailable:
             raise Unavailable(self._unavailable[key])
         if key not in self._clients:
@@ -199,14 +199,14 @@ class SecuredWorld:
         return f"{what}-{next(self._numbers)}"
 
     def topic(self, user: str) -> str:
-        """A new topic that this user alone may write and read."""
+        """Create a topic that this user alone may write and read."""
         name = self.name("topic")
         self.admin.create_topic(name)
         self._allow(user, ResourceType.TOPIC, name, Operation.WRITE, Operation.READ)
         return name
 
     def group(self, user: str) -> str:
-        """The name of a group that this user alone may join."""
+        """Return the name of a group that this user alone may join."""
         name = self.name("group")
         self._allow(user, ResourceType.GROUP, name, Operation.READ)
         return name
@@ -218,7 +218,7 @@ class SecuredWorld:
         )
 
     def login(self, way: Way) -> Login:
-        """The login of the user of this way. Raises `Unavailable` for GSSAPI where there is no KDC."""
+        """Return the login of the user of this method. Raises `Unavailable` for GSSAPI without a KDC."""
         if way.mechanism == "GSSAPI" and isinstance(self._realm, Unavailable):
             raise Unavailable(str(self._realm))
         login = Login(way=way, bootstrap=self._bootstraps[way.listener])
@@ -271,7 +271,7 @@ class SecuredWorld:
 
 
 def _broker_settings(certificate: Path, authority: Path, issuer: Issuer) -> dict[str, str]:
-    """The settings of a broker, ours or Apache Kafka's, but for its listeners."""
+    """Return the settings of a broker, ours or Apache Kafka's, without its listeners."""
     known = " ".join(f'user_{user}="{_PASSWORD}"' for user in ("plain", "admin"))
     settings = {
         "group.initial.rebalance.delay.ms": "0",
@@ -297,7 +297,7 @@ def _broker_settings(certificate: Path, authority: Path, issuer: Issuer) -> dict
 
 
 def _kerberos_settings(realm: _Realm) -> dict[str, str]:
-    """The settings of the broker for the listeners of GSSAPI. The stranger has no user's name."""
+    """Return the settings of the broker for the listeners of GSSAPI. The stranger has no user's name."""
     settings = {
         "sasl.kerberos.service.name": SERVICE,
         "sasl.kerberos.principal.to.local.rules": f"RULE:[1:$1@$0](gssapi@{REALM})s/@.*//",
@@ -358,7 +358,7 @@ def serve_kafka(folder: Path, settings: Mapping[str, str]) -> Iterator[Mapping[s
 
 
 def _trust_store(authority: Path) -> Path:
-    """The PKCS#12 store with the authority."""
+    """Return the PKCS#12 store with the authority."""
     store = authority.with_suffix(".p12")
     if not store.exists():
         certificates = [pkcs12.PKCS12Certificate(each, b"ca") for each in _certificates(authority)]
@@ -368,7 +368,7 @@ def _trust_store(authority: Path) -> Path:
 
 
 def _key_store(file: Path) -> Path:
-    """The PKCS#12 store with the private key and the chain of the file."""
+    """Return the PKCS#12 store with the private key and the chain of the file."""
     store = file.with_suffix(".p12")
     if not store.exists():
         key = load_pem_private_key(file.read_bytes(), None)

@@ -14,7 +14,7 @@ Cells = Mapping[tuple[str, str], str]
 
 
 def planned() -> dict[tuple[str, str], str]:
-    """What the matrix says; a test that finds otherwise fails."""
+    """Return the results that the matrix expects; a test with another result fails."""
     cells = {}
     for entry in CLIENTS.values():
         for feature in FEATURES:
@@ -24,7 +24,7 @@ def planned() -> dict[tuple[str, str], str]:
 
 
 def cells_of(found: Iterable[Found]) -> dict[tuple[str, str], str]:
-    """What was found, without the cells that were skipped or are no longer in the matrix."""
+    """Return the results, without cells that were skipped or are no longer in the matrix."""
     plan = planned()
     return {
         (each.client, each.feature): each.state
@@ -34,7 +34,7 @@ def cells_of(found: Iterable[Found]) -> dict[tuple[str, str], str]:
 
 
 def render(found: Iterable[Found]) -> str:
-    """The table with its footnotes, without the markers. Raises `ValueError` for cells that nothing was found for."""
+    """Return the table with its footnotes, without the markers. Raises `ValueError` for cells without a result."""
     results = list(found)
     cells = {key: state for key, state in planned().items() if state == LACKS} | cells_of(results)
     missing = [f"{key}-{feature}" for key, feature in planned() if (key, feature) not in cells]
@@ -61,7 +61,7 @@ def render(found: Iterable[Found]) -> str:
 
 
 def parse(page: str) -> dict[tuple[str, str], str]:
-    """The cells of the table in the page. Raises `ValueError` where there is none."""
+    """Return the cells of the table in the page. Raises `ValueError` without a table."""
     rows = [line for line in page[slice(*_places(page))].splitlines() if line.startswith("|")]
     table = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
     if len(table) < 3:
@@ -77,13 +77,13 @@ def parse(page: str) -> dict[tuple[str, str], str]:
 
 
 def replaced(page: str, table: str) -> str:
-    """The page with this table between the markers."""
+    """Return the page with this table between the markers."""
     start, end = _places(page)
     return f"{page[:start]}\n{table}\n{page[end:]}"
 
 
 def _places(page: str) -> tuple[int, int]:
-    """Where what is between the markers begins and ends."""
+    """Return the begin and the end of the text between the markers."""
     start, end = page.find(BEGIN), page.find(END)
     if start < 0 or end < start:
         raise ValueError(f"the page has no {BEGIN} and {END}")

@@ -138,7 +138,7 @@ class KafkaPythonTransactions:
             zombie.send(topic, first.value, partition=0).get(PATIENCE_S)
             self.transact(name, topic, [second], commit=True)
             zombie.commit_transaction()
-        except Exception as error:  # noqa: BLE001  # it is told what it is
+        except Exception as error:  # noqa: BLE001  # the zombie is fenced
             return repr(error)
         finally:
             zombie.close(timeout=1)
@@ -201,7 +201,7 @@ class AioKafkaTransactions:
                 await zombie.send_and_wait(topic, first.value, partition=0)
                 await self._transact(name, topic, [second], True)
                 await zombie.commit_transaction()
-            except Exception as error:  # noqa: BLE001  # it is told what it is
+            except Exception as error:  # noqa: BLE001  # the zombie is fenced
                 return repr(error)
             finally:
                 await zombie.stop()

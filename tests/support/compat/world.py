@@ -62,7 +62,7 @@ class World:
         return f"{what}-{next(self._numbers)}"
 
     def topic(self, partitions: int = 1, **configs: str) -> str:
-        """A new topic."""
+        """Create a topic."""
         name = self.name("topic")
         dotted = {key.replace("_", "."): value for key, value in configs.items()}
         self.admin.create_topic(name, partitions=partitions, configs=dotted)
@@ -103,7 +103,7 @@ class World:
         return self.admin.list_offsets({(topic, 0): "latest"}).popitem()[1]
 
     def stored(self, topic: str) -> list[Record]:
-        """What the broker has in partition 0."""
+        """Return the records of partition 0 at the broker."""
         return [
             Record(
                 value=message.value,
@@ -118,7 +118,7 @@ class World:
         ]
 
     def committed(self, topic: str) -> list[bytes | None]:
-        """The values in partition 0, without those of transactions that are open or aborted."""
+        """Return the values in partition 0, without those of transactions that are open or aborted."""
         with SimpleConsumer(self.broker, isolation_level="read_committed") as reader:
             return [message.value for piece in reader.read(topic, 0, 0) for message in piece]
 
@@ -126,7 +126,7 @@ class World:
         return next(each.group_type for each in self.admin.list_groups() if each.group_id == group)
 
     def epoch(self, name: str) -> int:
-        """The producer epoch of a transactional id, when its transaction is over."""
+        """Return the producer epoch of a transactional id, when its transaction is over."""
 
         def found() -> DescribedTransaction:
             return self.admin.describe_transactions([name])[0]
@@ -135,10 +135,10 @@ class World:
         return found().producer_epoch
 
     def position(self, group: str, topic: str) -> int | None:
-        """What the group has committed of partition 0."""
+        """Return the committed offset of the group in partition 0."""
         found = self.admin.group_offsets(group).get(TopicPartition(topic, 0))
         return None if found is None else found.offset
 
     def batches(self, topic: str) -> list[BatchHeader]:
-        """The headers of the batches in partition 0, as they were produced."""
+        """Return the headers of the batches in partition 0, as they were produced."""
         return [header for piece in self._simple.read(topic, 0, 0) for header in piece.batches()]

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import confluent_kafka
+from chaos.child import Report
 from chaos.history import ACKNOWLEDGED, REFUSED, UNKNOWN, Commit, History, Poll, Send, Share, value_of
+from chaos.librdkafka import main_thread_answers
 
 from barnabas import Consumer, Producer, ShareConsumer
 from barnabas.ports.errors import BarnabasError
@@ -44,6 +46,10 @@ class Worker:
             raise TimeoutError(f"{self.name} does not stop")
         if self.failure is not None:
             raise RuntimeError(f"{self.name} died: {self.failure!r}") from self.failure
+
+    def abandon(self) -> None:
+        """Stop without waiting for an orderly end."""
+        self.stopping.set()
 
     def _run(self) -> None:
         try:
@@ -279,6 +285,41 @@ class LibrdkafkaReader(ReadingWorker):
             while self._holds and time.monotonic() < until:
                 self.read()
         self._consumer.close()
+
+
+class ReaderRole(LibrdkafkaReader):
+    """The reader in a process of its own: librdkafka may deadlock (`chaos.watchdog`). It reports all that it notes."""
+
+    def __init__(self, name: str, bootstrap: str, group: str | None, protocol: str) -> None:
+        super().__init__(name, History(), bootstrap, time.monotonic, group=group, protocol=protocol)
+
+    def run(self, report: Report, stopping: threading.Event) -> None:
+        self._report = report
+        self.stopping = stopping
+        self.work()
+
+    def read(self) -> None:
+        super().read()
+        self._tell()
+
+    def commit(self) -> None:
+        super().commit()
+        self._tell()
+
+    def react(self) -> str:
+        return main_thread_answers(self._consumer)
+
+    def _tell(self) -> None:
+        noted = self.history
+        if noted.polls:  # first: a commit is about them
+            self._report("polls", [[p.session, p.partition, p.offset, p.value, p.at_s] for p in noted.polls])
+            noted.polls.clear()
+        if noted.commits:
+            self._report("commits", [[c.partition, c.offset, c.at_s] for c in noted.commits])
+            noted.commits.clear()
+        if noted.resets:
+            self._report("resets", noted.resets)
+            noted.resets.clear()
 
 
 class OurReader(ReadingWorker):

@@ -66,6 +66,16 @@ class Fault:
     ended_s: float
 
 
+class Replacement(NamedTuple):
+    """A client whose process stood still and was replaced by a fresh one, by the rule of `chaos.watchdog`."""
+
+    client: str
+    at_s: float
+    why: str
+    stacks: str
+    """Of its threads, when it stood still."""
+
+
 @define
 class History:
     """All of it. Lists are appended to from several threads."""
@@ -83,6 +93,9 @@ class History:
     """Producers that could not continue: an idempotent one fails when messages before its own are missing."""
     transactional: list[tuple[str, str]] = field(factory=list)
     """Kind and text of each anomaly of the transactional load, as `chaos.transactions` finds them."""
+    replaced: list[Replacement] = field(factory=list)
+    doubts: list[str] = field(factory=list)
+    """Readers that stood still and were not replaced, with the reason: what they were not given is an anomaly."""
     final: dict[int, list[tuple[int, str]]] = field(factory=dict)
     """Partition → offset and value of all that it holds in the end."""
     groups: dict[str, str] = field(factory=dict)
@@ -109,4 +122,6 @@ def to_fields(history: History) -> dict[str, Any]:
         "resets": history.resets,
         "broken": history.broken,
         "transactional": history.transactional,
+        "replaced": [each._asdict() for each in history.replaced],
+        "doubts": history.doubts,
     }

@@ -9,7 +9,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import confluent_kafka
 from attrs import field, frozen
 from chaos.checker import Verdict, check
 from chaos.clients import (
@@ -17,7 +16,6 @@ from chaos.clients import (
     SHARE_GROUP,
     TOPIC,
     LibrdkafkaProducer,
-    LibrdkafkaReader,
     OurProducer,
     OurReader,
     ReadingWorker,
@@ -28,9 +26,11 @@ from chaos.clients import (
 from chaos.cluster import ChaosCluster, wait_until
 from chaos.faults import FAULTS, SmallDisks
 from chaos.history import ACKNOWLEDGED, Fault, History
+from chaos.processes import ReaderProcess
 from chaos.recreated import RecreatedTopic
 from chaos.replicas import read_replicas
 from chaos.transactions import TransactionalLoad
+from chaos.watchdog import read_spans, watchdog_of
 from kills.work import PARTITIONS as TRANSACTIONAL_PARTITIONS
 from kills.work import SOURCE, TARGET
 from support.waiting import PATIENCE_S
@@ -95,12 +95,14 @@ def play(plan: Plan, folder: Path, tell: Callable[[str], None]) -> Outcome:
             _make_topic(cluster)
             producers, readers = _workers(cluster, history, now, plan)
             recoveries: list[float] = []
+            watchdog = watchdog_of(history, cluster.bootstrap, now)
             members = _share_members(cluster, history, now, plan)
             load, recreated, figures = _transactional(cluster, history, now, plan)
             began = time.monotonic()
             try:
                 for worker in [*readers, *producers, *recreated, *members]:
                     worker.start()
+                watchdog.start([reader for reader in readers if isinstance(reader, ReaderProcess)])
                 time.sleep(WARM_S)
                 _disturb(cluster, history, plan, now, tell, disks.there, recoveries, [*readers, *producers, *recreated])
                 tell(f"{now():6.1f} s  no more faults; reading everything back")
@@ -115,18 +117,20 @@ def play(plan: Plan, folder: Path, tell: Callable[[str], None]) -> Outcome:
                     figures |= {"lives of a recreated topic": topic.lives, **topic.topics.late}
                 cluster.wait_healthy()
                 if load is not None:
-                    figures |= load.finish(history)
-                history.final = read_all(cluster.bootstrap)
+                    figures |= load.finish(history, now)
+                history.final = read_all(history, cluster.bootstrap, now)
                 _drain(history, readers, tell)
                 if members:
                     _drain_shares(history, tell)
+                watchdog.stop()
                 for failure in _stop_all([*producers, *readers, *members]):
                     history.transactional.append(("client-stuck", str(failure)))
             finally:
                 if load is not None:
                     load.close()
                 for worker in (*producers, *readers, *members):
-                    worker.stopping.set()
+                    worker.abandon()
+                watchdog.stop()
             for broker in cluster.brokers:
                 broker.stop()
             folders = [(broker.number, broker.data) for broker in cluster.brokers]
@@ -146,26 +150,26 @@ def _make_topic(cluster: ChaosCluster) -> None:
 
 def _workers(
     cluster: ChaosCluster, history: History, now: Callable[[], float], plan: Plan
-) -> tuple[list[SendingWorker], list[ReadingWorker]]:
+) -> tuple[list[SendingWorker], list[ReadingWorker | ReaderProcess]]:
     given = (history, cluster.bootstrap, now)
     producers: list[SendingWorker] = [
         LibrdkafkaProducer("librdkafka-producer", *given, per_second=plan.per_second),
         OurProducer("our-producer", *given, per_second=plan.per_second),
     ]
-    readers: list[ReadingWorker] = [
-        LibrdkafkaReader("librdkafka-reader", *given),
+    readers: list[ReadingWorker | ReaderProcess] = [
+        ReaderProcess("librdkafka-reader", *given),
         OurReader("our-reader", *given),
-        *(LibrdkafkaReader(f"librdkafka-member-{n}", *given, group="librdkafka-group") for n in (1, 2)),
+        *(ReaderProcess(f"librdkafka-member-{n}", *given, group="librdkafka-group") for n in (1, 2)),
         *(OurReader(f"our-member-{n}", *given, group="our-group") for n in (1, 2)),
     ]
     if plan.kip_848:
         readers += [
             OurReader("upgraded-member-1", *given, group="upgraded-group", protocol="consumer"),
-            LibrdkafkaReader("upgraded-member-2", *given, group="upgraded-group"),
+            ReaderProcess("upgraded-member-2", *given, group="upgraded-group"),
         ]
-        both: Sequence[type[LibrdkafkaReader | OurReader]] = (LibrdkafkaReader, OurReader)
+        both: Sequence[type[ReaderProcess | OurReader]] = (ReaderProcess, OurReader)
         for number, kind in enumerate(both, 1):
-            name = "librdkafka" if kind is LibrdkafkaReader else "our"
+            name = "librdkafka" if kind is ReaderProcess else "our"
             readers += [
                 kind(f"{name}-new-member-{n}", *given, group=f"{name}-new-group", protocol="consumer") for n in (1, 2)
             ]
@@ -262,37 +266,15 @@ def _begin(
     return done.lasts_s
 
 
-def read_all(bootstrap: str) -> dict[int, list[tuple[int, str]]]:
+def read_all(history: History, bootstrap: str, now: Callable[[], float]) -> dict[int, list[tuple[int, str]]]:
     """Return all messages of the topic, read by a new client."""
     with Admin(bootstrap) as admin:
         ends = admin.list_offsets({(TOPIC, number): "latest" for number in range(PARTITIONS)})
-    left = {place.partition: end for place, end in ends.items() if end > 0}
-    found: dict[int, list[tuple[int, str]]] = {number: [] for number in range(PARTITIONS)}
-    consumer = confluent_kafka.Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "checker", "auto.offset.reset": "error"}
-        | {"enable.auto.commit": False, "enable.partition.eof": False}
-    )
-    try:
-        consumer.assign([confluent_kafka.TopicPartition(TOPIC, number, 0) for number in left])
-        until = time.monotonic() + DRAIN_S
-        while left:
-            if time.monotonic() > until:
-                raise TimeoutError(f"the topic cannot be read to its end; missing: {left}")
-            for message in consumer.consume(1000, 0.2):
-                if message.error() is not None:
-                    continue
-                partition, offset = message.partition(), message.offset()
-                assert partition is not None
-                assert offset is not None
-                found[partition].append((offset, (message.value() or b"").decode()))
-                if offset + 1 >= left.get(partition, -1):
-                    left.pop(partition, None)
-    finally:
-        consumer.close()
-    return found
+    spans = {place.partition: (0, end) for place, end in ends.items()}
+    return read_spans(history, bootstrap, TOPIC, spans, now)
 
 
-def _drain(history: History, readers: Sequence[ReadingWorker], tell: Callable[[str], None]) -> None:
+def _drain(history: History, readers: Sequence[Worker], tell: Callable[[str], None]) -> None:
     """Wait until each group, and each reader without one, is at the end; the checker reports those that are not."""
     ends = {partition: messages[-1][0] for partition, messages in history.final.items() if messages}
     names = {history.groups.get(reader.name, reader.name) for reader in readers}
@@ -304,10 +286,13 @@ def _drain(history: History, readers: Sequence[ReadingWorker], tell: Callable[[s
             last[key] = max(poll.offset, last.get(key, -1))
         return {name for name in names if any(last.get((name, p), -1) < end for p, end in ends.items())}
 
-    try:
-        wait_until(lambda: not behind(), DRAIN_S, "reading to the end")
-    except TimeoutError:
-        tell(f"did not come to the end: {', '.join(sorted(behind()))}")
+    replaced = -1
+    while replaced < len(history.replaced) and behind():
+        replaced = len(history.replaced)  # a fresh reader gets the complete time
+        try:
+            wait_until(lambda: not behind(), DRAIN_S, "reading to the end")
+        except TimeoutError:
+            tell(f"did not come to the end: {', '.join(sorted(behind()))}")
     history.drained = names
 
 
@@ -344,6 +329,7 @@ def _figures(history: History, recoveries: Sequence[float]) -> dict[str, Any]:
         "shared": sum(not share.is_accepted for share in history.shares),
         "accepted": sum(share.is_accepted for share in history.shares),
         "stored": sum(map(len, history.final.values())),
+        "readers replaced (client stood still)": len(history.replaced),
         "faults": len(history.faults),
         "seconds until acknowledged, median": round(took[len(took) // 2], 4) if took else None,
         "seconds until acknowledged, 99 of 100": round(took[len(took) * 99 // 100], 3) if took else None,

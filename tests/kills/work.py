@@ -47,6 +47,10 @@ class Work:
         self._thread.join(3 * CALL_S)
         if self._thread.is_alive():
             raise TimeoutError(f"{self.name} does not stop")
+        self.check()
+
+    def check(self) -> None:
+        """Raise what it died of."""
         if self._failure is not None:
             raise RuntimeError(f"{self.name} died") from self._failure
 
@@ -118,6 +122,7 @@ class Transformer(Work):
         self.committed = self.aborted = self.lives = 0
         self.doing = "nothing yet"
         """The current action of the client, or what it waits for."""
+        self.consumer: Consumer | None = None
         super().__init__(name)
 
     def work(self) -> None:
@@ -160,6 +165,7 @@ class Transformer(Work):
                 }
             )
         ) as consumer:
+            self.consumer = consumer
             consumer.subscribe([SOURCE])
             while not self.stopping.is_set():
                 self.doing = f"consume from {consumer.assignment()}"
@@ -231,10 +237,12 @@ class Witness(Work):
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
         self.seen: list[tuple[int, int, str]] = []
+        self.consumer: Consumer | None = None
         super().__init__("witness")
 
     def work(self) -> None:
         with reader(self._bootstrap) as consumer:
+            self.consumer = consumer
             while not self.stopping.is_set():
                 self.seen += taken(consumer)
 

@@ -16,6 +16,7 @@ import urllib.request
 from collections.abc import Callable
 from contextlib import ExitStack
 from multiprocessing import get_context
+from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Event
 from operator import sub, truediv
 from pathlib import Path
@@ -292,19 +293,21 @@ def direct_reads() -> Result:
     return Result("CPU of a load from ranges of the store / through the broker", direct_cost, details=found)
 
 
-def _read_at_pace(host: str, port: int, topic: str, end: int, began: Event, stop: Event) -> None:
-    """Read a topic again and again, at a rate that leaves the machine room."""
+def _read_at_pace(host: str, port: int, topic: str, end: int, began: Event, stop: Event, sizes: "Queue[int]") -> None:
+    """Read a topic again and again, at a rate that leaves the machine room; then say how many bytes that were."""
     client = BareClient(host, port)
     began.set()
-    offset = 0
+    offset = total = 0
     while not stop.is_set():
         due = time.perf_counter() + CHUNK / READER_RATE
         records = records_of(client.exchange(fetch_frame(topic, 0, offset, CHUNK)), topic)
+        total += len(records)
         offset = next_offset(records) if len(records) else 0
         if offset >= end:
             offset = 0
         time.sleep(max(0.0, due - time.perf_counter()))
     client.close()
+    sizes.put(total)
 
 
 def _hot_fetches(client: BareClient, count: int) -> list[float]:
@@ -326,6 +329,9 @@ def hot_fetches() -> Result:
     """Hot fetches during reads of old records, which come from the store or, for comparison, from local segments."""
     processes = get_context("fork")
     found: dict[str, list[float]] = {"alone": [], "plain": [], "tiered": []}
+    read_bytes, seconds = dict.fromkeys(found, 0), dict.fromkeys(found, 0.0)
+    cpu = dict.fromkeys(found, 0.0)
+    sizes: Queue[int] = processes.Queue()
     with (
         tempfile.TemporaryDirectory() as folder,
         tempfile.TemporaryDirectory() as data,
@@ -344,23 +350,29 @@ def hot_fetches() -> Result:
             for topic, times in found.items():
                 stop = processes.Event()
                 begun = [processes.Event() for _ in range(READERS if topic != "alone" else 0)]
-                readers = [
-                    processes.Process(target=_read_at_pace, args=(running.host, running.port, topic, end, each, stop))
-                    for each in begun
-                ]
+                place = running.host, running.port, topic, end
+                readers = [processes.Process(target=_read_at_pace, args=(*place, each, stop, sizes)) for each in begun]
                 for each in readers:
                     each.start()
                 for event in begun:
                     event.wait(30)
+                began, of_broker = time.perf_counter(), running.cpu_seconds()
                 times.extend(_hot_fetches(client, HOT_FETCHES))
                 stop.set()
+                read_bytes[topic] += sum(sizes.get(timeout=30) for _ in readers)
                 for each in readers:
                     each.join(30)
+                seconds[topic] += time.perf_counter() - began
+                cpu[topic] += running.cpu_seconds() - of_broker
         client.close()
     p99 = {name: quantiles(times, n=100)[98] * 1000 for name, times in found.items()}
     title = f"p99 of hot fetches, {READERS} readers of remote storage / {READERS} readers of local segments"
-    ratio = p99["tiered"] / p99["plain"]
-    return Result(title, ratio, "", HOT_MAX, at_least=False, details={f"{name} ms": each for name, each in p99.items()})
+    details = {f"{name} ms": each for name, each in p99.items()}
+    for name in ("plain", "tiered"):
+        details[f"{name} MB/s"] = read_bytes[name] / seconds[name] / MB
+        own_cpu = cpu[name] - cpu["alone"] * seconds[name] / seconds["alone"]
+        details[f"{name} CPU of the broker, ms/MB"] = own_cpu * 1000 / (read_bytes[name] / MB)
+    return Result(title, p99["tiered"] / p99["plain"], "", HOT_MAX, at_least=False, details=details)
 
 
 def in_folder() -> Result:

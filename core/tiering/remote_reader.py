@@ -91,18 +91,21 @@ class RemoteLogReader:
         pending_max: int,
         index_bytes_max: int,
         piece_bytes: int = CHUNK_BYTES,
+        resume: Callable[[Callable[[], None]], None] = lambda work: work(),
         on_failed: Callable[[], None] = lambda: None,
         delayed: Callable[[int, Callable[[], None]], None] = lambda _, start: start(),
     ) -> None:
         """piece_bytes: of what is loaded at once, while there are not too many readers.
 
-        `on_failed` is called after a failed load. `delayed` starts a load of a size when the rate of loads allows it;
-        indexes have the size 0."""
+        `resume` continues a read that has waited for a piece: others may wait for the same one. `on_failed` is called
+        after a failed load. `delayed` starts a load of a size when the rate of loads allows it; indexes have the size
+        0."""
         self._storage = storage
         self._offload = offload
         self._codecs = codecs
         self._pending_max = pending_max
         self._index_bytes_max = index_bytes_max
+        self._resume = resume
         self._on_failed = on_failed
         self._delayed = delayed
         self._chunks: OrderedDict[_Piece, Buffer] = OrderedDict()
@@ -169,7 +172,7 @@ class RemoteLogReader:
             raise ValueError(f"{log_key(view.folder, segment)} lacks offset {offset}")
         position, first = found
         size = min(max(max_bytes, first.size), segment.size - position)
-        is_sequence = self._piece_at(view, segment, position) in self._begun
+        is_sequence = self._piece_at(log_key(view.folder, segment), segment, position) in self._begun
         parts = yield from self._parts(view, segment, position, size)
         records = parts[0] if len(parts) == 1 else JoinedBuffers(parts)
         self._note_read(view, segment, position, size, first.size)
@@ -184,8 +187,14 @@ class RemoteLogReader:
         self, view: RemoteView, segment: RemoteSegment, position: int, offset: int
     ) -> Reading[tuple[int, BatchHeader] | None]:
         """Return the position and header of the first batch that ends above `offset`, from a position on."""
+        key = log_key(view.folder, segment)
         while position + HEADER_SIZE <= segment.size:
-            header = parse_header((yield from self._bytes(view, segment, position, HEADER_SIZE)))
+            piece = self._piece_at(key, segment, position)
+            chunk, within = self._chunks.get(piece), position - piece.start
+            if chunk is None or within + HEADER_SIZE > len(chunk):
+                header = parse_header((yield from self._bytes(view, segment, position, HEADER_SIZE)))
+            else:
+                header = parse_header(chunk, within)
             if header.next_offset > offset:
                 return position, header
             position += header.size
@@ -199,13 +208,14 @@ class RemoteLogReader:
     def _parts(self, view: RemoteView, segment: RemoteSegment, position: int, size: int) -> Reading[list[Buffer]]:
         """Return a range of a segment, as the parts of it that single pieces have."""
         end = min(position + size, segment.size)
+        key = log_key(view.folder, segment)
         parts: list[Buffer] = []
         while position < end:
-            piece = self._piece_at(view, segment, position)
-            self._load_early(view, segment, piece.start + piece.size, end, _AHEAD_OF_SEQUENCE, ahead=False)
+            piece = self._piece_at(key, segment, position)
+            self._load_early(key, segment, piece.start + piece.size, end, _AHEAD_OF_SEQUENCE, ahead=False)
             chunk: Buffer = yield piece
             if len(chunk) < piece.size:
-                raise ValueError(f"{log_key(view.folder, segment)} has fewer than {segment.size} bytes")
+                raise ValueError(f"{key} has fewer than {segment.size} bytes")
             parts.append(memoryview(chunk)[position - piece.start : end - piece.start])
             position = piece.start + piece.size
         return parts
@@ -247,19 +257,19 @@ class RemoteLogReader:
     def _read_ahead(self, view: RemoteView, segment: RemoteSegment, position: int, pieces: int) -> None:
         """Load what a sequential reader needs next, unless it is here; nothing waits for it."""
         pieces = min(pieces, self._chunks_max // _AHEAD_SHARE // self._piece_bytes - len(self._ahead))
-        left = pieces - self._load_early(view, segment, position, segment.size, pieces)
+        left = pieces - self._load_early(log_key(view.folder, segment), segment, position, segment.size, pieces)
         following = view.manifest.find(segment.next_offset) if left > 0 else None
         if following is not None:
             self._load_unless_here(_indexes_of(view, following), ahead=False)
-            self._load_early(view, following, 0, following.size, left)
+            self._load_early(log_key(view.folder, following), following, 0, following.size, left)
 
     def _load_early(
-        self, view: RemoteView, segment: RemoteSegment, position: int, end: int, pieces: int, *, ahead: bool = True
+        self, key: str, segment: RemoteSegment, position: int, end: int, pieces: int, *, ahead: bool = True
     ) -> int:
         """Load pieces of a range, at most this number; return how many there were."""
         number = 0
         while position < end and number < pieces:
-            piece = self._piece_at(view, segment, position)
+            piece = self._piece_at(key, segment, position)
             self._load_unless_here(piece, ahead=ahead)
             position = piece.start + piece.size
             number += 1
@@ -274,15 +284,18 @@ class RemoteLogReader:
 
     # --- pieces
 
-    def _piece_at(self, view: RemoteView, segment: RemoteSegment, position: int) -> _Piece:
-        """Return the piece with a position: one that is here or on its way, or else one of the present size."""
-        key = log_key(view.folder, segment)
+    def _piece_at(self, key: str, segment: RemoteSegment, position: int) -> _Piece:
+        """Return the piece of the batches of a segment with a position: one that is here or on its way, or else one of
+        the present size."""
+        size = self._piece_bytes
+        start = position - position % size
+        present = _Piece(key, start, min(size, segment.size - start))
+        if present in self._chunks or present in self._pending:
+            return present
         size = self._piece_max
         while size >= self._piece_min:
             start = position - position % size
             piece = _Piece(key, start, min(size, segment.size - start))
-            if size == self._piece_bytes:
-                present = piece
             if piece in self._chunks or piece in self._pending:
                 return piece
             size //= 2
@@ -294,8 +307,9 @@ class RemoteLogReader:
         batch_bytes: of a batch; the next read begins with the last one of this read if that is cut.
         """
         end = position + size
+        key = log_key(view.folder, segment)
         while position < end:
-            piece = self._piece_at(view, segment, position)
+            piece = self._piece_at(key, segment, position)
             position = piece.start + piece.size
             self._ahead.discard(piece)
             if piece in self._chunks:
@@ -384,7 +398,7 @@ class RemoteLogReader:
             self._chunk_bytes += len(chunk)
             self._evict()
         for resume in waiting:
-            resume(outcome)
+            self._resume(partial(resume, outcome))
 
 
 def _offset(number: int) -> Any:

@@ -10,6 +10,7 @@ Its batches have the leader epochs of the other cluster. Clients that have seen 
 epochs, so the leader epoch here is raised to the other cluster's before batches with it are readable.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
@@ -234,17 +235,54 @@ class _Rate:
         return begin_ms - now_ms
 
 
+class _OneATurn:
+    """Spreads work of the owner thread: a turn has one piece of it, and what other clients ask for comes in between.
+
+    Many readers may wait for one piece of a segment, and each answer with old records takes as long as some with new
+    ones."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._is_taken = False
+        """True until the next turn."""
+
+    def run(self, work: Callable[[], None]) -> None:
+        """Run `work` now, or in a later turn."""
+        if self._is_taken:
+            self._waiting.append(work)
+            return
+        self._is_taken = True
+        self._scheduler.call_soon(self._next)
+        work()
+
+    def _next(self) -> None:
+        self._is_taken = False
+        if self._waiting:
+            self.run(self._waiting.popleft())
+
+
 class _TierStats(TierStats):
     """The counters of copying and deleting, by Kafka's names."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
+        self._counters: dict[tuple[str, str], Counter] = {}
 
     def _count(self, name: str, what: str, topic: str, number: int = 1) -> None:
         self.counter(name, what, topic).add(number)
 
     def counter(self, name: str, what: str, topic: str) -> Counter:
-        return self._metrics.counter(f"kafka_server_brokertopicmetrics_{name}_total", what, topic=topic)
+        found = self._counters.get((name, topic))
+        if found is None:
+            found = self._metrics.counter(f"kafka_server_brokertopicmetrics_{name}_total", what, topic=topic)
+            self._counters[name, topic] = found
+        return found
+
+    def forget(self, topic: str) -> None:
+        """Let go of the counters of a topic, which may be gone."""
+        for each in [each for each in self._counters if each[1] == topic]:
+            del self._counters[each]
 
     def copied(self, topic: str, size: int) -> None:
         self._count("remotecopyrequests", "Segments copied to remote storage.", topic)
@@ -340,12 +378,14 @@ class Tiering:
             changed=replicas.purgatory.check,
             suspect=replicas.suspect,
         )
+        self._reads = _OneATurn(scheduler)
         self.reader = RemoteLogReader(
             outside.storage,
             outside.offload_read,
             codecs,
             pending_max=config.remote_log_reader_max_pending_tasks,
             index_bytes_max=config.remote_log_index_file_cache_total_size_bytes,
+            resume=self._reads.run,
             delayed=self._when_allowed,
         )
         self.read_only = ReadOnlyTopics(
@@ -432,6 +472,7 @@ class Tiering:
             self.manager.resign(key)
             self.read_only.resign(key)
             self._views.pop(key, None)
+            self._stats.forget(key.topic)
 
     def configs_changed(self, topic: Topic) -> None:
         """Apply the changed configuration of a topic."""
@@ -515,7 +556,8 @@ class Tiering:
 
         def use(view: RemoteView | None) -> None:
             if view is not None:  # else the manifest is being read, and the client asks again
-                self.reader.read(view, entry.offset, max_bytes=max_bytes, committed=committed, done=came)
+                read = partial(self.reader.read, view, entry.offset, max_bytes=max_bytes, committed=committed)
+                self._reads.run(partial(read, done=came))
 
         self._with_view(partition, use)
 

@@ -5,8 +5,6 @@ from functools import partial
 from struct import Struct
 from typing import Protocol
 
-from attrs import evolve
-
 from ....ports.broker_api.fetch import AbortedTransaction, FetchPartition, FetchResultPartition
 from ....ports.broker_api.metadata import NO_TOPIC_ID
 from ....ports.clock import Clock
@@ -171,8 +169,8 @@ class ReplicaReader:
         self._hastens_high_watermark = hastens_high_watermark
         self.remote: RemoteReads | None = None
         """Reads what is in remote storage only; None: there is no remote storage."""
-        self._has_moved = False
-        """True if a partition of the present fetch is to be read from there."""
+        self._moved: list[FetchResultPartition] = []
+        """The results of the present fetch that are to come from there."""
 
     def read(
         self,
@@ -210,7 +208,7 @@ class ReplicaReader:
         else:
             reading = FetchParams(isolation, allows_zstd=allows_zstd, anywhere=anywhere, nearest=nearest)
         results, size = self._read_all(entries, max_bytes, reading)
-        if self._has_moved:
+        if self._moved:
             self._read_remote(entries, results, max_bytes - size, reader, reading, done)
         elif max_wait_ms > 0 and size < min_bytes and results:
             self._wait(entries, results, done, max_bytes, min_bytes, max_wait_ms, reader, reading)
@@ -230,12 +228,11 @@ class ReplicaReader:
 
         After `remote.fetch.max.wait.ms` the response has what is there by then.
         """
-        self._has_moved = False
         remote = self.remote
         assert remote is not None
-        moved = [number for number, each in enumerate(results) if each.error is _MOVED]
-        for number in moved:
-            results[number] = evolve(results[number], error=ErrorCode.NONE)
+        ids = {id(each) for each in self._moved}
+        moved = [number for number, each in enumerate(results) if id(each) in ids]
+        self._moved.clear()
         waiting = DelayedRemoteFetch(
             len(moved), lambda: self._answer(results, reading, done), lambda: done(broker_failed())
         )
@@ -334,7 +331,7 @@ class ReplicaReader:
         def finish() -> None:
             reading.again()
             late, size = self._read_all(entries, max_bytes, reading)
-            if self._has_moved:
+            if self._moved:
                 self._read_remote(entries, late, max_bytes - size, reader, reading, done)
             else:
                 self._answer(late, reading, done)
@@ -400,8 +397,8 @@ class ReplicaReader:
                 records = _before_zstd(partition, entry.offset, records, reading)
         except ApiError as error:
             if error.code is _MOVED and reading.isolation is not _LOG_END and partition and self.remote is not None:
-                self._has_moved = True
-                return evolve(empty(partition, entry), error=_MOVED)
+                self._moved.append(result := empty(partition, entry))
+                return result
             is_out_of_range = error.code is ErrorCode.OFFSET_OUT_OF_RANGE and reading.isolation is not _LOG_END
             if error.code is ErrorCode.CORRUPT_MESSAGE and partition is not None:
                 self._local.suspect(partition.log, entry.offset)

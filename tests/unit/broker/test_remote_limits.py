@@ -1,5 +1,7 @@
 """Limits of remote storage: the time for a look-up, and rates (KIP-956)."""
 
+from contextlib import suppress
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -7,7 +9,7 @@ import pytest
 
 from barnabas.adapters.system import ManualClock, ManualScheduler
 from barnabas.app.broker.handlers.log_offsets import ListOffsetsService
-from barnabas.app.broker.state.tiering import _Rate
+from barnabas.app.broker.state.tiering import _OneATurn, _Rate
 from barnabas.ports.broker_api.offsets import ListOffsets, ListOffsetsPartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
@@ -71,3 +73,41 @@ def test_rate_of_large_and_small_segments_stays_below_limit(size: int) -> None:
         total += size
     took_ms = clock.monotonic_ms() - began_ms + rate.reserve_ms(0)
     assert took_ms == pytest.approx(total)
+
+
+def test_turn_of_the_owner_has_one_piece_of_the_work_that_came_together() -> None:
+    scheduler = ManualScheduler(ManualClock())
+    reads = _OneATurn(scheduler)
+    done: list[object] = []
+    after_each: list[int] = []
+    scheduler.after_each = lambda: after_each.append(len(done))
+
+    def came() -> None:
+        for number in range(4):
+            reads.run(partial(done.append, number))
+        scheduler.call_soon(lambda: done.append("another client"))
+
+    scheduler.call_soon(came)
+    scheduler.run_pending()
+    assert done == [0, 1, "another client", 2, 3]
+    assert after_each == [1, 2, 3, 4, 5, 5]
+    reads.run(lambda: done.append(4))
+    assert done[-1] == 4, "work waits though nothing was before it"
+
+
+def test_work_that_fails_does_not_keep_later_work_from_its_turn() -> None:
+    scheduler = ManualScheduler(ManualClock(), report=lambda _: None)
+    reads = _OneATurn(scheduler)
+    done: list[object] = []
+
+    def fail() -> None:
+        raise RuntimeError("a read fails")
+
+    def came() -> None:
+        for work in (fail, fail, lambda: done.append("later")):
+            with suppress(RuntimeError):
+                reads.run(work)
+
+    scheduler.call_soon(came)
+    scheduler.run_pending()
+    assert done == ["later"]

@@ -74,7 +74,9 @@ def content_of(found: RemoteRecords) -> bytes:
 class World:
     """A reader whose loads wait until `work`."""
 
-    def __init__(self, *folders: str, pending_max: int = 100) -> None:
+    def __init__(
+        self, *folders: str, pending_max: int = 100, resume: Callable[[Callable[[], None]], None] = lambda work: work()
+    ) -> None:
         self.waiting: list[Work] = []
         self.loaded = 0
         self.sizes: deque[int] = deque(maxlen=30)
@@ -86,6 +88,7 @@ class World:
             pending_max=pending_max,
             index_bytes_max=1 << 20,
             piece_bytes=PIECE,
+            resume=resume,
             delayed=self.count,
         )
 
@@ -127,6 +130,23 @@ def test_sequential_reader_gets_every_byte_and_loads_it_once(size: int) -> None:
         found += records
     assert found == CONTENT
     assert world.loaded <= len(CONTENT) + 8 * BATCHES + 100
+
+
+def test_readers_that_wait_for_one_piece_are_resumed_one_by_one() -> None:
+    later: deque[Callable[[], None]] = deque()
+    world = World("t/0", resume=later.append)
+    came = [world.begin("t/0", offset) for offset in (0, 3, 7)]
+    while world.waiting or later:
+        before = sum(map(len, came))
+        while world.waiting:
+            work, done = world.waiting.pop(0)
+            done(Outcome.of(work))
+        assert sum(map(len, came)) == before, "a load answers readers"
+        if later:
+            later.popleft()()
+        assert sum(map(len, came)) <= before + 1
+    assert [len(each) for each in came] == [1, 1, 1]
+    assert world.loaded <= len(CONTENT)
 
 
 def test_sequential_reader_does_not_wait_behind_its_first_read() -> None:

@@ -263,7 +263,7 @@ class TxnMarkerWriter:
         `done` is called once, when the in-sync replicas have them, and after a flush where the topic asks for one, at
         the latest after `timeout_ms` (REQUEST_TIMED_OUT: the marker is in the log, and may yet count).
         INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED for a late marker, NOT_ENOUGH_REPLICAS where too few
-        replicas are in sync.
+        replicas are in sync, or where damage hides what is known of the producers.
         """
         now_ms = self._clock.now_ms()
         placed = [[self._place(key, marker, now_ms) for key in marker.partitions] for marker in markers]
@@ -297,6 +297,7 @@ class TxnMarkerWriter:
             if partition.under_min_isr:
                 text = f"{len(partition.isr)} in sync, {partition.min_isr} are needed"
                 raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, text)
+            self._local.check_producers_known(partition)
             appended = partition.append_marker(
                 marker.producer_id,
                 marker.producer_epoch,

@@ -35,6 +35,7 @@ from ..log.segment.offset_index import CorruptIndex
 from ..log.segment.segment import Segment, SegmentFiles
 from ..log.segment.transaction_index import AbortedTxn
 from ..message.batch_header import HEADER_SIZE, BatchHeader, is_crc_valid, parse_header
+from ..traffic.steps import StepRunner
 from .follower.partition_fetch_state import records_of
 from .partition.partition import Partition
 from .replica_manager import ReplicaManager
@@ -222,6 +223,9 @@ class SegmentRepairs:
         """The next retry time and the last retry interval of each segment that could not be repaired."""
         self._uncommitted: set[Segment] = set()
         """Segments whose uncommitted damage was reported."""
+        self._reloading: set[UnifiedLog] = set()
+        """Logs whose producers are being read again."""
+        self._reloads = StepRunner(scheduler, clock, lambda error: report(f"reading producers failed: {error}"))
         self._closed = False
         self._stopped: Callable[[], None] | None = None
 
@@ -229,11 +233,11 @@ class SegmentRepairs:
         """Give up the running repair, and call `done` when no worker uses it any longer."""
         self._closed = True
         self._waiting.clear()
-        if self._running is None:
-            done()
-        else:
-            self._stopped = done
+        self._stopped = done
+        if self._running is not None:
             self._running.stop()
+        else:
+            self._end_stop()
 
     def on_damage(self, log: UnifiedLog, segment: Segment, gaps: Sequence[Gap]) -> None:
         """Repair the gaps of a closed segment, if it is not queued yet and no retry is pending."""
@@ -288,11 +292,24 @@ class SegmentRepairs:
         self.scheduler.call_later(delay_ms, due)
 
     def _reload_producers(self, log: UnifiedLog) -> None:
-        try:
-            if not log.closed:
-                log.reload_producers(self.clock.now_ms())
-        except StorageError as error:
-            self.report(failure(f"{log.topic_partition}: its producers cannot be read: {error}"))
+        """Read the producers again that the damage has hidden, on a worker."""
+        if log.closed or self._closed or log in self._reloading or not log.hidden_producers_at:
+            return
+
+        def done(outcome: Outcome[None]) -> None:
+            self._reloading.remove(log)
+            if outcome.error is not None and not log.closed:
+                self.report(failure(f"{log.topic_partition}: its producers cannot be read: {outcome.error}"))
+                self.scheduler.call_later(_LATER_MS, lambda: self._reload_producers(log))
+            self._end_stop()
+
+        self._reloading.add(log)
+        self._reloads.run(log.reload_producers(self.clock.now_ms()), done)
+
+    def _end_stop(self) -> None:
+        if self._stopped is not None and self._running is None and not self._reloading:
+            stopped, self._stopped = self._stopped, None
+            stopped()
 
     def ended(self, repair: "_Repair", error: BaseException | str | None, stats: RebuildStats | None) -> None:
         """Record the end of a repair: done (`stats`), failed (`error`), or given up (neither)."""
@@ -320,8 +337,7 @@ class SegmentRepairs:
             if repair.may_succeed_later:
                 self._later(log, segment, retry_ms)
         if self._closed:
-            if self._stopped is not None:
-                self._stopped()
+            self._end_stop()
         else:
             self._next()
 

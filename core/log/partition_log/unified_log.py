@@ -41,6 +41,8 @@ from .results import EMPTY_SLICE, AppendResult, LogSlice, ReplicatedAppendResult
 
 __all__ = ["AppendResult", "UnifiedLog", "LogSlice", "TimestampOffset"]
 
+_RELOADED_AT_ONCE = 1 << 20
+"""Bytes in which the owner thread may read producers at once."""
 _new = tuple.__new__  # once in every fetch, for half of what the named tuple's own takes
 
 
@@ -233,10 +235,21 @@ class LogTransactions:
         return None if first is None else Offset(first)
 
     @property
-    def first_undecided_on_disk(self) -> int | None:
-        """Return the first offset of a transaction that is open, or whose marker is not durable."""
+    def undecided_from(self) -> Offset | None:
+        """Return the first offset of a transaction whose marker damage may hide; None without one.
+
+        A later marker of its producer may belong to another transaction.
+        """
         state = self._state
-        return state.producers.states.open.first_not_durable(state.durable.recovery_point)
+        first = state.producers.undecided_from
+        return Offset(first) if first >= 0 and state.producers.hidden_at(state.start) else None
+
+    @property
+    def first_undecided_on_disk(self) -> int | None:
+        """Return the first offset of a transaction that is open, or whose marker is not durable, or may be hidden."""
+        state, hidden = self._state, self.undecided_from
+        first = state.producers.states.open.first_not_durable(state.durable.recovery_point)
+        return first if hidden is None else hidden if first is None else min(first, hidden)
 
     def aborted(self, from_offset: int, upto: int) -> Sequence[AbortedTxn]:
         """Return the aborted transactions with records in [from_offset, upto), ordered by their markers.
@@ -300,8 +313,6 @@ class UnifiedLog:
         self.transactions = LogTransactions(state)
         self.flushes = LogFlushes(state)
         self.replacer = SegmentReplacer(state)
-        self.hidden_producers_at: tuple[int, ...] = ()
-        """Offsets of damage that has hidden batches of producers when the log was opened, until its repair."""
         self.is_end_lost = False
         """True if the log ended below its recovery point when it was opened: durable messages are lost."""
         self.rolled: Callable[[UnifiedLog], None] | None = None
@@ -345,7 +356,6 @@ class UnifiedLog:
         log = cls(state, deletion_policy, entropy)
         noted = LogCheckpoint(Offset(recovery_point), Offset(log_start_offset), sealed)
         log.is_end_lost = load(state, noted, now_ms=now_ms, recover=recover, may_end_early=may_end_early)
-        log.hidden_producers_at = state.producers.hidden_at
         log.transactions.rebuild_marked_indexes()  # now: the next start would not notice that they are corrupt
         return log
 
@@ -431,6 +441,13 @@ class UnifiedLog:
     def producers(self) -> ProducerStates:
         """Return the state of producers with an id; empty for a classic log."""
         return self._state.producers.states
+
+    @property
+    def hidden_producers_at(self) -> tuple[int, ...]:
+        """Return the offsets of damage that hides batches of producers, until its repair. A snapshot would hide them
+        for ever."""
+        state = self._state
+        return state.producers.hidden_at(state.start)
 
     @property
     def folder(self) -> Folder:
@@ -660,7 +677,7 @@ class UnifiedLog:
         if state.format.reads_flushed_only:
             self.flushes.now(now_ms)  # before the next file has a name: recovery opens the newest alone (facts A4)
         segment = state.create_segment(base, now_ms)
-        if state.format.has_producers:
+        if state.format.has_producers and not self.hidden_producers_at:
             state.producers.take_snapshot(base)
         dropped = state.segments.items[len(items) :]
         state.segments = SegmentList((*items, segment))
@@ -844,13 +861,35 @@ class UnifiedLog:
             self.fail(error)
             raise
 
-    def reload_producers(self, now_ms: int) -> None:
-        """Read the producers again after the repair of a segment, if damage has hidden some. It takes time with the
-        records since the last snapshot before. Raises `StorageError`."""
-        if self.hidden_producers_at:
-            state = self._state
-            state.producers.reload(state.segments.items, state.end, now_ms)
-            self.hidden_producers_at = state.producers.hidden_at
+    def reload_producers(self, now_ms: int) -> Steps[None]:
+        """Read the producers again after the repair of a segment, if damage has hidden some.
+
+        In steps: a worker reads closed segments, so that the owner reads no more than what is appended meanwhile.
+        Raises `StorageError`.
+        """
+        state = self._state
+        while self.hidden_producers_at:
+            self.roll(now_ms)
+            active, truncations = state.segments.active, state.durable.truncations
+            closed = [each for each in state.segments.items[:-1] if isinstance(each, Segment)]
+            if not closed:
+                return
+            try:
+                read = yield state.producers.begin_reload(closed, active.base_offset, now_ms)
+            except (StorageError, ClosedError):
+                if state.closed:
+                    return
+                if set(closed) <= set(state.segments.items):
+                    raise
+                continue  # retention has removed a segment
+            if state.closed:
+                return
+            if truncations != state.durable.truncations:
+                continue  # the truncation has read the producers
+            rest = sum([each.size for each in state.segments.items if each.base_offset >= read.end])
+            if rest <= _RELOADED_AT_ONCE:
+                state.producers.end_reload(read, state.segments.items, state.end, now_ms)
+                return
 
     def snapshot_at(self, offset: int, now_ms: int) -> Callable[[], bytes]:
         """Return work that reads the producers at the end of a closed segment, as a snapshot file has them.
@@ -921,7 +960,7 @@ class UnifiedLog:
             if durable.failure is None:
                 active.write_indexes()
             if durable.failure is None and (state.epochs.changed or not durable.is_as_found):
-                if state.format.has_producers:
+                if state.format.has_producers and not self.hidden_producers_at:
                     state.producers.take_shutdown_snapshot(state.end, state.segments.bases[0])
                 self.flushes.now(now_ms)
                 for file in active.index_files():

@@ -398,6 +398,10 @@ class ProducerStates:
             self._rejected.pop(number, None)
         return len(silent)
 
+    def keep_rejected(self, before: "ProducerStates") -> None:
+        """Keep the rejected batches of a state that was read `before`: their producers will send them again."""
+        self._rejected = before._rejected
+
     def clear(self) -> None:
         self._producers.clear()
         self._rejected.clear()

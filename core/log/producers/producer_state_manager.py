@@ -6,6 +6,7 @@ offset. The next flush writes it after the records below it are durable; without
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 from ....ports.storage import FileMissing, Folder, StorageError
 from ....ports.types import Offset, Position
@@ -14,6 +15,8 @@ from ...message.control_records import EndTransactionMarker
 from ..config import LONG_MAX
 from ..log_format import LogSegment
 from ..names import SEGMENT_FILE, SNAPSHOT_SUFFIX, segment_file
+from ..segment.damage import NO_BOUND
+from ..segment.offset_index import CorruptIndex
 from ..segment.segment import Segment
 from ..segment.transaction_index import AbortedTxn
 from .producer_state import NO_OFFSET, ProducerStates
@@ -37,12 +40,22 @@ def _offset_of(name: str) -> int:
     return int(name.removesuffix(SNAPSHOT_SUFFIX))
 
 
+class ReadProducers(NamedTuple):
+    """The producers at `end` as a worker has read them, and the transactions that were aborted since a snapshot."""
+
+    reader: "ProducerStateManager"
+    end: Offset
+    aborted: Sequence[AbortedTxn]
+
+
 class ProducerStateManager:
     """The producer state at the log end, and the snapshots. Owner thread only."""
 
     __slots__ = (
+        "_began_with_snapshot",
         "_durable",
         "_folder",
+        "_hidden",
         "_keeps_files",
         "_known_to",
         "_lacks_early",
@@ -51,8 +64,8 @@ class ProducerStateManager:
         "_recovered",
         "_report",
         "_taken",
-        "hidden_at",
         "states",
+        "undecided_from",
     )
 
     def __init__(self, folder: Folder, report: Callable[[str], None]) -> None:
@@ -65,11 +78,13 @@ class ProducerStateManager:
         """Snapshots that a flush is writing."""
         self._durable: set[int] = set()
         """Offsets of the snapshots that this run has made durable."""
-        self._recovered = self._lacks_early = self._keeps_files = False
+        self._recovered = self._lacks_early = self._keeps_files = self._began_with_snapshot = False
         self._known_to = Offset(0)
-        self.hidden_at: tuple[int, ...] = ()
-        """Offsets of damaged records that no snapshot covers, which were left out when the log was opened: batches of
-        their producers are unknown, and would be appended twice."""
+        """The offset of the snapshot with which the state was read."""
+        self._hidden: tuple[tuple[Offset, Offset], ...] = ()
+        self.undecided_from = NO_OFFSET
+        """First offset of the oldest transaction that is open where damage hides batches: its marker may be among
+        them, so that a later marker of the producer says nothing about it. -1 without one."""
 
     # --- at the start
 
@@ -80,7 +95,7 @@ class ProducerStateManager:
         """
         self._offsets = set(snapshot_offsets(self._folder))
         start = earlier[0].base_offset if earlier else offset
-        self._lacks_early = not self._read(earlier, start, offset, now_ms) and start > 0
+        self._lacks_early = not self._read_own(earlier, start, offset, now_ms) and start > 0
         self._recovered = True
 
     def recovered(self, segment: Segment, position: Position, header: BatchHeader, now_ms: int) -> None:
@@ -103,32 +118,109 @@ class ProducerStateManager:
             self._folder.flush()  # a deleted one that reappears after a power cut would describe other batches
         # A crash may have interrupted retention: then only the snapshot of its end has producers of what is removed.
         if not self._recovered or (self._lacks_early and self._offsets):
-            self._read(batches, start, end, now_ms)
+            self._read_own(batches, start, end, now_ms)
         self._recovered = False
-        self._find_hidden(batches)
+        self._find_hidden(batches, start)
         self._drop_strays({segment.base_offset for segment in batches})
 
-    def reload(self, segments: Sequence[LogSegment], end: Offset, now_ms: int) -> None:
-        """Read the state at `end` again after the repair of a segment: from the snapshot before the damage on, since
-        the later ones lack what it hid. Raises `StorageError`."""
+    def hidden_at(self, start: Offset) -> tuple[int, ...]:
+        """Return the offsets of damage in a log that begins at `start` which no snapshot covers: batches of producers
+        there are unknown, and would be appended twice."""
+        return tuple([first for first, after in self._hidden if after > start])
+
+    def begin_reload(self, segments: Sequence[Segment], end: Offset, now_ms: int) -> Callable[[], ReadProducers]:
+        """Return work that reads the producers at `end`, where these closed segments end, again, from the snapshot
+        before the damage on. Any thread may call it; `end_reload` follows. Raises `StorageError`."""
+        known = {offset for offset in self._offsets - self._pending.keys() if offset <= self._known_to}
+        start = segments[0].base_offset
+
+        def work() -> ReadProducers:
+            reader = ProducerStateManager(self._folder, self._report)
+            reader._offsets, reader._keeps_files = known, True
+            return ReadProducers(reader, end, reader._read_with_aborted(segments, start, end, now_ms))
+
+        return work
+
+    def end_reload(self, read: "ReadProducers", segments: Sequence[LogSegment], end: Offset, now_ms: int) -> None:
+        """Take over what was read, and read the rest of a log that ends at `end`. Raises `StorageError`."""
         batches = [segment for segment in segments if isinstance(segment, Segment)]
-        self._drop([offset for offset in self._offsets if offset > self._known_to])
-        self._read(batches, batches[0].base_offset if batches else end, end, now_ms)
-        self._find_hidden(batches)
+        reader, aborted = read.reader, list(read.aborted)
+        replay(reader.states, batches, read.end, end, now_ms, aborted.append)
+        self._drop([offset for offset in self._offsets if offset > reader._known_to])
+        self._known_to = reader._known_to
+        reader.states.keep_rejected(self.states)
+        self.states = reader.states
+        self._correct_indexes(batches, end, aborted)
+        self._find_hidden(batches, batches[0].base_offset)
 
-    def _find_hidden(self, batches: Sequence[Segment]) -> None:
+    def _find_hidden(self, batches: Sequence[Segment], start: Offset) -> None:
+        """Find the damage behind the snapshot that was read, and which transactions were open there."""
+        known_to, found = self._known_to, list[tuple[Offset, Offset]]()
+        for segment in batches:
+            for gap in segment.gaps:
+                if gap.next_offset > max(known_to, gap.first_offset):
+                    found.append((gap.first_offset, gap.next_offset))
+        self._hidden, self.undecided_from = tuple(found), NO_OFFSET
+        if not found:
+            return
+        reader = ProducerStateManager(self._folder, self._report)
+        reader._offsets, reader._keeps_files = self._offsets - self._pending.keys(), True
+        reached = NO_OFFSET
+        for first, _ in found:
+            offset = max(first, known_to)
+            if reached == NO_OFFSET:
+                reader._read(batches, start, offset, 0)
+            else:
+                replay(reader.states, batches, Offset(reached), offset, 0)
+            reached = offset
+            if reader.states.open.first_offset is not None:
+                self.undecided_from = reader.states.open.first_offset
+                return
+
+    def _read_own(self, segments: Sequence[Segment], start: Offset, end: Offset, now_ms: int) -> bool:
+        """Read the producers as `_read` does, and correct the transaction indexes: damage that is repaired may have
+        hidden transactions from them."""
+        aborted = self._read_with_aborted(segments, start, end, now_ms)
+        self._correct_indexes(segments, end, aborted)
+        return self._began_with_snapshot
+
+    def _correct_indexes(self, segments: Sequence[Segment], end: Offset, aborted: Sequence[AbortedTxn]) -> None:
         known_to = self._known_to
-        gaps = (gap for segment in batches for gap in segment.gaps)
-        self.hidden_at = tuple(gap.first_offset for gap in gaps if gap.next_offset > max(known_to, gap.first_offset))
+        for number, segment in enumerate(segments):
+            base = segment.base_offset
+            next_base = segments[number + 1].base_offset if number + 1 < len(segments) else end
+            if next_base <= known_to:
+                continue
+            try:
+                present, _ = segment.aborted.between(0, NO_BOUND)
+            except CorruptIndex:
+                continue  # it is rebuilt as a whole
+            gaps = segment.gaps
+            entries = [each for each in aborted if base <= each.last_offset < next_base]
+            for each in present:
+                marker = each.last_offset
+                if marker < known_to or any(gap.first_offset <= marker < gap.next_offset for gap in gaps):
+                    entries.append(each)
+            entries.sort(key=lambda each: each.last_offset)
+            if entries != present:
+                segment.aborted.replace(entries)
 
-    def _read(self, segments: Sequence[Segment], start: Offset, end: Offset, now_ms: int) -> bool:
-        """Read the producers at `end`; return True if there was a snapshot to begin with."""
+    def _read(self, segments: Sequence[Segment], start: Offset, end: Offset, now_ms: int) -> None:
+        """Read the producers at `end`."""
+        self._read_with_aborted(segments, start, end, now_ms)
+
+    def _read_with_aborted(
+        self, segments: Sequence[Segment], start: Offset, end: Offset, now_ms: int
+    ) -> Sequence[AbortedTxn]:
+        """Read the producers at `end`; return the transactions that were aborted since the snapshot."""
         found = self._read_newest(start, end, now_ms)
         known_to = self._known_to = start if found is None else found
+        self._began_with_snapshot = found is not None
         if self.states.producers:
             load_recent_batches(self.states, segments, known_to, now_ms)
-        replay(self.states, segments, known_to, end, now_ms)
-        return found is not None
+        aborted: list[AbortedTxn] = []
+        replay(self.states, segments, known_to, end, now_ms, aborted.append)
+        return aborted
 
     def _read_newest(self, start: Offset, upto: Offset, now_ms: int) -> Offset | None:
         """Load the newest valid snapshot up to `upto`; return its offset, or None without one."""
@@ -302,6 +394,7 @@ class ProducerStateManager:
     def truncate_fully_to(self) -> None:
         """Clear the state and delete all snapshots. Raises `StorageError`."""
         self.states.clear()
+        self._hidden, self.undecided_from = (), NO_OFFSET
         self._recovered = False
         self._forget_contents()
         self._drop([*self._offsets, *snapshot_offsets(self._folder)])

@@ -58,13 +58,13 @@ def replay(
     now_ms: int,
     aborts: Callable[[AbortedTxn], None] | None = None,
 ) -> None:
-    """Apply the batches in [start, end); `aborts` receives the aborted transactions."""
+    """Apply the batches in [start, end) whose CRC is right; `aborts` receives the aborted transactions."""
     for number, segment in enumerate(segments):
         next_base = segments[number + 1].base_offset if number + 1 < len(segments) else end
         if next_base <= start or segment.base_offset >= end or not segment.size:
             continue
         found = segment.locate_intact(start) if start > segment.base_offset else (Position(0), 0)
-        for position, header in segment.batches(found[0] if found is not None else segment.size):
+        for position, header in segment.batches(found[0] if found is not None else segment.size, check_crc=True):
             if header.base_offset >= end:
                 break
             if header.base_offset >= start:
@@ -88,7 +88,7 @@ def load_recent_batches(states: ProducerStates, segments: Sequence[Segment], off
             entries -= segment.index.count + 1
     earlier = ProducerStates()
     for segment, position in reversed(places):
-        for _, header in segment.batches(position):
+        for _, header in segment.batches(position, check_crc=True):
             if header.next_offset > offset:
                 break
             if not header.control:

@@ -5,6 +5,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
+from attrs import evolve
+
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 from ....ports.storage import File, Folder, Region, StorageError
@@ -305,10 +307,14 @@ class Segment:
         behind = self.gaps and [gap.position for gap in self.gaps if gap.position >= position]
         return behind[0] if behind else self.size
 
-    def batches(self, position: Position = _BEGINNING) -> BatchIterator:
-        """Yield the intact batches from the one at that position on. Raises `StorageError`."""
+    def batches(self, position: Position = _BEGINNING, *, check_crc: bool = False) -> BatchIterator:
+        """Yield the intact batches from the one at that position on. Raises `StorageError`.
+
+        Without `check_crc` a batch counts as intact if its place is, whatever the rest of its header says.
+        """
         expected = None if position else self.base_offset
-        return self._intact(walk(self.file, position, self.size, expected=expected, below=self.next_offset))
+        items = walk(self.file, position, self.size, expected=expected, below=self.next_offset, check_crc=check_crc)
+        return self._intact(items)
 
     def add_gap(self, gap: Gap) -> None:
         """Add damage, and report it the first time."""
@@ -522,6 +528,9 @@ class Segment:
         if not self.gaps:
             end = min(end, self.next_offset)  # compaction may have removed the batches before
         self.next_offset = end
+        if self.gaps and self.gaps[-1].next_offset > end:  # the truncation was in the middle of damage
+            last = self.gaps[-1]
+            self.gaps = (*self.gaps[:-1], evolve(last, next_offset=max(last.first_offset, end)))
         return end
 
     def rename(self, suffix: str) -> None:

@@ -20,7 +20,7 @@ from ...log.check_budget import AlwaysChecked, CheckBudget
 from ...log.config import LogConfig
 from ...log.formats.validation import DecompressedTooLarge, ValidationTakesLong
 from ...log.log_format import ValidatedBatch
-from ...log.partition_log.unified_log import AppendResult, UnifiedLog
+from ...log.partition_log.unified_log import AppendResult
 from ...log.producers.producer_state import ProducerStates
 from ...message.batch_header import BatchHeader, parse_header
 from ...message.codec import DECOMPRESSED_BYTES_MAX
@@ -37,8 +37,6 @@ AppendResults = Callable[[Sequence[ProduceResultPartition] | ApiError], None]
 """Called with the results in the order of the appends, or with an `ApiError` when the broker itself failed."""
 
 ALL_IN_SYNC = -1
-_REPAIR_WAIT_MS = 130_000.0
-"""Batches of producers are appended after this time without a repair: perhaps no replica has the damaged records."""
 _COMES_AGAIN = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 _BROKER = AppendOrigin.BROKER
 _ALWAYS = AlwaysChecked()
@@ -266,8 +264,6 @@ class ReplicaAppender:
             finish=self._finish_long,
             report=lambda error: local.failed("an append that took long", error),
         )
-        self._hidden_since: dict[TopicPartition, tuple[UnifiedLog, float]] = {}
-        """Since when a log with damage that hides batches of producers refuses other batches."""
         self._owners = self._long.by_owner
         self._budgets: dict[Hashable, CheckBudget | None] = {}
         """The check budgets of the owners that have appended lately."""
@@ -418,24 +414,17 @@ class ReplicaAppender:
                 check((result.topic, result.partition))
 
     def _check_producers_known(self, partition: Partition, entry: ProducePartition) -> None:
-        """Refuse the batch of a producer for a while, if damage may hide that it was appended: a repair from another
-        replica is requested, which brings the hidden batches back. Raises `ApiError(NOT_ENOUGH_REPLICAS)`."""
-        log, now_ms = partition.log, self._clock.monotonic_ms()
-        known = self._hidden_since.get(partition.topic_partition)
-        since_ms = known[1] if known is not None and known[0] is log else now_ms
-        self._hidden_since[partition.topic_partition] = log, since_ms
-        if len(partition.replicas) < 2 or now_ms - since_ms > _REPAIR_WAIT_MS:
-            return
+        """Refuse the batch of a producer as `LocalPartitions.check_producers_known`."""
         try:
             if parse_header(entry.records).producer_id < 0:
                 return
         except ApiError:
             return  # an old format has no producers; validation reports any other error
-        for offset in log.hidden_producers_at:
-            self._local.suspect(log, offset)
-        self.reject_retriable(entry, ErrorCode.NOT_ENOUGH_REPLICAS)
-        text = f"{partition.topic_partition} is damaged at {log.hidden_producers_at[0]}, and may have this batch there"
-        raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, text)
+        try:
+            self._local.check_producers_known(partition)
+        except ApiError as error:
+            self.reject_retriable(entry, error.code)
+            raise
 
     def reject_retriable(self, entry: ProducePartition, code: ErrorCode) -> None:
         """Note a batch that is refused with a retriable error; see `ProducerStates.reject_retriable`."""

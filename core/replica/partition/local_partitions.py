@@ -10,6 +10,10 @@ from ....ports.types import TopicPartition
 from ...log.partition_log.unified_log import UnifiedLog
 from .partition import Partition
 
+_REPAIR_WAIT_MS = 130_000.0
+"""Batches of producers are appended after this time without a repair: perhaps no replica has the damaged records. It is
+longer than delivery.timeout.ms, after which no batch is sent again."""
+
 
 class LocalPartitions:
     """The open partitions. Owner thread only.
@@ -47,6 +51,8 @@ class LocalPartitions:
         self.unknown = unknown
         self._on_offline = on_offline
         self._suspicion_listeners: list[Callable[[UnifiedLog, int], None]] = []
+        self._hidden_since: dict[TopicPartition, tuple[UnifiedLog, float]] = {}
+        """Since when a log with damage that hides batches of producers refuses other batches."""
         self._lease_valid = lease_valid
         self.has_lease = lease_valid is not None
         """True if another broker could lead in place of this one after the end of its lease."""
@@ -61,6 +67,24 @@ class LocalPartitions:
         """Report that the records at an offset of a log could not be read."""
         for listener in self._suspicion_listeners:
             listener(log, offset)
+
+    def check_producers_known(self, partition: Partition) -> None:
+        """Refuse what a producer or the coordinator of its transaction sends for a while, if damage hides batches and
+        markers from this leader: it could not notice a repetition or a late marker. A repair from another replica is
+        requested, which brings them back. Raises `ApiError` NOT_ENOUGH_REPLICAS."""
+        log, now_ms = partition.log, self._clock.monotonic_ms()
+        hidden = log.hidden_producers_at
+        if not hidden or len(partition.replicas) < 2:
+            return
+        known = self._hidden_since.get(partition.topic_partition)
+        since_ms = known[1] if known is not None and known[0] is log else now_ms
+        self._hidden_since[partition.topic_partition] = log, since_ms
+        if now_ms - since_ms > _REPAIR_WAIT_MS:
+            return
+        for offset in hidden:
+            self.suspect(log, offset)
+        text = f"{partition.topic_partition} is damaged at {hidden[0]}, and may have this batch there"
+        raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, text)
 
     def held(self, topic: str, number: int) -> Partition:
         """Return a partition that has a replica here. Raises the `ApiError` of `unknown` if it has none."""
@@ -177,6 +201,7 @@ class LocalPartitions:
     def remove(self, key: TopicPartition) -> Partition | None:
         """Forget a partition and its failure."""
         self._failing.discard(key)
+        self._hidden_since.pop(key, None)
         return self.by_key.pop(key, None)
 
 

@@ -169,8 +169,11 @@ class Partition:
     @property
     def last_stable_offset(self) -> Offset:
         """The end for read_committed readers; the high watermark while no transaction is open (facts B2)."""
-        end = self.high_watermark
-        first = self.log.transactions.first_unstable_offset(end)
+        end, transactions = self.high_watermark, self.log.transactions
+        first = transactions.first_unstable_offset(end)
+        hidden = transactions.undecided_from
+        if hidden is not None and len(self.replicas) > 1:  # a repair brings the marker back
+            first = hidden if first is None else min(first, hidden)
         return end if first is None or first >= end else max(first, self.log.log_start_offset)
 
     @property

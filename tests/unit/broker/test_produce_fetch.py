@@ -9,12 +9,14 @@ from barnabas.ports.broker_api.envelope import Caller, Request
 from barnabas.ports.broker_api.fetch import Fetch, FetchPartition
 from barnabas.ports.broker_api.produce import Produce, ProducePartition
 from barnabas.ports.broker_api.topics import CreateTopics, DeleteRecords, DeleteRecordsPartition, DeleteTopics, NewTopic
+from barnabas.ports.broker_api.transactions import TxnMarker, WriteTxnMarkers
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.scheduler import Outcome
 from barnabas.ports.storage import StorageError
+from barnabas.ports.types import Offset, TopicPartition
 from barnabas.testing.logs import numbered
-from barnabas.testing.manual_broker import HERE, ManualBroker, batch, fetch, produce
+from barnabas.testing.manual_broker import HERE, ITSELF, ManualBroker, batch, fetch, produce
 
 
 @pytest.fixture
@@ -406,7 +408,7 @@ def test_leader_refuses_producers_while_damage_may_hide_their_batches(broker: Ma
     partition = broker.node.state.replicas.partitions["t", 0]
     suspected: list[int] = []
     broker.node.state.replicas.add_suspicion_listener(lambda _log, offset: suspected.append(offset))
-    partition.log.hidden_producers_at = (0,)
+    partition.log._state.producers._hidden = ((Offset(0), Offset(1)),)
 
     def append(sequence: int) -> ErrorCode:
         records = numbered(b"x", producer=7, sequence=sequence)
@@ -417,5 +419,13 @@ def test_leader_refuses_producers_while_damage_may_hide_their_batches(broker: Ma
     assert append(1) is ErrorCode.NOT_ENOUGH_REPLICAS
     assert suspected == [0], "its repair is requested"
     assert broker.produce("t", b"without a producer id", acks=1).error is ErrorCode.NONE
+
+    def end() -> ErrorCode:
+        markers = [TxnMarker(producer_id=7, producer_epoch=0, committed=False, partitions=[TopicPartition("t", 0)])]
+        (written,) = broker.ask(WriteTxnMarkers(markers=markers), ITSELF).markers
+        return written.partitions[0].error
+
+    assert end() is ErrorCode.NOT_ENOUGH_REPLICAS, "which a coordinator tries again"
     broker.wait(131_000)
     assert append(1) is ErrorCode.NONE, "no repair has come"
+    assert end() is ErrorCode.NONE

@@ -274,11 +274,12 @@ def test_damage_that_hides_batches_of_producers_is_known_until_its_repair() -> N
     damaged = open_log(folder, recovery_point=4)
     assert list(damaged.hidden_producers_at) == [2]
     assert damaged.producers.producers[7].last_sequence == 0, "the batch with the sequence 1 is damaged"
-    change(folder, name_of(0), lambda content: content.__setitem__(slice(None), intact))
     segment = damaged.segments[0]
     assert isinstance(segment, Segment)
+    segment.file.truncate(0)
+    segment.file.append(intact)
     segment.gaps = ()
-    damaged.reload_producers(0)
+    complete(damaged.reload_producers(0))
     assert not damaged.hidden_producers_at
     assert {each.last_sequence for each in damaged.producers.producers.values()} == {1}
 
@@ -293,3 +294,79 @@ def test_damage_below_a_snapshot_hides_no_producers() -> None:
     again = open_log(folder, recovery_point=3, recover=False)
     assert not again.hidden_producers_at
     assert again.producers.producers[7].last_sequence == 2
+
+
+def hidden_log() -> tuple[UnifiedLog, bytes]:
+    """Return a log whose second batch of four is damaged, and its intact content."""
+    folder = new_folder()
+    log = open_log(folder)
+    for sequence in range(4):
+        log.append(numbered(b"%d" % sequence, producer=7, sequence=sequence), leader_epoch=0, now_ms=0)
+    log.abandon()
+    intact = folder.read_small(name_of(0))
+    at = len(intact) // 4 + 50
+    change(folder, name_of(0), lambda content: content.__setitem__(at, content[at] ^ 1))
+    return open_log(folder, recovery_point=4), intact
+
+
+def mend(log: UnifiedLog, intact: bytes) -> None:
+    segment = log.segments[0]
+    assert isinstance(segment, Segment)
+    segment.file.truncate(0)
+    segment.file.append(intact)
+    segment.gaps = ()
+
+
+def test_producers_are_read_again_on_a_worker_and_what_is_appended_meanwhile_counts() -> None:
+    log, intact = hidden_log()
+    mend(log, intact)
+    steps = log.reload_producers(0)
+    work = next(steps)
+    assert work is not None
+    assert log.hidden_producers_at, "nothing has changed before the worker is done"
+    log.append(numbered(b"4", producer=7, sequence=4), leader_epoch=0, now_ms=0)
+    log.append(numbered(b"0", producer=8, sequence=0), leader_epoch=0, now_ms=0)
+    log.producers.reject_retriable(numbered(b"6", producer=7, sequence=5), ErrorCode.NOT_ENOUGH_REPLICAS)
+    read = work()
+    with pytest.raises(StopIteration):
+        steps.send(read)
+    assert not log.hidden_producers_at
+    assert {number: each.last_sequence for number, each in log.producers.producers.items()} == {7: 4, 8: 0}
+    assert [each.base_sequence for each in log.producers.producers[7].batches] == [0, 1, 2, 3, 4]
+    with pytest.raises(ApiError) as refused:
+        log.append(numbered(b"6", producer=7, sequence=6), leader_epoch=0, now_ms=0)
+    assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS, "the batch that was refused comes first"
+
+
+def test_owner_does_not_read_much_that_is_appended_while_producers_are_read() -> None:
+    log, intact = hidden_log()
+    mend(log, intact)
+    steps = log.reload_producers(0)
+    work = next(steps)
+    assert work is not None
+    log.append(numbered(bytes(600_000), b"4", producer=7, sequence=4), leader_epoch=0, now_ms=0)
+    log.append(numbered(bytes(600_000), b"4", producer=7, sequence=6), leader_epoch=0, now_ms=0)
+    again = steps.send(work())
+    assert again is not None
+    assert log.hidden_producers_at
+    with pytest.raises(StopIteration):
+        steps.send(again())
+    assert not log.hidden_producers_at
+    assert log.producers.producers[7].last_sequence == 7
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_producers_that_were_read_while_the_log_was_cut_or_closed_are_dropped(closes: bool) -> None:
+    log, intact = hidden_log()
+    mend(log, intact)
+    steps = log.reload_producers(0)
+    work = next(steps)
+    assert work is not None
+    read = work()
+    if closes:
+        log.close()
+    else:
+        log.truncate_to(3)
+    with pytest.raises(StopIteration):
+        steps.send(read)
+    assert log.producers.producers[7].last_sequence == (3 if closes else 2)

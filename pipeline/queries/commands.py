@@ -96,8 +96,8 @@ def query(
     require("a query", QUERY_PACKAGES, "query")
     if bootstrap:
         check_reachable(bootstrap)
-    if from_bucket and not bootstrap:
-        raise ConfigError("--from-bucket goes with --bootstrap: brokers say what is only in the bucket")
+    if from_bucket:
+        _check_bucket(from_bucket, bootstrap)
     if sql == "-":
         sql = sys.stdin.read()
     with ExitStack() as stack:
@@ -120,6 +120,15 @@ def query(
             return
         found = connection.execute(sql)
         print_rows([column[0] for column in found.description], rows_of(found), format_)
+
+
+def _check_bucket(bucket: str, bootstrap: str) -> None:
+    """Raise `ConfigError` for a bucket without brokers, or a malformed URL."""
+    if not bootstrap:
+        raise ConfigError("--from-bucket goes with --bootstrap: brokers say what is only in the bucket")
+    from ...app.clients.consumer.remote_ranges import RemoteRanges
+
+    RemoteRanges(bucket).close()
 
 
 def named_folders(texts: Sequence[str]) -> dict[str, Path]:
@@ -160,6 +169,7 @@ def sql(
     ] = None,
     cores: Annotated[int | None, typer.Option(metavar="N", min=1, help="Of this machine; default: all.")] = None,
     memory: Annotated[str, typer.Option(metavar="SIZE", help="For Spark's Java.")] = "2g",
+    from_bucket: FromBucket = "",
     settings: Settings = None,
 ) -> None:
     """Open a Spark SQL session in which all topics and loaded tables are views.
@@ -178,6 +188,8 @@ def sql(
         raise ConfigError("give one of -e and -f")
     if bootstrap:
         check_reachable(bootstrap)
+    if from_bucket:
+        _check_bucket(from_bucket, bootstrap)
     folders = named_folders(tables or [])
     for folder in folders.values():
         files_by_topic(folder)  # says what is no table before Spark starts, which takes long
@@ -188,7 +200,7 @@ def sql(
         text = sys.stdin.read()
     client = client_settings(None, settings)
     with local_session("barnabas sql", cores=cores, memory=memory, quick=text is not None) as spark:
-        names = define_views(spark, bootstrap, client, folders)
+        names = define_views(spark, bootstrap, client, folders, bucket=from_bucket)
         if text is None:
             typer.echo(f"views: {', '.join(names)}; a statement ends with a semicolon, the session with exit", err=True)
             converse(spark, format_, lambda error: typer.echo(error, err=True))

@@ -10,6 +10,7 @@ from ...ports.errors import BarnabasError, ConfigError
 from ..spark.errors import plain_spark_errors
 from ..table import read_table
 from ..topics.connect import common_settings
+from ..topics.model import REMOTE_STORAGE
 from .output import FITTING, TABLE_ROWS, print_rows
 from .tables import files_by_topic
 
@@ -22,16 +23,20 @@ _TOKENS = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|--[^\n]*|/
 
 
 def define_views(
-    spark: "SparkSession", bootstrap: str, client: Mapping[str, str], tables: Mapping[str, Path]
+    spark: "SparkSession", bootstrap: str, client: Mapping[str, str], tables: Mapping[str, Path], *, bucket: str = ""
 ) -> list[str]:
-    """Return a view for each topic (TOPIC), and for each topic of a loaded table (NAME_TOPIC); returns their names."""
+    """Define a view for each topic (TOPIC), and for each topic of a loaded table (NAME_TOPIC); return their names.
+
+    bucket: the URL of the cluster's remote storage, from which old records come past the brokers.
+    """
     names = []
+    remote = {REMOTE_STORAGE: bucket} if bucket else {}
     if bootstrap:
         with Admin(bootstrap, config=common_settings(client)) as admin:
             topics = [topic.name for topic in admin.describe_topics() if topic.name and not topic.internal]
         for topic in topics:
-            options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, "includeHeaders": "true", **client}
-            frame = spark.read.format("barnabas").options(**options).load()
+            options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, "includeHeaders": "true"}
+            frame = spark.read.format("barnabas").options(**options, **client, **remote).load()
             names.append(_define(frame, topic))
     for name, folder in tables.items():
         names += [

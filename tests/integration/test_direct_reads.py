@@ -23,6 +23,7 @@ from barnabas.app.clients.consumer.remote_ranges import RemoteRange, RemoteRange
 from barnabas.app.compose.remote_storage import opened_for_command
 from barnabas.core.tiering.manifest import TieredTopic, decode_manifest, encode_manifest, manifest_key
 from barnabas.pipeline.load import load
+from barnabas.pipeline.queries.spark_sql import define_views
 from barnabas.pipeline.session import register
 from barnabas.pipeline.source.datasource import BatchReader
 from barnabas.pipeline.source.options import read_options
@@ -329,3 +330,40 @@ def test_spark_and_load_with_bucket_return_rows_of_brokers(
     assert sorted(through_brokers.load().select("offset", "value").collect()) == found
     assert written.remote_fetches() > before
     assert [row["offset"] for row in found] == list(range(WRITTEN))
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_sql_session_with_bucket_reads_past_brokers(written: Tiered, spark: "SparkSession") -> None:
+    register(spark)
+    statement = "select count(*) as n, sum(offset) as offsets, max(length(value)) as longest from t"
+    before = written.remote_fetches()
+    define_views(spark, written.broker.bootstrap, {}, {}, bucket=written.url)
+    direct = spark.sql(statement).collect()
+    assert written.remote_fetches() == before
+    define_views(spark, written.broker.bootstrap, {}, {})
+    assert spark.sql(statement).collect() == direct
+    assert written.remote_fetches() > before
+    assert direct[0]["n"] == WRITTEN
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_micro_batches_with_bucket_read_past_brokers_each_record_once(
+    written: Tiered, tmp_path: Path, spark: "SparkSession"
+) -> None:
+    register(spark)
+    options = {"kafka.bootstrap.servers": written.broker.bootstrap, "subscribe": "t", REMOTE_STORAGE: written.url}
+    options |= {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "250"}
+    stream = spark.readStream.format("barnabas").options(**options).load().select("offset", "value")
+    target = str(tmp_path / "rows")
+    before = written.remote_fetches()
+    writing = stream.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    started = writing.trigger(availableNow=True).start(target)
+    assert started.awaitTermination(int(PATIENCE_S))
+    assert len([each for each in started.recentProgress if each["numInputRows"]]) > 1
+    assert written.remote_fetches() == before
+    rows_read = sorted(spark.read.parquet(target).collect())
+    assert [row["offset"] for row in rows_read] == list(range(WRITTEN))

@@ -76,7 +76,7 @@ class KafkaServer:
               delay in the answer, as with Kafka (KIP-219). Needs the `scheduler`.
     principal_of: the principal of a connection without SASL, by its client certificate; without it, ANONYMOUS.
     metrics:  counts connections and logins; None: they are not counted.
-    features: the features of the cluster, for ApiVersions.
+    features: the features of the cluster, for ApiVersions; the same object until they change.
     clock:    the time at which a connection was accepted; None: it is unknown (-1).
     """
 
@@ -154,13 +154,14 @@ class KafkaServer:
     def api_versions(self, version: int, *, to_own_client: bool = False) -> bytes:
         """Return the body of the answer to ApiVersions; our own clients get our own APIs, too."""
         features = self.features()
-        if features != self._described:
+        if features is not self._described:
             self._described = features
             self._bodies.clear()
         asked = version, to_own_client
-        if asked not in self._bodies:
-            self._bodies[asked] = _api_versions(*asked, features)
-        return self._bodies[asked]
+        body = self._bodies.get(asked)
+        if body is None:
+            body = self._bodies[asked] = _api_versions(*asked, features)
+        return body
 
 
 def _api_versions(version: int, to_own_client: bool, features: FeatureMetadata = versions.NO_FEATURES) -> bytes:
@@ -171,6 +172,20 @@ def _api_versions(version: int, to_own_client: bool, features: FeatureMetadata =
     ranges = [(api.key, *api.advertised) for api in listed]
     ranges += [(api.key, *api.versions) for api in SASL_BY_KEY.values()]
     return versions.response_body(version, [*ranges, (versions.KEY, *versions.VERSIONS)], features)
+
+
+def _with_client_id(caller: Caller, client_id: str | None) -> Caller:
+    """Return the caller with this client id. Every connection needs that once; `evolve` costs some times as much."""
+    return Caller(
+        client_id=client_id,
+        host=caller.host,
+        listener=caller.listener,
+        connection=caller.connection,
+        principal=caller.principal,
+        origin=caller.origin,
+        is_token_authenticated=caller.is_token_authenticated,
+        is_encrypted=caller.is_encrypted,
+    )
 
 
 class _ServerConnection:
@@ -431,7 +446,7 @@ class _ServerConnection:
         if field != self._client_field:
             client_id = None if size < 0 else str(content[_HEADER_BYTES:end], "utf-8")
             self._client_field, self._client_end = bytes(field), end
-            self._caller = evolve(self._caller, client_id=client_id)
+            self._caller = _with_client_id(self._caller, client_id)
         return end
 
     def answered(self, slot: "_InFlight", result: object) -> None:

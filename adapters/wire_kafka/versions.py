@@ -45,7 +45,7 @@ class ApiVersionsRequest:
     @property
     def is_valid(self) -> bool:
         """Return True if name and version have the form that KIP-511 demands."""
-        return all(_SOFTWARE.fullmatch(text) for text in (self.software_name, self.software_version))
+        return bool(_SOFTWARE.fullmatch(self.software_name) and _SOFTWARE.fullmatch(self.software_version))
 
 
 def read_request(reader: CompactReader, version: int) -> ApiVersionsRequest:

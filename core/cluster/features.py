@@ -71,6 +71,22 @@ def offered() -> dict[str, SupportedVersionRange]:
     return {name: each for name, each in SUPPORTED.items() if each.max_version > 0}
 
 
+class FeatureMetadataCache:
+    """Returns what ApiVersions says of the features: one object until the image changes."""
+
+    def __init__(self, image: Callable[[], FeaturesImage]) -> None:
+        self._image = image
+        self._described = image()
+        self._metadata = feature_metadata(self._described)
+
+    def __call__(self) -> FeatureMetadata:
+        """Return the metadata of the newest image."""
+        image = self._image()
+        if image is not self._described:
+            self._described, self._metadata = image, feature_metadata(image)
+        return self._metadata
+
+
 def feature_metadata(image: FeaturesImage) -> FeatureMetadata:
     """Return what ApiVersions says of the features."""
     return FeatureMetadata(

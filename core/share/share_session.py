@@ -131,7 +131,9 @@ class ShareSessionCache:
 
     def remove_connection(self, connection: Hashable) -> list[ShareSession]:
         """Close the sessions of a connection that was lost, and return them."""
-        sessions = list(self._by_connection.get(connection, {}).values())
+        if connection not in self._by_connection:  # as nearly every connection
+            return []
+        sessions = list(self._by_connection[connection].values())
         for each in sessions:
             self.remove(each)
         return sessions

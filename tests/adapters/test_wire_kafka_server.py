@@ -4,15 +4,15 @@ from struct import pack
 from typing import Any
 
 import pytest
-from attrs import evolve
+from attrs import evolve, fields
 from support.kafka_frames import ServerEnd, correlation_id_of, header, request_frame, result_of
 from support.kafka_pair import MemoryRegion, PairConnection, ScriptedBroker, normal
 from support.kafka_samples import SAMPLES
 
 from barnabas.adapters.system import ManualClock, ManualScheduler
-from barnabas.adapters.wire_kafka import KafkaServer
+from barnabas.adapters.wire_kafka import KafkaServer, server
 from barnabas.core.traffic.steps import StepRunner
-from barnabas.ports.broker_api.envelope import Caller
+from barnabas.ports.broker_api.envelope import Caller, Origin, Principal
 from barnabas.ports.broker_api.fetch import FetchResult, FetchResultPartition
 from barnabas.ports.broker_api.metadata import Metadata
 from barnabas.ports.broker_api.produce import ProduceResult, ProduceResultPartition
@@ -431,3 +431,19 @@ def test_long_software_names_and_client_ids_are_cut() -> None:
     (connection,) = end.server.connections.values()
     assert connection.software == ("x" * 100, "1")
     assert connection.describe().client_id == "y" * 250, "a page of connections has a bounded size"
+
+
+def test_caller_with_a_client_id_keeps_everything_else() -> None:
+    caller = Caller(
+        client_id="before",
+        host="198.51.100.7",
+        listener="PLAIN",
+        connection=7,
+        principal=Principal("User", "ada"),
+        origin=next(each for each in Origin if each is not Caller().origin),
+        is_token_authenticated=True,
+        is_encrypted=True,
+    )
+    assert server._with_client_id(caller, "after") == evolve(caller, client_id="after")
+    default = Caller()
+    assert not [field.name for field in fields(Caller) if getattr(caller, field.name) == getattr(default, field.name)]

@@ -14,7 +14,7 @@ from ....core.cluster.broker_lifecycle import LastLife
 from ....core.cluster.brokers import next_broker_id
 from ....core.cluster.change_queue import ChangeQueue, complete
 from ....core.cluster.deltas import ConfigsChanged, Delta, FeaturesChanged
-from ....core.cluster.features import feature_metadata, why_unsupported
+from ....core.cluster.features import FeatureMetadataCache, why_unsupported
 from ....core.cluster.image import ClusterImage
 from ....core.cluster.layout import EntityKind
 from ....core.cluster.lease import Lease
@@ -771,6 +771,7 @@ class BrokerServer:
     def _serve(self, state: BrokerState, api: BrokerService) -> None:
         authentication = Authentication(self._config, self.plugins, self._outside, self._pretended)
         clock = self._outside.clock
+        features = FeatureMetadataCache(lambda: state.image.features)
         credentials = Credentials(
             scram=lambda mechanism, user: decode_credential(
                 state.image.entities(EntityKind.USERS).get(user), mechanism
@@ -797,7 +798,7 @@ class BrokerServer:
                     sasl=authentication.listener(listener, credentials),
                     principal_of=authentication.certificate_principals(listener),
                     metrics=metrics,
-                    features=lambda: feature_metadata(state.image.features),
+                    features=features,
                 )
             )
         served = [(str(listener), server) for listener, server in zip(self.listeners, self._servers, strict=True)]

@@ -41,10 +41,10 @@ class AddressLimits:
 class _Gauge:
     """The connections of a broker, or of one of its listeners."""
 
-    __slots__ = ("_not_before_ms", "_rate", "_windows", "has_rate", "limits", "open")
+    __slots__ = ("_not_before_ms", "_rate", "_windows", "has_rate", "limits", "most", "open")
 
     def __init__(self, limits: ConnectionLimits, windows: QuotaWindows) -> None:
-        self.limits = limits
+        self.limits, self.most = limits, limits.connections
         self.open = 0
         self._windows = windows
         self._rate = SampledRate(windows, limits.creation_rate)
@@ -57,17 +57,12 @@ class _Gauge:
         if limits.creation_rate != self.limits.creation_rate:
             self._rate = SampledRate(self._windows, limits.creation_rate)
             self._not_before_ms = 0.0
-        self.limits, self.has_rate = limits, limits.creation_rate < UNLIMITED
-
-    @property
-    def is_full(self) -> bool:
-        return self.open >= self.limits.connections
+        self.limits, self.most, self.has_rate = limits, limits.connections, limits.creation_rate < UNLIMITED
 
     def record(self, now_ms: float) -> None:
-        self.open += 1
-        if self.has_rate:
-            self._rate.record(1, now_ms)
-            self._not_before_ms = now_ms + min(self._rate.throttle_ms(now_ms), self._windows.window_ms)
+        """Record a new connection, where the rate is limited."""
+        self._rate.record(1, now_ms)
+        self._not_before_ms = now_ms + min(self._rate.throttle_ms(now_ms), self._windows.window_ms)
 
     def throttle_ms(self, now_ms: float) -> float:
         return max(0.0, self._not_before_ms - now_ms)
@@ -118,14 +113,14 @@ class ConnectionQuotas:
 
     def must_wait(self, gauges: Sequence[_Gauge], resume: Resume) -> bool:
         for gauge in gauges:
-            if gauge.has_rate or gauge.is_full:
+            if gauge.has_rate or gauge.open >= gauge.most:
                 break
         else:
             return False  # as for nearly every connection
         now_ms = self._clock.monotonic_ms()
         is_full, throttle_ms = False, 0.0
         for gauge in gauges:
-            is_full = is_full or gauge.is_full
+            is_full = is_full or gauge.open >= gauge.most
             throttle_ms = max(throttle_ms, gauge.throttle_ms(now_ms))
         if not is_full and not throttle_ms:
             return False
@@ -137,12 +132,14 @@ class ConnectionQuotas:
     def admit(self, gauges: Iterable[_Gauge], host: str) -> float | None:
         if self._by_host.get(host, 0) >= self._addresses.of(host):
             return 0.0
-        now_ms = self._clock.monotonic_ms()
-        throttle_ms = self._throttle_host(host, now_ms)
-        if throttle_ms:
-            return throttle_ms
+        if self._quotas.has_ips:
+            throttle_ms = self._throttle_host(host, self._clock.monotonic_ms())
+            if throttle_ms:
+                return throttle_ms
         for gauge in gauges:
-            gauge.record(now_ms)
+            gauge.open += 1
+            if gauge.has_rate:  # rarely: only then the time counts
+                gauge.record(self._clock.monotonic_ms())
         self._by_host[host] += 1
         return None
 
@@ -159,7 +156,7 @@ class ConnectionQuotas:
 
     def _throttle_host(self, host: str, now_ms: float) -> float:
         """Return the delay for a new connection of an address, at most one window; 0 = none. Then it is not counted."""
-        limit = self._quotas.connection_rate(host) if self._quotas.has_ips else None
+        limit = self._quotas.connection_rate(host)
         if limit is None:
             return 0.0
         found = self._host_rates.get(host)

@@ -11,7 +11,13 @@ from barnabas.adapters.system import SeededEntropy
 from barnabas.core.cluster import features, layout
 from barnabas.core.cluster.brokers import cluster_id, stored_cluster_id
 from barnabas.core.cluster.change_queue import complete
-from barnabas.core.cluster.features import FeaturesImage, updated_levels, why_unsupported
+from barnabas.core.cluster.features import (
+    FeatureMetadataCache,
+    FeaturesImage,
+    feature_metadata,
+    updated_levels,
+    why_unsupported,
+)
 from barnabas.core.cluster.layout import decode_broker, decode_features, encode_broker
 from barnabas.core.cluster.registry import ClusterRegistry
 from barnabas.core.cluster.topics import BrokerRegistration
@@ -258,3 +264,14 @@ def test_upgrade_below_a_level_raised_by_another_broker_is_refused() -> None:
     with pytest.raises(ApiError, match="Can't downgrade"):
         complete(registry.update_features([to(2)], validate_only=False))
     assert harness.opened().image.features.level(FRUIT) == 3
+
+
+def test_metadata_is_the_same_object_until_the_image_changes() -> None:
+    images = [FeaturesImage(levels={FRUIT: 1}, epoch=1)]
+    cache = FeatureMetadataCache(lambda: images[-1])
+    first = cache()
+    assert first == feature_metadata(images[0])
+    assert cache() is first
+    images.append(FeaturesImage(levels={FRUIT: 2}, epoch=2))
+    assert cache() == feature_metadata(images[1])
+    assert cache() is not first

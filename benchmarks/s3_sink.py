@@ -132,13 +132,16 @@ def _serve(listening: socket.socket, tls: ssl.SSLContext | None) -> None:
 
 
 @contextmanager
-def s3_sink(tls: ssl.SSLContext | None = None) -> Iterator[str]:
-    """Run the server in a process of its own; yield its endpoint. With TLS it has to read what it throws away."""
+def s3_sink(tls: ssl.SSLContext | None = None) -> Iterator[tuple[str, int]]:
+    """Run the server in a process of its own; yield its endpoint and process id.
+
+    With TLS it has to read what it throws away."""
     listening = socket.create_server(("127.0.0.1", 0))
     process = get_context("fork").Process(target=_serve, args=(listening, tls), daemon=True)
     process.start()
     try:
-        yield f"{'http' if tls is None else 'https'}://127.0.0.1:{listening.getsockname()[1]}"
+        assert process.pid is not None
+        yield f"{'http' if tls is None else 'https'}://127.0.0.1:{listening.getsockname()[1]}", process.pid
     finally:
         process.terminate()
         process.join(10)

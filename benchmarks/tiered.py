@@ -22,6 +22,7 @@ from operator import sub, truediv
 from pathlib import Path
 from statistics import median, quantiles
 
+import psutil
 from confluent_kafka import Producer
 from harness import (
     MESSAGE_BYTES,
@@ -154,8 +155,10 @@ def _memory() -> str | None:
     return str(folder) if folder.is_dir() and os.access(folder, os.W_OK) else None
 
 
-def copying(name: str, url: str, *settings: str) -> list[Result]:
-    """Plain and tiered topics take turns; both keep as many bytes on local disks, so that both delete as many."""
+def copying(name: str, url: str, *settings: str, store: int | None = None) -> list[Result]:
+    """Plain and tiered topics take turns; both keep as many bytes on local disks, so that both delete as many.
+
+    store: the process id of the store, whose CPU would be that of another machine."""
     local_bytes = str(4 * SEGMENT_BYTES)
     configs = {
         "plain": {"retention.bytes": local_bytes, "file.delete.delay.ms": "0"},
@@ -164,6 +167,7 @@ def copying(name: str, url: str, *settings: str) -> list[Result]:
     seconds: dict[str, list[float]] = {topic: [] for topic in configs}
     cpu: dict[str, list[float]] = {topic: [] for topic in configs}
     within: list[float] = []
+    of_store: list[float] = []
     size = COPY_ROUND_BYTES / MB
     with (
         tempfile.TemporaryDirectory(dir=_memory()) as data,
@@ -175,7 +179,7 @@ def copying(name: str, url: str, *settings: str) -> list[Result]:
         for number in range(COPY_ROUNDS + 1):
             for topic in ("plain", "tiered") if number % 2 else ("tiered", "plain"):
                 place = TopicPartition(topic, 0)
-                before = running.cpu_seconds()
+                before, store_before = running.cpu_seconds(), _cpu_seconds(store)
                 start = admin.list_offsets({place: "latest"})[place]
                 took = _produce(running.bootstrap, topic, COPY_ROUND_BYTES)
                 if topic == "tiered":
@@ -186,7 +190,9 @@ def copying(name: str, url: str, *settings: str) -> list[Result]:
                 if number:  # the first round is a warm-up
                     seconds[topic].append(took)
                     cpu[topic].append((running.cpu_seconds() - before) * 1000 / size)
-                    within += [share] if topic == "tiered" else []
+                    if topic == "tiered":
+                        within.append(share)
+                        of_store.append((_cpu_seconds(store) - store_before) * 1000 / size)
     details = {f"{topic} MB/s": size / median(each) for topic, each in seconds.items()}
     details["copied before the last acknowledgement"] = median(within)
     return [
@@ -201,9 +207,18 @@ def copying(name: str, url: str, *settings: str) -> list[Result]:
         Result(
             f"more CPU of the broker, ms per MB, {name}",
             median(map(sub, cpu["tiered"], cpu["plain"])),
-            details={f"{topic} ms/MB": median(each) for topic, each in cpu.items()},
+            details={f"{topic} ms/MB": median(each) for topic, each in cpu.items()}
+            | {"of the store's own process ms/MB": median(of_store)},
         ),
     ]
+
+
+def _cpu_seconds(process_id: int | None) -> float:
+    """Return the CPU time of a process; 0 for none."""
+    if process_id is None:
+        return 0.0
+    times = psutil.Process(process_id).cpu_times()
+    return float(times.user + times.system)
 
 
 def _wait_until_tiered(admin: Admin, place: TopicPartition, logs: Path) -> None:
@@ -423,9 +438,9 @@ def copying_to_s3() -> list[Result]:
         tls.load_cert_chain(authority.issue("store", ("127.0.0.1",), 2).path)
         os.environ["SSL_CERT_FILE"] = str(authority.path)
         for scheme, context in (("http", None), ("https", tls)):
-            with s3_sink(context) as endpoint:
+            with s3_sink(context) as (endpoint, store):
                 settings = [f"rsm.config.endpoint={endpoint}", *keys]
-                found += copying(f"S3 by {scheme}", "s3://bucket/k", *settings)
+                found += copying(f"S3 by {scheme}", "s3://bucket/k", *settings, store=store)
         del os.environ["SSL_CERT_FILE"]
     return found
 

@@ -119,7 +119,7 @@ def test_without_a_pipe_of_that_size_regions_go_out_all_the_same(
     pair: Pair, file: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: int) -> int:
-        raise PermissionError("no more pages in pipes")
+        raise PermissionError("no further pages in pipes")
 
     monkeypatch.setattr(outbound, "fcntl", refused)
     pipe = PagePipe()

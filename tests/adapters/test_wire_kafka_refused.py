@@ -81,7 +81,7 @@ def test_a_version_that_is_cut_off_is_answered(key: int, version: int, body: byt
         end.send(header(key, version, correlation_id) + body)
     end.send(header(18, 0, 7))
     assert end.answers[:2] == [i32(correlation_id) + answer for correlation_id in (5, 6)]
-    assert len(end.answers) == 3, "the connection goes on"
+    assert len(end.answers) == 3, "the connection stays open"
     (line,) = end.reports
     low, high = BY_KEY[key].versions
     assert f"client 'c1' asks for version {version} of {BY_KEY[key].name}" in line

@@ -413,7 +413,7 @@ def test_software_name_that_kip_511_forbids_is_an_invalid_request(software: byte
     assert end.answers == [bytes.fromhex("00000007 002a 01 00000000 00")]
     assert [each.software for each in end.server.connections.values()] == [("", "")]
     end.send(_introduce(b"x", b"1"))
-    assert end.answers[1][4:6] == b"\x00\x00", "the connection goes on"
+    assert end.answers[1][4:6] == b"\x00\x00", "the connection stays open"
 
 
 def test_only_our_own_clients_find_our_own_api_in_api_versions() -> None:

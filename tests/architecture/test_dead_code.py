@@ -138,7 +138,7 @@ def test_every_public_name_has_a_caller(checkout: Path) -> None:
     del around[str(Path(__file__).resolve().relative_to(checkout))]  # it names what it excuses
     dead = _dead(product, [*around.values()])
     excused = set(NOT_CALLED_YET).union(*CALLED_FROM_OUTSIDE.values())
-    report = [f"{where}: nobody calls {name}; take it out" for name, where in dead.items() if name not in excused]
+    report = [f"{where}: no caller of {name}; take it out" for name, where in dead.items() if name not in excused]
     report += [f"{name}: is called now, or gone; its line here goes" for name in sorted(excused - dead.keys())]
     assert not report, "\n".join(report)
 

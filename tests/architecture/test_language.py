@@ -94,6 +94,25 @@ def test_short_or_private_test_name_is_found(
     assert [finding.what for finding in language.findings([path])] == names[:3]
 
 
+@pytest.mark.parametrize(
+    ("source", "rules"),
+    [
+        ('def f() -> None:\n    """Of its files."""\n', ["docstring"]),
+        ('def f() -> int:\n    """The size of the log."""\n', ["docstring"]),
+        ("x = 1  # nobody reads it\n", ["prose"]),
+        ('kept = "told"\n', []),
+    ],
+)
+def test_private_word_in_prose_of_a_test_is_found(
+    language: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, rules: list[str]
+) -> None:
+    monkeypatch.setattr(language, "ROOT", tmp_path)
+    path = tmp_path / "tests" / "support" / "logs.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(source, encoding="utf-8")
+    assert [finding.rule for finding in language.findings([path])] == rules
+
+
 def test_fourth_class_with_the_same_method_is_counted(language: ModuleType) -> None:
     found = [language.Finding(f"core/f{number}.py", "method", 1, "take") for number in range(4)]
     assert language.counts(found[:3]) == Counter()

@@ -21,9 +21,9 @@ KINDS = {
     "nonmonotonic-poll": "a consumer was given an offset that is not behind the one before",
     "poll-skip": "a consumer that read on was not given a message in between",
     "group-skip": "a group was never given a message",
-    "unexpected-value": "a message that nobody sent, or one that was refused",
-    "producer-broken": "an idempotent producer was told that messages before its own are missing",
-    "position-lost": "a consumer's position was not there any more, or a group's lies behind the end",
+    "unexpected-value": "a message that was never sent, or was refused",
+    "producer-broken": "an idempotent producer got the error that earlier messages are missing",
+    "position-lost": "a consumer's position was out of range, or a group's is beyond the end",
     "position-back": "a group went on before a position that its coordinator had acknowledged",
     "partial-transaction": "only some messages of a transaction can be read",
     "output-wrong": "a message of the source was transformed twice, or never",
@@ -177,7 +177,7 @@ def _unexpected(history: History) -> Iterator[Anomaly]:
         for offset, value in messages:
             if value not in outcomes:
                 yield Anomaly(
-                    "unexpected-value", f"{value} at offset {offset} of partition {partition}: nobody sent it"
+                    "unexpected-value", f"{value} at offset {offset} of partition {partition}: it was never sent"
                 )
             elif outcomes[value] == "refused":
                 yield Anomaly("unexpected-value", f"{value} at offset {offset} of partition {partition} was refused")

@@ -18,11 +18,11 @@ from typing import Any, Protocol
 
 Report = Callable[[str, Any], None]
 EXIT_S = 60
-"""A client whose parent is gone may close itself for so long."""
+"""The time in which a client whose parent has ended may close."""
 
 
 class Role(Protocol):
-    """What runs in the process."""
+    """A client that runs in the process."""
 
     def run(self, report: Report, stopping: threading.Event) -> None:
         """Work until `stopping` is set, and close. `report` takes what a line of JSON can say."""

@@ -39,7 +39,7 @@ class FakeReader:
 
 
 class WithheldReader(FakeReader):
-    """Waits for a broker that gives it no more: it reacts."""
+    """Waits for a broker that returns no further messages: it reacts."""
 
     reacts_while_still = True
 

@@ -73,7 +73,7 @@ class Replacement(NamedTuple):
     at_s: float
     why: str
     stacks: str
-    """Of its threads, when it stood still."""
+    """The stacks of its threads when it hung."""
 
 
 @define

@@ -26,7 +26,7 @@ FRAMES = 14
 
 @frozen
 class Program:
-    """What runs in a process: the class of `chaos.child`, and what it is created with."""
+    """The program of a process: the class of `chaos.child`, and its arguments."""
 
     where: str
     settings: dict[str, Any]
@@ -40,9 +40,9 @@ class Child:
         self._reaction = threading.Event()
         self._abandoned = False
         self.answer = ""
-        """What the client said when it was asked last."""
+        """The last answer of the client."""
         self.failure = ""
-        """What the client died of."""
+        """The error that ended the client."""
         path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "chaos.child", program.where, json.dumps(program.settings)],

@@ -37,7 +37,7 @@ class TopicsOfOneName:
     deleted: dict[bytes, float] = field(factory=dict)
     """Id of a topic whose deletion was confirmed → when, in seconds."""
     late: Counter[str] = field(factory=Counter)
-    """How often a late broker acknowledged a message for a deleted topic, or served one of it."""
+    """The number of messages that a late broker acknowledged for a deleted topic, or served of it."""
 
     def note_acknowledged(self, value: str, topic_id: bytes, now: float) -> str | None:
         """Return what is wrong with that."""

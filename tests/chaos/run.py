@@ -81,7 +81,7 @@ class Outcome:
 
 
 def play(plan: Plan, folder: Path, tell: Callable[[str], None]) -> Outcome:
-    """Run a plan; `tell` gets a line for each event. Raises an error if the cluster does not recover."""
+    """Run a plan, and report each event in a line. Raises an error if the cluster does not recover."""
     cluster = ChaosCluster(folder, plan.over, members=plan.members, brokers=plan.brokers)
     disks = SmallDisks(cluster)
     history = History()
@@ -105,7 +105,7 @@ def play(plan: Plan, folder: Path, tell: Callable[[str], None]) -> Outcome:
                 watchdog.start([reader for reader in readers if isinstance(reader, ReaderProcess)])
                 time.sleep(WARM_S)
                 _disturb(cluster, history, plan, now, tell, disks.there, recoveries, [*readers, *producers, *recreated])
-                tell(f"{now():6.1f} s  no more faults; reading everything back")
+                tell(f"{now():6.1f} s  end of faults; reading everything back")
                 for topic in recreated:
                     topic.stopping.set()
                 for producer in producers:

@@ -187,7 +187,7 @@ def read_spans(
 
 @define
 class _Seen:
-    """What the watchdog saw of a reader last."""
+    """The last observation of a reader."""
 
     given: int
     since_s: float
@@ -207,7 +207,7 @@ class Watchdog:
     _furthest: dict[str, dict[int, int]] = field(factory=dict)
     """Client → partition → the offset after the last that it was given."""
     _ends: dict[int, int] = field(factory=dict)
-    """Partition → the offset after the last that anybody was given."""
+    """Partition → the offset after the last one that any reader got."""
     _polls: int = 0
     _stopping: threading.Event = field(factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -238,7 +238,7 @@ class Watchdog:
         if still_s < self.still_s or self._stopping.is_set():
             return
         if reader.child.reacts(self.react_s):
-            seen.since_s = self.now()  # it waits for somebody else
+            seen.since_s = self.now()  # it waits for another component
             return
         why = f"it was given nothing for {still_s:.0f} s, and did not react"
         doubt = self.witness(spans)
@@ -272,7 +272,7 @@ class Watchdog:
                 self._ends[partition] = max(messages[-1][0] + 1, self._ends.get(partition, 0))
 
     def _missing(self, reader: ReaderProcess) -> Spans:
-        """What others were given and this reader was not; of a member of a group also what others of it were given."""
+        """Return the offsets that other readers got and this one did not, also those of its group."""
         mine = self._furthest.get(reader.name, {})
         return {p: (mine.get(p, 0), end) for p, end in self._ends.items() if mine.get(p, 0) < end}
 

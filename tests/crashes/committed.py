@@ -56,7 +56,7 @@ def check_transactions(place: TopicPartition, log: UnifiedLog, found: Sequence[W
         raise Broken(f"transactions: {place} does not know of the aborted ones {sorted(missing)}")
     more = {each for each in observed - wanted.aborted if each[1] > start}
     if more and not log.config.compacted:
-        raise Broken(f"transactions: {place} tells of aborted ones that are not there: {sorted(more)}")
+        raise Broken(f"transactions: {place} has aborted ones that are not in the log: {sorted(more)}")
     unstable = log.transactions.first_unstable_offset(end)
     if unstable != wanted.first_open and not (unstable is not None and unstable <= start):
         raise Broken(f"transactions: {place} is undecided from {unstable}, and should be from {wanted.first_open}")

@@ -130,7 +130,7 @@ class Promises:
                 book.older.append(book.batches)
                 book.start, book.batches, book.durable, book.cutting = start, list(batches), durable, False
             case _:
-                raise TypeError(f"nobody notes {event!r}")
+                raise TypeError(f"unknown event {event!r}")
 
     def check(
         self, logs: Mapping[TopicPartition, UnifiedLog], *, alarms: bool = True

@@ -159,7 +159,7 @@ class TierStory:
         self.recording.note(DeletedHere(leader.log.local_log_start_offset))
 
     def _succeed(self, leader: Leading) -> Leading:
-        """The leader dies between two calls, and leads again."""
+        """Let the leader die between two calls, and lead again."""
         leader.manager.close()
         return Leading(leader.storage, leader.log, leader.leader_epoch + 1, self._entropy)
 

@@ -60,7 +60,7 @@ def test_full_disk_returns_storage_error_and_stored_messages_stay_readable(small
 
 def test_a_disk_that_is_freed_takes_messages_again(small_disk: Path) -> None:
     """Without a restart, also from an idempotent producer that met the full disk."""
-    filler = small_disk / "somebody else's"
+    filler = small_disk / "another user's"
     filler.write_bytes(bytes(DISK_BYTES // 2))
     observed: list[tuple[int, KafkaError | None]] = []
     with Broker(small_disk / "data") as broker, RawConnection(broker.bootstrap) as connection:
@@ -93,7 +93,7 @@ def test_a_disk_that_is_freed_takes_messages_again(small_disk: Path) -> None:
 
 def test_a_transaction_that_meets_the_full_disk_commits_once_there_is_room(small_disk: Path) -> None:
     """With what it wrote before and after, and the positions of a group: everything, once."""
-    filler = small_disk / "somebody else's"
+    filler = small_disk / "another user's"
     filler.write_bytes(bytes(DISK_BYTES // 2))
     with (
         Broker(small_disk / "data", offsets_topic_num_partitions=1, transaction_state_log_num_partitions=1) as broker,

@@ -124,7 +124,7 @@ def test_registered_again_after_the_session_expired(eyes: KazooClient, where: st
             before = [eyes.get(path)[0] for path in paths]
             proxy.cut()
             wait_for(lambda: not any(eyes.exists(path) for path in paths))
-            assert fetched(connection.exchange(fetch("t"))) == (0, HELLO), "it goes on serving"
+            assert fetched(connection.exchange(fetch("t"))) == (0, HELLO), "it continues to serve"
             connection.send(produce("meanwhile", HELLO))
             proxy.restore()
             wait_for(lambda: all(eyes.exists(path) for path in (*paths, "/kafka/brokers/topics/meanwhile/1")))

@@ -70,7 +70,7 @@ def test_second_broker_with_same_id_exits_and_first_keeps_serving(
             line = serve_in_vain(tmp_path / "second", chosen)
             assert line.startswith("barnabas: ")
             assert "broker.id 7 is taken" in line
-            assert first.bootstrap in line, "it tells where the other one is"
+            assert first.bootstrap in line, "it has the address of the other one"
             assert registries.get(eyes, layout.broker_path(7)) == before
             with RawConnection(first.bootstrap) as connection:
                 connection.send(produce("t", HELLO))

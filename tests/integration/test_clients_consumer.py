@@ -400,7 +400,7 @@ def until(consumer: Consumer, count: int) -> list[Any]:
 
 
 def test_a_leader_that_hangs_is_left_as_soon_as_the_cluster_has_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its connection is open, and the request timeout is half a minute."""
+    """The connection stays open, and the request timeout is half a minute."""
     monkeypatch.setattr("barnabas.app.clients.shared.client_shell.LATE_MS", 50)
     cluster = PlainCluster(brokers=2, t=1)
     fill(cluster, 3)

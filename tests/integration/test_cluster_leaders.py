@@ -71,7 +71,7 @@ def test_an_unclean_election_only_where_it_is_allowed(cluster: TestCluster) -> N
         cluster.produce(topic, ["on one"])
     cluster.kill(1)
     cluster.start(2)
-    cluster.wait_until(lambda: cluster.leader(reckless) == 2, "nobody leads")
+    cluster.wait_until(lambda: cluster.leader(reckless) == 2, "no leader")
     assert cluster.leader(careful) is None
     cluster.assert_produced(reckless, ["on all"])
     cluster.start()

@@ -227,7 +227,7 @@ def test_a_topic_made_again_is_another_one(cluster: TestCluster) -> None:
     cluster.wait_in_sync("t")
     cluster.produce("t", ["old 1", "old 2", "old 3"])
     cluster.kill(3)
-    cluster.wait_until(lambda: cluster.leader("t") in (1, 2), "nobody leads")
+    cluster.wait_until(lambda: cluster.leader("t") in (1, 2), "no leader")
     cluster.delete_topic("t")
     cluster.wait_until(lambda: _log_of(cluster, 1, "t") is None and _log_of(cluster, 2, "t") is None, "logs stay")
     with cluster.admin() as admin:
@@ -261,7 +261,7 @@ def test_a_partition_without_a_leader_says_so(cluster: TestCluster) -> None:
     (only,) = cluster.replicas(topic)
     cluster.produce(topic, ["a"])
     cluster.kill(only)
-    cluster.wait_until(lambda: cluster.leader(topic) is None, "somebody leads")
+    cluster.wait_until(lambda: cluster.leader(topic) is None, "a leader")
     for broker_id in cluster.running:
         wait_for(lambda: _metadata(cluster, broker_id, topic).partitions[0].leader == -1)  # noqa: B023
         (partition,) = _metadata(cluster, broker_id, topic).partitions

@@ -83,7 +83,7 @@ def test_committed_records_in_every_version(connection: ApiConnection) -> None:
 
 def test_forbidden_client_actions_are_refused(connection: ApiConnection) -> None:
     assert send(connection, b"a", transactional_id=None).error is E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert end(connection, True, producer=99) is E.NONE, "nobody has begun it"
+    assert end(connection, True, producer=99) is E.NONE, "it was not begun"
     assert send(connection, b"a").error is E.NONE
     assert end(connection, True, epoch=-1) is E.INVALID_PRODUCER_EPOCH
     assert end(connection, True, epoch=1) is E.NONE

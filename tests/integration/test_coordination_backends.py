@@ -116,7 +116,7 @@ def test_a_server_that_restarts_is_survived_with_clear_errors(
             assert {error.code for error in refused} == {ErrorCode.REQUEST_TIMED_OUT}
             assert all(str(backend.port) in error.message for error in refused)
             send(broker.bootstrap, "before", b"b")
-            assert values(broker.bootstrap, "before") == [b"a", b"b"], "what needs no agreement goes on"
+            assert values(broker.bootstrap, "before") == [b"a", b"b"], "requests without agreement continue"
         finally:
             backend.start()
         wait_for(lambda: _works(admin, "after"), pause_s=0.1)

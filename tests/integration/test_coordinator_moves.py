@@ -142,7 +142,7 @@ def test_offsets_topic_spreads_to_brokers_that_join_cluster() -> None:
         cluster.start()
         wait_for(lambda: all(sorted(cluster.replicas(OFFSETS, number)) == [1, 2, 3] for number in range(PARTITIONS)))
         cluster.wait_in_sync(OFFSETS)
-        assert cluster.leader(OFFSETS, PLACE) == 1, "nobody else leads for that"
+        assert cluster.leader(OFFSETS, PLACE) == 1, "no other leader is elected for that"
         cluster.kill(1)
         with cluster.admin() as admin:
             assert [position.offset for position in admin.group_offsets(GROUP).values()] == [0]

@@ -105,7 +105,7 @@ def test_wrong_usage_is_refused_with_the_reason(taken: RawMember, connection: Ap
     found = {version: errors_in(connection.ask(wrong.ask(taken.joined.member_id), version)) for version in asked}
     assert found == {version: list(wrong.errors) for version in asked}
     assert found, "no version can say it"
-    assert connection.exchange(frame(18, 0, b"")), "the connection goes on"
+    assert connection.exchange(frame(18, 0, b"")), "the connection stays open"
     taken.check()
 
 

@@ -19,7 +19,7 @@ PARTITIONS = range(4)
 def broken(monkeypatch: pytest.MonkeyPatch) -> set[Path]:
     """Return the set of folders in which every sync fails."""
     if not Path("/proc/self/fd").exists():
-        pytest.skip("which file a descriptor is of is told by /proc")
+        pytest.skip("/proc shows the file of a descriptor")
     found: set[Path] = set()
     real = storage_fs.sync
 

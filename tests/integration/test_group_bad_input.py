@@ -96,9 +96,13 @@ REFUSED: list[tuple[str, Request[Any], list[E]]] = [
     ("no protocol type", joining("bad", protocol_type=""), [E.INCONSISTENT_GROUP_PROTOCOL]),
     ("unknown member joins", joining("bad", "who"), [E.UNKNOWN_MEMBER_ID]),
     ("metadata of 3 MB", joining("bad", metadata=bytes(3_000_000)), [E.UNKNOWN_SERVER_ERROR]),
-    ("sync of nobody", SyncGroup(group_id="bad", generation_id=1, member_id="who"), [E.UNKNOWN_MEMBER_ID]),
+    ("sync of an unknown member", SyncGroup(group_id="bad", generation_id=1, member_id="who"), [E.UNKNOWN_MEMBER_ID]),
     ("sync of no group", SyncGroup(group_id="", generation_id=1, member_id="who"), [E.INVALID_GROUP_ID]),
-    ("heartbeat of nobody", Heartbeat(group_id="bad", generation_id=1, member_id="who"), [E.UNKNOWN_MEMBER_ID]),
+    (
+        "heartbeat of an unknown member",
+        Heartbeat(group_id="bad", generation_id=1, member_id="who"),
+        [E.UNKNOWN_MEMBER_ID],
+    ),
     ("heartbeat of a long name", Heartbeat(group_id=LONG, generation_id=1, member_id=LONG), [E.UNKNOWN_MEMBER_ID]),
     (
         "leaving twice",
@@ -108,7 +112,7 @@ REFUSED: list[tuple[str, Request[Any], list[E]]] = [
     ("commit to no topic", commit(at("nowhere")), [E.UNKNOWN_TOPIC_OR_PARTITION]),
     ("commit to no partition", commit(at(partition=-1), at(partition=9)), [E.UNKNOWN_TOPIC_OR_PARTITION] * 2),
     ("too much to say", commit(at(metadata="m" * 4097)), [E.OFFSET_METADATA_TOO_LARGE]),
-    ("commit of nobody", commit(at(), generation=1, member="who"), [E.ILLEGAL_GENERATION]),
+    ("commit of an unknown member", commit(at(), generation=1, member="who"), [E.ILLEGAL_GENERATION]),
     ("offsets of nothing", OffsetDelete(group_id="bad", partitions=[TopicPartition(TOPIC, 0)]), [E.GROUP_ID_NOT_FOUND]),
     ("ending what is not", DeleteGroups(group_ids=["bad", "bad", ""]), [E.GROUP_ID_NOT_FOUND] * 3),
 ]

@@ -95,7 +95,7 @@ def test_a_replica_that_is_none_and_a_life_that_is_not_registered(cluster: TestC
     stale = ErrorCode.STALE_BROKER_EPOCH
     assert found == [ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.REPLICA_NOT_AVAILABLE, stale, stale]
     assert own.error is ErrorCode.OFFSET_OUT_OF_RANGE
-    assert own.diverging is not None, "a follower is told where the leader ends"
+    assert own.diverging is not None, "a follower learns the leader's log end"
     cluster.produce(topic, ["x"], partition=0)
     assert [message.value for message in cluster.produced(topic)] == [b"x"]
     assert cluster.in_sync(topic) == [1, 2]

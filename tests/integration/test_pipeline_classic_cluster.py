@@ -188,5 +188,5 @@ def test_the_registries_of_etcd(etcd_server: EtcdServer, tmp_path: Path) -> None
         assert list(info.places) == [ClusterPartition("t", 0, 7), ClusterPartition("t", 1, 7)]
         assert cluster.where(info.places[0]) == Where(broker_list=f"7:{broker.bootstrap}")
         assert rows(cluster, 0, end, info.places[0]) == [(0, b"a")]
-    assert cluster.topics({"t"})["t"].places == [], "it is known, and nobody has it now"
+    assert cluster.topics({"t"})["t"].places == [], "it is known, but no broker has it now"
     cluster.close()

@@ -68,7 +68,7 @@ def test_the_record_is_named_and_the_other_partitions_are_answered(broker: Broke
     ]
     with ApiConnection(broker.bootstrap) as connection:
         first, refused, last = connection.ask(Produce(partitions=entries, acks=-1), version).partitions
-        assert connection.exchange(frame(18, 0, b"")), "the connection goes on"
+        assert connection.exchange(frame(18, 0, b"")), "the connection stays open"
     assert (first.error, refused.error, last.error) == (ErrorCode.NONE, ErrorCode.INVALID_RECORD, ErrorCode.NONE)
     assert last.base_offset == first.base_offset >= 0
     if version >= 8:

@@ -324,7 +324,7 @@ def test_a_static_member_expires(broker: TestBroker) -> None:
         with broker.faults.drop("JoinGroup", group="s"), broker.admin() as admin:
             expired = broker.expire_member("s", "instance")
             assert expired not in [member.member_id for member in admin.describe_groups(["s"])[0].members]
-            with pytest.raises(ConfigError, match="not a member of group s, there is: nobody"):
+            with pytest.raises(ConfigError, match="not a member of group s, there is: no member"):
                 broker.expire_member("s", expired)
 
 

@@ -168,7 +168,7 @@ def test_a_flood_is_passed_over(broker: TestBroker) -> None:
         passed = re.search(r"(\d+) more skipped", "\n".join(screen))
         assert passed is not None
         assert int(passed[1]) > 15_000, "so it was not read"
-        assert "the newest 1000 messages" in "\n".join(screen), "and no more are kept"
+        assert "the newest 1000 messages" in "\n".join(screen), "and older ones are dropped"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -188,7 +188,7 @@ def test_a_fault_restores_the_terminal() -> None:
         assert terminal.restored
         _, left, after = terminal.written.partition("\x1b[?1049l")
         assert left
-        assert "ZeroDivisionError" in after, "it is told where it can be read"
+        assert "ZeroDivisionError" in after, "the page has its address"
 
 
 def test_without_a_terminal_it_is_one_look(broker: TestBroker) -> None:

@@ -88,7 +88,7 @@ def test_lost_coordination_file_is_detected_and_recovered(tmp_path: Path, barnab
         for number in range(3):
             producer.produce("orders", b"new %d" % number, partition=number)
         assert producer.flush(PATIENCE_S) == 0
-        assert read_on(broker, "orders", 3, 3, group="g") == {b"new 0", b"new 1", b"new 2"}, "the group goes on"
+        assert read_on(broker, "orders", 3, 3, group="g") == {b"new 0", b"new 1", b"new 2"}, "the group continues"
     again = barnabas("topics", "recover", "--data", str(tmp_path), "--execute")
     assert "knows all topics" in again.err
 

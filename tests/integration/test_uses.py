@@ -327,7 +327,7 @@ def test_an_example_from_end_to_end(spark: "SparkSession", data_dir: Path, tmp_p
     )
     assert f"<b>{len(clicks)}</b>" in html
     assert {each["engine"] for each in clicks} >= {"google", "bing", "yandex"}
-    assert spark.range(3).count() == 3, "the session that was there goes on"
+    assert spark.range(3).count() == 3, "the existing session continues"
 
 
 def test_examples_commands_list_uses_and_report_errors(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def play(folder: Path, *, rounds: int, seed: int, transformers: int = 1, say: Ca
             broker = BrokerProcess(data, *SETTINGS, listen=[address])
             down_s += time.monotonic() - began
             before = sum(each.committed for each in working)
-            wait_until(lambda: sum(each.committed for each in working) > before, "nothing is committed any more")  # noqa: B023
+            wait_until(lambda: sum(each.committed for each in working) > before, "no commits follow")  # noqa: B023
             if not (number + 1) % 10:
                 say(f"{number + 1} rounds, {sum(each.committed for each in working)} transactions")
         source.stop()

@@ -117,7 +117,9 @@ class BillingStory:
             ledger.saw(partition, offset, value)
         halves = [set(ledger.bills[number].values()) for number in (0, 1)]
         if halves[0] != halves[1]:
-            raise Broken(f"half: {sorted(halves[0] ^ halves[1])[:3]} of a transaction is there, and the rest is not")
+            raise Broken(
+                f"half: {sorted(halves[0] ^ halves[1])[:3]} of a transaction is present, and the rest is missing"
+            )
         billed = {order for order, _ in halves[0]}
         lost = sorted(set(ledger.sold.values()) - billed)
         if lost:

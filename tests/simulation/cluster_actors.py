@@ -142,9 +142,9 @@ class GroupPositions:
 
     def observe(self, who: str, number: int, offset: int, promised: int) -> None:
         if offset < promised:
-            raise Broken(f"group: {who} is told {offset} of partition {number}, {promised} was committed")
+            raise Broken(f"group: {who} gets {offset} of partition {number}, {promised} was committed")
         if offset > self.tried.get(number, 0):
-            raise Broken(f"group: {who} is told {offset} of partition {number}, which nobody has read")
+            raise Broken(f"group: {who} gets {offset} of partition {number}, which was never read")
 
 
 class Member:
@@ -177,7 +177,7 @@ class Member:
                     number = message.partition
                     assert message.value is not None
                     if message.offset > max(positions.tried.get(number, 0), promised.get(number, 0)):
-                        raise Broken(f"group: {program.name} goes on at {message.offset} of partition {number}")
+                        raise Broken(f"group: {program.name} continues at {message.offset} of partition {number}")
                     self._books[number].observe(message.offset, message.value)
                     positions.tried[number] = max(positions.tried.get(number, 0), message.offset + 1)
                 self._commit(consumer)
@@ -452,7 +452,7 @@ class Remaker:
                 self._make(admin, program)
                 found = admin.group_offsets(REMADE).get(place)
                 if found is not None and found.offset >= 0:
-                    raise Broken(f"group: {found.offset} of a deleted topic is told for the one made again")
+                    raise Broken(f"group: {found.offset} of a deleted topic is returned for its successor")
                 self.rounds += 1
                 program.world.reached["group: asked for offsets of a topic made again"] += 1
                 program.sleep(0.2)

@@ -134,8 +134,8 @@ class Look:
 
 
 class RequiredCopies:
-    """How many replicas a message needed before it counted as committed: `min.insync.replicas` by the coordination
-    tree. A broker may use a value that was replaced a moment ago, so the smallest one of the last seconds counts."""
+    """The number of replicas that a message needed before it counted as committed: `min.insync.replicas` by the
+    coordination tree. A broker may use a value that was replaced a moment ago, so the smallest recent one counts."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -572,7 +572,7 @@ class ClusterChecker:
     def _count_election(self, before: PartitionState, after: PartitionState) -> None:
         leader, reached = after.leader, self.world.reached
         if leader == NO_LEADER:
-            reached["election: nobody can lead"] += 1
+            reached["election: no replica can lead"] += 1
         elif leader in before.isr and not before.claims:
             reached["election: a member of the ISR"] += 1
         elif leader in before.elr and not before.claims:

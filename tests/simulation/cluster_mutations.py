@@ -120,7 +120,7 @@ def takes_a_restarted_broker_for_in_sync(patch: pytest.MonkeyPatch) -> None:
 
 
 def believes_the_first_that_tells(patch: pytest.MonkeyPatch) -> None:
-    """Of replicas that may have lost messages, elect the first to return."""
+    """Elect the first replica to return of those that may have lost messages."""
     patch.setattr(election, "_longest", lambda state, replicas, brokers, rules: next(iter(state.claims), None))
 
 
@@ -196,7 +196,7 @@ def lets_consumers_read_what_is_not_committed(patch: pytest.MonkeyPatch) -> None
 
 
 def believes_the_shortest_log(patch: pytest.MonkeyPatch) -> None:
-    """Of the replicas that report their log ends, elect the one with the smallest."""
+    """Elect the replica with the smallest log of those that report their ends."""
 
     def shortest(state: PartitionState, _replicas: Any, live: Any, _rules: Any) -> int | None:
         claims = {each: claim for each, claim in state.claims.items() if each in live}

@@ -226,7 +226,7 @@ class ClusterStory:
         self._await("nothing piles up", lambda: not self._piled_up())
         world.reached["stray: renamed"] += sum("found stray log dir" in line for line in world.reports)
         audits = self.positions.audits
-        self._await("the auditor is told", lambda: self.positions.audits > audits + 1)
+        self._await("the audit reports it", lambda: self.positions.audits > audits + 1)
         for reader in self.readers:
             reader.rewind()
         for book in self.books:

@@ -8,7 +8,7 @@ from simulation.knobs import set_knobs
 from support.long_tests import first_is_quick
 
 QUICK: Mapping[str, int] = {"seed": 1, "billing_seed": 1, "cluster_seed": 2}
-"""How many of them `make test` plays."""
+"""The number of seeds that `make test` plays."""
 
 
 @pytest.fixture(autouse=True)

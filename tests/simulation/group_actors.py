@@ -80,7 +80,9 @@ class GroupBook:
     def observe(self, partition: TopicPartition, number: int, promised: int, text: str) -> None:
         """`promised`: what was acknowledged when the question was asked."""
         if partition.topic not in self.gone:
-            assert number >= promised, f"lost: {promised} was acknowledged for partition {partition}, {number} is told"
+            assert number >= promised, (
+                f"lost: {promised} was acknowledged for partition {partition}, {number} is returned"
+            )
         assert number <= self.submitted.get(partition, 0), f"{number} of partition {partition} was never committed"
         assert text == (f"no. {number}" if number else ""), text
         self.seen[partition] = number
@@ -117,7 +119,7 @@ class GroupMember(Client):
         self.on_fenced: Callable[[GroupMember, BarnabasError], None] = _refuse
         """Settable: what happens when another member has taken its place."""
         self.losses = 0
-        """How often it was removed from the group."""
+        """The number of its removals from the group."""
         self.instance_id: str | None = own.get("group_instance_id")
         self._observed = -1, -1
         """The group's incarnation and generation as last reported; the next two: at the end of its last rebalance."""

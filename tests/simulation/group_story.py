@@ -173,7 +173,7 @@ class GroupStory:
         self.restart()
         rounds = [onlooker.rounds for onlooker in self.onlookers]
         self.await_condition(
-            "the positions are told",
+            "the offsets are returned",
             lambda: any(each.rounds > n + 1 for each, n in zip(self.onlookers, rounds, strict=True)),
         )
         assert not self.world.failures, self.world.failures

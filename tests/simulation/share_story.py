@@ -52,7 +52,7 @@ class ShareBook:
     released: dict[_Place, tuple[int, float]] = field(factory=dict)
     """The delivery count of a release that is stored, and when the member got that answer."""
     given: dict[_Place, int] = field(factory=dict)
-    """How often each message was delivered to a member."""
+    """The number of deliveries of each message to a member."""
 
     def give(self, who: str, message: ShareMessage[Any, Any], now_ms: float) -> None:
         """A member is given a message. Raises `Broken`."""

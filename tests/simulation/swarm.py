@@ -42,7 +42,7 @@ _OF_CLUSTERS = (
     "election: by claims",
     "election: by claims that differ",
     "election: uncleanly",
-    "election: nobody can lead",
+    "election: no replica can lead",
     "log: a leader begins above its high watermark",
     "log: a coordinator begins above its high watermark",
     "log: cut by a follower",
@@ -91,7 +91,7 @@ RARE_STATES: Mapping[str, Sequence[str]] = {
         "acl: a request of the guest is denied",
         "session: ended without another authentication",
     ),
-    "partitions": ("election: by claims", "election: by claims that differ", "election: nobody can lead"),
+    "partitions": ("election: by claims", "election: by claims that differ", "election: no replica can lead"),
 }
 """By story: what some seed of a long run has to reach. What none does is not tested."""
 T = TypeVar("T")

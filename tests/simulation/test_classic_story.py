@@ -277,7 +277,7 @@ class ClassicStory:
 
     def settle(self) -> None:
         """End all faults: start what is down, and wait until the groups are stable."""
-        self.tell("no more disasters")
+        self.tell("end of faults")
         self.world.end_faults()
         self.world.end_faults()
         for broker in self.world.brokers:
@@ -293,7 +293,7 @@ class ClassicStory:
             return self.everybody_is_up()
 
         self.wait_for(up)
-        self.tell("everybody is up")
+        self.tell("all brokers are up")
         self.calm_ms = self.wait_for(self.settled, SETTLED_WITHIN_MS)
 
     def settled(self) -> bool:

@@ -531,7 +531,7 @@ def test_topic_with_states_in_many_nodes_is_led_again_after_all_brokers_died(mon
 @pytest.mark.parametrize("copies", [2, 3])
 @pytest.mark.parametrize("others_live", [True, False])
 def test_a_broker_that_comes_back_with_an_empty_disk_does_not_lead(copies: int, others_live: bool) -> None:
-    """It was the only replica in sync, and one suffices; the others have the messages up to where they fell behind."""
+    """The other replicas have fallen behind, and a minimal ISR of one suffices."""
     with cluster(3, default_replication_factor=copies, min_insync_replicas=1) as world:
         with Admin(world.client()) as admin:
             admin.create_topic("t", partitions=1)
@@ -770,7 +770,7 @@ def test_leader_of_the_old_topic_does_not_acknowledge_messages_of_the_new_one() 
 def test_leader_alone_in_the_isr_that_has_not_heard_of_a_deletion_acknowledges_nothing_for_the_next_topic(
     monkeypatch: pytest.MonkeyPatch, by_id: bool
 ) -> None:
-    """It is disconnected from the tree, with a valid lease. By name the message would be acknowledged and lost."""
+    """The leader is cut off from the tree, with a valid lease. By name a message would be acknowledged and lost."""
     if not by_id:
         monkeypatch.setattr(ClusterView, "topic_id", lambda *_: NO_TOPIC_ID)
     alone: dict[str, Any] = {"default_replication_factor": 1, "min_insync_replicas": 1}

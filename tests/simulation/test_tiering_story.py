@@ -53,7 +53,7 @@ def test_objects_of_a_deleted_topic_go_although_all_brokers_have_died(brokers: i
         world.tree.session().create(layout.deleted_remote_path(lives_id), note)  # as by an error
         store.settle()
         store.failures = 0.0
-        assert len(objects("t")) > 3, "nobody has deleted them"
+        assert len(objects("t")) > 3, "they were not deleted"
         for broker in world.brokers.values():
             broker.start()
         world.run(15)

@@ -72,7 +72,7 @@ def test_a_supervised_program_is_started_again_after_an_error_and_after_a_kill()
     def run(program: Program) -> None:
         begun.append(program.world.clock.monotonic_ms())
         program.sleep(5)
-        raise BarnabasError("cannot go on")
+        raise BarnabasError("cannot continue")
 
     with one_broker() as world:
         program = world.program("run", run, restart_after=2)
@@ -274,4 +274,4 @@ def test_lagging_server_sends_no_watch_event_for_changes_it_does_not_show() -> N
         world.run(1)
         machine.session_faults.catch_up()
         world.run(1)
-        assert shown[-1:] == [b"1"], "who was told of /b has read it as it was before"
+        assert shown[-1:] == [b"1"], "the watcher of /b has read its earlier value"

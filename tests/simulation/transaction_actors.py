@@ -49,9 +49,9 @@ class Commitments:
     def observed(self, who: str, position: int, promised: int) -> None:
         """Check an answer; `promised` is its smallest valid value at the time of the request."""
         if position < promised:
-            raise Broken(f"position: {who} is told {position}, where {promised} was committed or seen")
+            raise Broken(f"position: {who} gets {position}, where {promised} was committed or seen")
         if position > self.tried:
-            raise Broken(f"position: {who} is told {position}, and nobody sent more than {self.tried}")
+            raise Broken(f"position: {who} gets {position}, and the largest one sent is {self.tried}")
         self.acknowledged = max(self.acknowledged, position)
 
     @property
@@ -129,7 +129,7 @@ class Worker:
                 return
             except ClientTimeout:
                 if attempt == 9:
-                    raise BarnabasError("nobody says how the transaction ended") from None
+                    raise BarnabasError("the outcome of the transaction is unknown") from None
 
 
 class Remover:

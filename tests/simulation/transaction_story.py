@@ -140,7 +140,7 @@ class TransactionStory(ClusterStory):
         self._await("no transaction is left open", self._all_stable)
         asked = {name: asker.answers for name, asker in self.askers.items()}
         self._await(
-            "positions are told", lambda: all(asker.answers > asked[name] + 1 for name, asker in self.askers.items())
+            "offsets are returned", lambda: all(asker.answers > asked[name] + 1 for name, asker in self.askers.items())
         )
         for number, witness in enumerate(self.witnesses):
             witness.reached = [0] * PARTITIONS

@@ -181,7 +181,7 @@ class _Scheduler:
 
 @frozen
 class Scope:
-    """How often each of the optional actions may happen."""
+    """The limits of each of the optional actions in a history."""
 
     most: Mapping[str, int]
     granted: bool = True

@@ -78,7 +78,7 @@ class Verdict:
     samples: int = 0
     """The number of looks at the registries."""
     overlaps: int = 0
-    """How often a partition had a new owner while the old one could not know it yet."""
+    """The number of partitions with a new owner while the old one could not know it yet."""
     longest_overlap_s: float = 0.0
 
     @property

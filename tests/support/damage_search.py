@@ -242,7 +242,7 @@ class History:
         return True
 
     def again(self, producer: int) -> bool:
-        """The answer to the newest batch was lost."""
+        """Lose the answer to the newest batch."""
         client = self.clients[producer]
         if not client.next or client.is_pending or self._has_alone():
             return False
@@ -269,7 +269,7 @@ class History:
         return True
 
     def rot(self, at: int) -> bool:
-        """A byte of the batch with number `at // 3` changes."""
+        """Change a byte of the batch with number `at // 3`."""
         number, kind = divmod(at, 3)
         place = self._place(number)
         if place is None or number in self.rotten:
@@ -356,7 +356,7 @@ class History:
         self.rotten = {each for each in self.rotten if not is_intact(each)}
 
     def repair_killed(self, turns: int) -> bool:
-        """The repair is killed after some turns."""
+        """Kill the repair after some turns."""
         if not self.rotten or self._has_alone():
             return False
         self._begin_repair()

@@ -275,7 +275,7 @@ READING = [
     Wrong("metadata: the longest name", lambda _: Metadata(topics=[LONG]), [E.INVALID_TOPIC_EXCEPTION]),
     Wrong("metadata: no such id", lambda _: Metadata(topics=[], topic_ids=[b"i" * 16]), [E.UNKNOWN_TOPIC_ID], since=12),
     Wrong("markers: no such topic", lambda _: marker(TopicPartition("nowhere", 0)), [E.UNKNOWN_TOPIC_OR_PARTITION]),
-    Wrong("markers: nobody began it", lambda _: marker(TopicPartition("t", 0)), []),
+    Wrong("markers: of no transaction", lambda _: marker(TopicPartition("t", 0)), []),
     Wrong(
         "markers: a classic topic", lambda _: marker(TopicPartition("classic", 0)), [E.UNSUPPORTED_FOR_MESSAGE_FORMAT]
     ),
@@ -534,7 +534,7 @@ GROUPS = [
         [E.INVALID_PRODUCER_ID_MAPPING],
     ),
     Wrong(
-        "in transaction: a group nobody is in",
+        "in transaction: an unknown group",
         commit_in_transaction("nobody", "t", generation=1),
         [E.ILLEGAL_GENERATION],
     ),

@@ -176,7 +176,7 @@ class Driver:
         while any(join.waits for join in joins) or len({join.result.generation_id for join in joins}) > 1:
             stale = [join for join in joins if not join.waits and join.result.generation_id < self.group.generation]
             rejoining = [join for join in joins if not join.waits]
-            assert rejoining or stale, "nobody can go on"
+            assert rejoining or stale, "no member can continue"
             again = [self._again(join) for join in rejoining]
             joins = again + [join for join in joins if join not in rejoining]
         leader = joins[0].result.leader

@@ -231,7 +231,7 @@ class PairTransport:
     ) -> None:
         def open_both() -> None:
             if self._accept is None:
-                opened(TransportError(f"nobody listens at {address}"))
+                opened(TransportError(f"no listener at {address}"))
                 return
             client, server = PairConnection(("client", 1), address), PairConnection(address, ("client", 1))
             client.other, server.other = server, client

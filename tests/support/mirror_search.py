@@ -57,7 +57,7 @@ from barnabas.testing.logs import batch, open_log
 KEY, TOPIC_ID = TopicPartition("t", 0), b"topic-id-of-16-b"
 SOURCE, TARGET = "x", "y"
 _ROUNDS = 2
-"""How often a promotion looks until it gives up."""
+"""The number of looks of a promotion until it gives up."""
 _Contents = frozenset[tuple[int, bytes]]
 """The offsets and batches of a log."""
 

@@ -280,7 +280,7 @@ class ReplicaCluster:
 
         def deliver() -> None:
             if not target.alive or not self.reaches(source.broker_id, node):
-                answer(TransportError("nobody is there"))
+                answer(TransportError("no leader is reachable"))
                 return
             target.replicas.read_in_session(request, done, max_bytes=request.max_bytes, reader=None)
 

@@ -15,7 +15,7 @@ from barnabas.pipeline.tables.state import Commit, TableChange, TopicState
 from barnabas.pipeline.tables.store import TableStore
 
 Seen = Counter[tuple[str, int, int]]
-"""How often each (topic, partition, offset) is present."""
+"""The number of times that each (topic, partition, offset) is present."""
 
 COLUMNS = pa.schema(
     [

@@ -775,7 +775,7 @@ class History:
         if self.scope.local == 0 and leader.log.segments[0].base_offset < min(
             leader.log.segments[-1].base_offset, leader.log.remote_end
         ):
-            raise BrokenPromise("local segments are kept that remote storage has")
+            raise BrokenPromise("local segments stay that remote storage has")
         closed = leader.log.segments[-1].base_offset
         if self.scope.local == 0 and present.covered_to(leader.log.log_start_offset) < min(
             closed, leader.partition.high_watermark

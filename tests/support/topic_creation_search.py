@@ -164,7 +164,7 @@ class History:
         for name, topic in made.items():
             leaders = [each.leader for each in topic.partitions]
             if topic.error is not ErrorCode.NONE or leaders != [1] * PARTITIONS:
-                raise BrokenPromise(f"topic {name} is there in part: {topic.error.name}, leaders {leaders}")
+                raise BrokenPromise(f"topic {name} exists in part: {topic.error.name}, leaders {leaders}")
             values = [value or b"" for value in self.broker.values(name)]
             missing = [value for value in self.acknowledged[name] if value not in values]
             if missing:

@@ -14,7 +14,9 @@ from table_kills.sweep import sweep
 
 def main() -> int:
     parser = kill_parser("table_kills", __doc__, 100)
-    parser.add_argument("--cluster", type=int, default=None, help="so many on a cluster, whose leaders are killed; 1/3")
+    parser.add_argument(
+        "--cluster", type=int, default=None, help="number of rounds on a cluster, whose leaders are killed; 1/3"
+    )
     parser.add_argument("--formats", default=",".join(READERS), help="with a comma between them")
     given = parser.parse_args()
     print(f"{given.rounds} rounds over {given.formats}, seed {given.seed}", flush=True)
@@ -42,7 +44,7 @@ def main() -> int:
             )
             tell(outcome)
             wrong += outcome.faults
-    return verdict(wrong, "each offset is there once, and nobody saw anything else")
+    return verdict(wrong, "each offset is present once, and no reader saw anything else")
 
 
 def tell(outcome: Outcome) -> None:

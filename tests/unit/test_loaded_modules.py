@@ -1,4 +1,4 @@
-"""What a process loads: the time and memory of a start are those of its modules."""
+"""The modules that a process loads: they take most of the time and memory of a start."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ import sys
 import pytest
 
 OF_OTHERS = {"_ssl", "argparse", "asyncio", "email", "grpc", "hashlib", "hmac", "importlib.metadata", "kazoo", "rich"}
-"""What neither a client nor a broker without security needs, and takes much time or memory to load."""
+"""Modules that clients and brokers without security do not need, and which are slow or large."""
 CLIENTS = "from barnabas import Producer, Consumer, Admin"
 HELP = """
 import sys

@@ -1,4 +1,4 @@
-"""Who waits while too much is in memory, and who continues."""
+"""Requests wait while the memory budget is used up, and continue in order."""
 
 from barnabas.core.traffic.memory_budget import Account, MemoryBudget
 

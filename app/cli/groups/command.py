@@ -89,7 +89,7 @@ def reset_offsets(
         return
     print_table(_COLUMNS, (["-" if value is None else value for value in row.values()] for row in rows))
     if not execute:
-        typer.echo("nothing was changed; the same with --execute does it", err=True)
+        typer.echo("nothing was changed; repeat the command with --execute to change it", err=True)
 
 
 def parse_topics(given: Sequence[str]) -> list[str | tuple[str, int] | TopicPartition]:

@@ -277,7 +277,7 @@ def _print_repair(place: "LogPlace", found: "RepairResult", known: "CheckContext
     repaired = counted(len(found.repaired), "problem")
     typer.echo(f"{repaired} {what}, {len(found.left)} left; {_sum_in_words(found.repaired)}")
     if not applied and found.repaired:
-        typer.echo("nothing was changed; repeat the command with --execute to repair", err=True)
+        typer.echo("nothing was changed; repeat the command with --execute to repair it", err=True)
 
 
 def _loss_in_words(finding: "Finding") -> str:

@@ -116,7 +116,7 @@ def _show(rows: list[dict[str, object]], *, execute: bool) -> None:
         return
     print_table(_RECOVER_COLUMNS, ([row[column] or "-" for column in _RECOVER_COLUMNS] for row in rows))
     if not execute:
-        typer.echo("nothing was changed; the same with --execute does it", err=True)
+        typer.echo("nothing was changed; repeat the command with --execute to change it", err=True)
 
 
 add_recover_command(topics)

@@ -129,7 +129,7 @@ CLIENTS: Mapping[str, Entry] = {
             key="java-3",
             title="Java 3.9",
             make=_late("java_client", "java_3"),
-            lacks={"share": "has an early access version of share groups that Kafka 4 has no more", **_VERSION_1},
+            lacks={"share": "has an early access version of share groups that Kafka 4 no longer has", **_VERSION_1},
         ),
         Entry(key="java-4", title="Java 4", make=_late("java_client", "java_4")),
         Entry(

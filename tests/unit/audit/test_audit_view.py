@@ -1,4 +1,4 @@
-"""What a person and a program are shown."""
+"""The output of the audit for people and for programs."""
 
 import json
 

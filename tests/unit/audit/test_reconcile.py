@@ -1,4 +1,4 @@
-"""What was dropped and doubled between tiers is found, to the message, and nothing else is."""
+"""The audit finds the messages that were dropped and duplicated between tiers, exactly."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ def origin(tier: str, number: int = 0, time_ms: int = EARLY, by: str = "") -> Re
 def counts(
     tier: str, passed: Mapping[Made, int], *, time_ms: int = EARLY, first: int = 0, failed: bool = False
 ) -> list[Report]:
-    """One report for each window and instance."""
+    """Return one report for each window and instance."""
     cells: dict[tuple[str, int], list[tuple[int, int]]] = {}
     for (instance, window, number), copies in passed.items():
         cells.setdefault((instance, window), []).extend([(number, number)] * copies)

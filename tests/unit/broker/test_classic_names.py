@@ -1,4 +1,4 @@
-"""What a classic topic may be called."""
+"""Valid and invalid names of classic topics."""
 
 import pytest
 

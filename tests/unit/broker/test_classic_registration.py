@@ -1,4 +1,4 @@
-"""How a broker keeps its nodes in the registries, without threads and with time that stands still."""
+"""A broker's nodes in the registries, without threads, with a manual clock."""
 
 from collections.abc import Iterator
 
@@ -34,7 +34,7 @@ class Blocking:
 
 
 class Started:
-    """A broker's registrar and what it told."""
+    """A broker's registrar and its log lines."""
 
     def __init__(self, world: "World", *, broker_id: int = 7, port: int = 9092, started_ms: int = 1000) -> None:
         self.session = world.tree.session()

@@ -69,7 +69,7 @@ class Group:
         return outcome.start_offset, batches
 
     def fetch(self) -> list[tuple[int, int, int]]:
-        """What the member acquires."""
+        """Return the ranges that the member acquires."""
         entry = ShareFetchPartition(self.topic_id, 1, topic="t")
         request = ShareFetch(
             group_id="g",

@@ -1,4 +1,4 @@
-"""What the broker's log says of a leader that was not in sync."""
+"""The broker's log line for the election of a leader that was not in sync."""
 
 from collections.abc import Mapping
 

@@ -45,7 +45,7 @@ class Failing:
 
 
 def errors_in(result: Any) -> set[ErrorCode]:
-    """Every error code anywhere in a result."""
+    """Return every error code anywhere in a result."""
     if isinstance(result, ErrorCode):
         return {result}
     if isinstance(result, list | tuple):

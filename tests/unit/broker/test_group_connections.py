@@ -28,7 +28,7 @@ from barnabas.testing.manual_broker import ManualBroker
 SESSION_MS = 10_000
 HEARTBEAT_MS = 1_000
 REBALANCE_MS = 300_000
-"""As Java's max.poll.interval.ms: nobody should have to wait for so long."""
+"""The default of Java's max.poll.interval.ms: no member should have to wait for it."""
 ROUND_MS = 2 * HEARTBEAT_MS
 """Until everybody knows of a rebalance, and has joined it."""
 
@@ -63,7 +63,7 @@ class Member:
             self._link.close()
 
     def leave(self) -> None:
-        """As a consumer that is closed."""
+        """Leave the group, as a closing consumer does."""
         request = LeaveGroup(group_id="g", members=[LeavingMember(member_id=self.member_id)])
         self._submit(request, lambda _: self.vanish())
 
@@ -149,7 +149,7 @@ def broker() -> Iterator[ManualBroker]:
 
 
 def settle(broker: ManualBroker, *members: Member) -> float:
-    """Let time pass until these, and nobody else, have their assignments; returns how long it took."""
+    """Let time pass until exactly these members have their assignments; return the time."""
 
     def settled() -> bool:
         (group,) = broker.ask(DescribeGroups(group_ids=["g"])).groups
@@ -217,7 +217,7 @@ def test_answers_to_connections_that_are_gone_are_dropped_and_leave_nothing(brok
 
 
 def test_member_on_another_connection_is_the_same_member(broker: ManualBroker) -> None:
-    """Its join waited on the connection that is lost: the answer goes to the new one."""
+    """The first join waited on the lost connection: the answer goes to the new one."""
     stays = Member(broker, "stays")
     settle(broker, stays)
     gone = Member(broker, "gone")

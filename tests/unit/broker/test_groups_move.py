@@ -108,7 +108,7 @@ def test_regained_group_partition_is_reloaded_and_served_after_replication(broke
     led_by(broker, HERE, isr=(HERE, ELSEWHERE))
     broker.scheduler.run_pending()
     assert load_error(broker, "g") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "it may still be lost"
-    assert heartbeat(broker, member) is ErrorCode.NONE, "nobody's session ends before"
+    assert heartbeat(broker, member) is ErrorCode.NONE, "no session ends before"
     reached(partition, ELSEWHERE, partition.log.log_end_offset)
     broker.node.state.replicas.purgatory.check(PLACE)
     assert load_error(broker, "g") is ErrorCode.NONE

@@ -22,7 +22,7 @@ def broker() -> ManualBroker:
 
 
 def _lead(broker: ManualBroker, leader: int, epoch: int, *, alive: bool = True) -> None:
-    """The image says so of partition 0; the partition itself leads no more unless it is this broker."""
+    """Change the leader of partition 0 in the image; the partition itself leads only if it is this broker."""
     state = broker.node.state
     own = state.image.brokers[state.node_id]
     state.registry.apply(BrokersChanged(brokers={1: own, 2: OTHER} if alive else {1: own}))

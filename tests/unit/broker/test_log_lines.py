@@ -1,4 +1,4 @@
-"""How lines come into Python's logging: a logger for each package, one line each, no handlers of ours."""
+"""Log lines in Python's logging: a logger for each package, one line each, no handlers of ours."""
 
 import io
 import json

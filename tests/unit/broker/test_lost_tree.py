@@ -28,7 +28,7 @@ def begin_again(broker: ManualBroker) -> None:
 
 
 def forget(broker: ManualBroker, topic: str) -> None:
-    """The broker stops, and its tree does not know the topic any more; start it again."""
+    """Restart the broker with a tree that does not know the topic."""
     broker.stop()
     session = broker.tree.session()
     session.delete(layout.topic_path(topic))

@@ -1,4 +1,4 @@
-"""What a leader, or a follower, answers consumers that may read from another replica."""
+"""The answers of leaders and followers to consumers that may read from another replica."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -185,7 +185,7 @@ def test_a_follower_with_damage_sends_consumers_to_the_leader(monkeypatch: pytes
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, "damaged")
 
     monkeypatch.setattr(UnifiedLog, "read", rotten)
-    assert _fetch(broker, OWN_RACK).error is ErrorCode.CORRUPT_MESSAGE, "a leader has nobody to send it to"
+    assert _fetch(broker, OWN_RACK).error is ErrorCode.CORRUPT_MESSAGE, "a leader has no other replica to name"
     _following(broker)
     assert _fetch(broker, OWN_RACK).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 

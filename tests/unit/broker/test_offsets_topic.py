@@ -49,7 +49,7 @@ def broker() -> Iterator[ManualBroker]:
 
 
 def segment_of(broker: ManualBroker, group: str) -> bytearray:
-    """The bytes of the log that keeps a group."""
+    """Return the bytes of the log that has a group's records."""
     return broker.disk.folders[str(place_of(group))]["00000000000000000000.log"].data
 
 
@@ -141,7 +141,7 @@ def test_the_commits_behind_a_damaged_batch_count(byte: int, slice_bytes: int) -
         broker.scheduler.run_pending()
         found = committed(broker, "g")
         assert {("t", n): n for n in range(40) if n != 20}.items() <= found.items()
-        assert [text for text in broker.reports if "left out" in text], "it is told"
+        assert [text for text in broker.reports if "left out" in text], "it is reported"
         broker.stop()
         segment_of(broker, "g")[starts[20] + byte] ^= 1 << bit
         broker.restart()
@@ -215,7 +215,7 @@ def test_a_topic_that_is_deleted_while_groups_are_loading(broker: ManualBroker) 
     assert committed(broker, "g") == {("t", 0): 1}
 
 
-# --- what nobody may do
+# --- forbidden requests
 
 
 def test_clients_cannot_write_into_it(broker: ManualBroker) -> None:

@@ -74,7 +74,7 @@ def test_one_partition_that_fails_leaves_the_others_alone(broker: ManualBroker) 
 
 
 def test_min_insync_replicas_is_capped_by_replication_factor(broker: ManualBroker) -> None:
-    """As in Kafka 4: else a topic with one replica could not be written to where the default is 2."""
+    """Kafka 4 does this, too: else a topic with one replica could not be written where the default is 2."""
     broker.create("safe", min_insync_replicas="2")
     assert broker.produce("safe", b"a", acks=-1).error is ErrorCode.NONE
 

@@ -88,7 +88,7 @@ def test_the_next_epoch_of_an_id(broker: ManualBroker) -> None:
     assert init(broker, mine[0], 1) == (mine[0], 2)
     assert init(broker, mine[0], 32765) == (mine[0], 32766)
     assert init(broker, mine[0], 32766) == (1, 0)
-    assert init(broker, 77, 3) == (2, 0)  # an id that nobody has yet
+    assert init(broker, 77, 3) == (2, 0)  # an id without a producer yet
     broker.restart()
     assert init(broker, *mine) == (mine[0], 1)
 

@@ -9,7 +9,7 @@ from barnabas.core.replica.purgatory import DelayedOperation, Purgatory
 
 
 class Countdown(DelayedOperation):
-    """Finishes after so many events."""
+    """An operation that completes after a number of events."""
 
     def __init__(self, events: int, finish: Callable[[], None], failed: Callable[[], None] = lambda: None) -> None:
         super().__init__(finish, failed)

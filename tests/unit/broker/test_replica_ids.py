@@ -1,4 +1,4 @@
-"""Who calls itself a replica is one only where brokers come in."""
+"""A replica id in a request counts on the listener of brokers only."""
 
 from typing import Any
 

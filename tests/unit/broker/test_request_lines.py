@@ -25,16 +25,16 @@ def test_a_flood_is_summed_up() -> None:
     assert lines == ["0", "1"]
     scheduler.advance(1000)
     assert lines == ["0", "1", "3 more"]
-    flood.report_line("goes on")
+    flood.report_line("more")
     scheduler.advance(1000)
     assert lines[3:] == ["1 more"]
     scheduler.advance(1000)  # quiet
-    flood.report_line("anew")
-    assert lines[4:] == ["anew"]
+    flood.report_line("again")
+    assert lines[4:] == ["again"]
     flood.report_line("and")
     flood.report_line("one more")
     flood.close()
-    assert lines[4:] == ["anew", "and", "1 more"]
+    assert lines[4:] == ["again", "and", "1 more"]
 
 
 def watch(lines: list[str], each: bool = False, slow_ms: float | None = 100.0) -> RequestLog:

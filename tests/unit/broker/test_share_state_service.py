@@ -57,7 +57,7 @@ def find(broker: ManualBroker, *keys: str, **more: Any) -> list[Coordinator]:
 
 
 def persist(broker: ManualBroker, method: str, request: Any) -> list[Any]:
-    """What the broker's own persister answers by now."""
+    """Return the answers of the broker's own persister so far."""
     answers: list[Any] = []
     getattr(broker.node.api.share_coordinator.persister, method)(request, answers.append)
     broker.wait(0)

@@ -30,7 +30,7 @@ Position = tuple[str, int]
 def broker() -> Iterator[ManualBroker]:
     simulated = ManualBroker(
         group_initial_rebalance_delay_ms=0,
-        transaction_partition_verification_enable=False,  # nobody coordinates here
+        transaction_partition_verification_enable=False,  # there is no coordinator here
     )
     simulated.create("t", 2)
     find(simulated)
@@ -71,7 +71,7 @@ def end(broker: ManualBroker, *, committed: bool = True, epoch: int = 3) -> E:
 
 
 def stable(broker: ManualBroker, *places: Position) -> dict[Position, int | E]:
-    """As readers ask who want no position that is about to change."""
+    """Fetch offsets with `require_stable`, as transactional readers do."""
     wanted = OffsetFetchGroup(group_id="g", partitions=[TopicPartition(*each) for each in places])
     (group,) = broker.ask(OffsetFetch(groups=[wanted], require_stable=True)).groups
     assert group.error is E.NONE

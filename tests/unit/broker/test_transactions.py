@@ -23,7 +23,7 @@ TP = TopicPartition("t", 0)
 
 @pytest.fixture
 def broker() -> ManualBroker:
-    running = ManualBroker(transaction_partition_verification_enable=False)  # nobody coordinates here
+    running = ManualBroker(transaction_partition_verification_enable=False)  # there is no coordinator here
     running.create("t", 2)
     return running
 

@@ -44,7 +44,7 @@ def find(broker: ManualBroker, *ids: str) -> list[Coordinator]:
 
 
 def begun(broker: ManualBroker, name: str = "x", **more: int) -> dict[str, Any]:
-    """A producer of this id, as its requests name it."""
+    """Return a producer of this id, as its requests name it."""
     find(broker, name)
     result = broker.ask(InitProducerId(transactional_id=name, **more))
     assert result.error is E.NONE

@@ -1,4 +1,4 @@
-"""How classic consumers share the partitions of their topics, whatever happens to the group."""
+"""Classic consumers share the partitions of their topics through any event in the group."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -29,7 +29,7 @@ def numbered(start: int, stop: int) -> list[bytes]:
 
 
 def settled(world: ClassicWorld, members: list[Member], topic: str, count: int) -> Callable[[], bool]:
-    """True when every partition is owned by one of the members, as the registries say and as they think."""
+    """Return True when the members own every partition, by the registries and by their own state."""
 
     def check() -> bool:
         owners = world.owners(topic)
@@ -40,7 +40,7 @@ def settled(world: ClassicWorld, members: list[Member], topic: str, count: int) 
 
 
 def fill(world: ClassicWorld, topic: str, count: int) -> None:
-    """`count` messages into each partition; the text tells the partition and a number."""
+    """Append `count` messages to each partition; the text has the partition and a number."""
     for broker in world.brokers.values():
         for (name, partition), log in broker.logs.items():
             if name == topic:
@@ -330,7 +330,7 @@ def test_after_an_expired_session_another_owner_s_offset_is_left_alone(world: Cl
 
 
 def test_the_last_commit_leaves_another_owner_s_offset_alone(world: ClassicWorld) -> None:
-    """A process that was stopped for longer than its session, and ends before it is told."""
+    """The process was stopped for longer than its session, and ends before it learns that."""
     world.add_broker(0, {"t": 1})
     fill(world, "t", 10)
     place = BrokerPartition(0, 0)

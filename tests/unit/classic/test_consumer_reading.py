@@ -1,4 +1,4 @@
-"""What a classic consumer reads, from where, and how far it commits."""
+"""The messages, start offsets and commits of a classic consumer."""
 
 import pytest
 from attrs import evolve
@@ -262,7 +262,7 @@ def test_seek_goes_back_at_once_and_only_there(world: ClassicWorld) -> None:
     member.consumer.seek("t", P0, LATEST)
     broker.log("t", 0).append([b"last"])
     world.advance(100)
-    assert member.drain() == []  # the end was told after that
+    assert member.drain() == []  # the end was reported after that
     with pytest.raises(ConfigError, match="not owned"):
         member.consumer.seek("t", BrokerPartition(7, 0), 0)
     with pytest.raises(ConfigError, match="not an offset"):
@@ -294,7 +294,7 @@ def test_a_full_stream_does_not_hold_up_another_of_the_same_broker(world: Classi
 
     world.run_until(read_free, 2000)
     asked = [p for request in broker.fetches for p in request.partitions if p.topic == "full"]
-    assert len(asked) == 3  # and no more, before somebody reads
+    assert len(asked) == 3  # no further fetch before a read
     member.run_until_got(100)
     assert member.values == numbered(0, 100)
 
@@ -377,7 +377,7 @@ def test_failed_auto_commit_is_reported_once_and_retried(world: ClassicWorld) ->
     member.run_until_got(5)
     world.tree.disconnect(member.session)
     world.advance(10_100)
-    assert sum("not committed" in text for text in world.reports) == 1, "told once"
+    assert sum("not committed" in text for text in world.reports) == 1, "reported once"
     log.append(numbered(5, 6))
     world.tree.reconnect(member.session)
     member.run_until_got(6)

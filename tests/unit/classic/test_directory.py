@@ -1,4 +1,4 @@
-"""What a producer knows of brokers and partitions, on the registries in memory."""
+"""A producer's view of brokers and partitions, on the registries in memory."""
 
 import pytest
 

@@ -86,7 +86,7 @@ def test_a_release_that_was_cut_is_repeated(pair: Pair, name: str, done: bool) -
 
 
 def test_claim_rollback_cut_by_connection_loss_raises_coordination_error(pair: Pair) -> None:
-    """So that the caller knows that claims may stand."""
+    """The error shows the caller that claims may remain."""
     group.claim(pair.other, "g", {PLACES[2]: "d-0"})
     pair.ours.fail("delete", 2, done=False)
     with pytest.raises(CoordinationError) as raised:

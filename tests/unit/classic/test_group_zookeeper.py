@@ -25,7 +25,7 @@ def root() -> str:
 
 @pytest.fixture
 def foreign(zookeeper_server: ZookeeperServer, root: str) -> Iterator[KazooClient]:
-    """A client of somebody else, in a tree of this test."""
+    """Yield another client, in a tree of this test."""
     client = KazooClient(f"127.0.0.1:{zookeeper_server.port}")
     client.start()
     client.ensure_path(f"/{root}")
@@ -44,7 +44,7 @@ def session(zookeeper_server: ZookeeperServer, root: str) -> Iterator[ZookeeperC
 
 
 def _tree(client: KazooClient, path: str) -> dict[str, tuple[bytes, bool]]:
-    """Each leaf below: its content, and whether it is ephemeral."""
+    """Return each leaf below: its content, and whether it is ephemeral."""
     data, stat = client.get(path)
     names = client.get_children(path)
     if not names:
@@ -56,7 +56,7 @@ def test_group_nodes_in_zookeeper_have_the_classic_layout(session: ZookeeperCoor
     observed: list[str] = []
     foreign.create("/kafka/brokers/ids/0", b"h-1322090000000:h:9092", ephemeral=True, makepath=True)
     foreign.create("/kafka/brokers/topics/t/0", b"11", ephemeral=True, makepath=True)
-    # What a member of another make writes, and what nobody should.
+    # A valid node of another implementation, and invalid ones.
     foreign.create("/kafka/consumers/g/ids/g_other-1", b'{ "t": 1 }', ephemeral=True, makepath=True)
     foreign.create("/kafka/consumers/g/ids/g_mad-1", b"\x00\xff", makepath=True)
     foreign.create("/kafka/brokers/topics/odd\u200bname")  # no path of ours: it is not listed

@@ -1,4 +1,4 @@
-"""Where runs go and what stands on the wire, without threads, on the network in memory."""
+"""The targets of runs and their bytes on the wire, without threads, on the network in memory."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,7 +25,7 @@ from barnabas.ports.transport import Address, Connection, Limits, TransportError
 
 
 class PlainDirectory:
-    """What the test says."""
+    """A directory with fixed contents."""
 
     def __init__(self, **topics: list[tuple[int, int]]) -> None:
         self.topics = {name: [BrokerPartition(*pair) for pair in pairs] for name, pairs in topics.items()}
@@ -317,7 +317,7 @@ def test_a_broker_that_proves_nothing_before_a_reconnect_leaves_doubt() -> None:
     for number in range(3):
         bench.send(run("t", b"%d" % number), ms=1000)
     bench.scheduler.advance(2000)
-    assert len(node.shown) == 3, "it goes on with another connection"
+    assert len(node.shown) == 3, "it continues with another connection"
     bench.pool.prove(proofs.append)
     bench.scheduler.advance(10)
     assert [type(proof) for proof in proofs] == [TransportError]

@@ -1,4 +1,4 @@
-"""Who owns which partition: what the range algorithm guarantees."""
+"""The owners of partitions: the guarantees of the range algorithm."""
 
 from collections.abc import Mapping, Sequence
 

@@ -66,7 +66,7 @@ def test_garbage_registry_nodes_are_skipped_and_their_paths_reported(
 
 
 class _Foreign(MemorySession):
-    """A tree in which somebody made nodes of names that the port does not take, as can be done in etcd."""
+    """A tree with nodes whose names the port refuses, as another client can create them in etcd."""
 
     def children(self, path: str) -> list[str]:
         return ["", "a\x00b", *super().children(path)]

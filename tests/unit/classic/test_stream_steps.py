@@ -87,7 +87,7 @@ def test_full_queue_signals_room_from_read_on_not_from_take() -> None:
 
 
 def test_decoder_and_room_callback_run_without_queue_lock() -> None:
-    """Whoever puts in never waits for them: from where they are called, another thread gets the lock."""
+    """A writer never waits for them: during the callbacks another thread gets the lock."""
     queue = StreamQueue(1)
     feed = GuardedFeed(queue)
     free: list[bool] = []

@@ -1,4 +1,4 @@
-"""What the registry says of a consumer's topics."""
+"""The registry's entries for a consumer's topics."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What `barnabas top` shows, and what keys, looks and messages change: without a terminal and without a cluster."""
+"""The screen of `barnabas top`, and its changes by keys and messages: without a terminal and without a cluster."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -78,7 +78,7 @@ def _message(offset: int, value: str | None = "v", key: str | None = None, heade
 
 def test_rates_are_differences_between_looks() -> None:
     state = _after(_look(10, {"a": (100, 5000), "b": (7, 70)}))
-    assert _cells(state)[0] == ["a", "1", "-", "-", "100", "4.9KiB", "ok"], "one look tells no rate"
+    assert _cells(state)[0] == ["a", "1", "-", "-", "100", "4.9KiB", "ok"], "one sample gives no rate"
     state = looked(state, _look(12, {"a": (400, 9096), "b": (7, 70), "new": (1, 1)}))
     assert [cells[2:4] for cells in _cells(state)] == [["150", "2.0KiB"], ["0", "0B"], ["-", "-"]]
     state = looked(state, _look(14, {"a": (3, 9000), "b": (None, 70)}))

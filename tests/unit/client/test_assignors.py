@@ -1,4 +1,4 @@
-"""How partitions are shared out: rules for every assignor, other clients' answers, and what stays where it is."""
+"""The assignment of partitions: rules for every assignor, other clients' answers, and stickiness."""
 
 from collections.abc import Mapping
 from types import SimpleNamespace
@@ -74,7 +74,7 @@ def test_shares_are_even_where_all_want_the_same(name: str, count: int, partitio
 def test_sticky_shares_are_fair_whatever_was_before(
     name: str, members: Subscriptions, partitions: dict[str, int], others: Subscriptions, grown: dict[str, int]
 ) -> None:
-    """Nobody has two more than somebody who could take one of them; and what is fair stays as it is."""
+    """No member has two more than another that could take one; a fair assignment stays."""
     assignor = builtin_assignor(name)
     before = assignor.assign(others, grown)
     shares = in_the_end(assignor, having(assignor, members, {m: before[m] for m in before if m in members}), partitions)
@@ -150,7 +150,7 @@ def test_commits_of_other_clients_count() -> None:
 
 
 class OtherCluster:
-    """What the assignors of kafka-python and aiokafka ask of a cluster."""
+    """The part of a cluster that the assignors of kafka-python and aiokafka use."""
 
     def __init__(self, partitions: Mapping[str, int]) -> None:
         self._partitions = partitions

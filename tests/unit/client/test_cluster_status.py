@@ -1,4 +1,4 @@
-"""What `barnabas cluster status` makes of the answers of a cluster."""
+"""The conclusions of `barnabas cluster status` from the answers of a cluster."""
 
 from barnabas.app.cli.cluster.command import sections_of, to_fields
 from barnabas.app.cli.cluster.status import ClusterStatus, status_of

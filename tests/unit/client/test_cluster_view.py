@@ -1,4 +1,4 @@
-"""What a client knows of its cluster."""
+"""A client's view of its cluster."""
 
 from collections.abc import Mapping
 

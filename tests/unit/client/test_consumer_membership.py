@@ -85,7 +85,7 @@ class Group:
 def member(
     world: World, group: Group, *topics: str, given: list[TopicPartition] | None = None, **settings: Any
 ) -> Consumer:
-    """A member that has what it was given, T[0] and T[1] unless the test says otherwise."""
+    """Return a member with its assignment, T[0] and T[1] unless the test names another."""
     group.give("a", *(T[:2] if given is None else given))
     consumer = world.join("a", *(topics or ("t",)), **{"group_protocol": "consumer", **settings})
     world.until(lambda: consumer.membership.settled and not consumer.membership.has_event)

@@ -68,7 +68,7 @@ def test_any_broker_that_can_be_reached_is_asked_and_at_last_the_bootstrap_addre
         view.on_node_status(gone, False)
     assert [*seen, view.any_node()] == [1, 2, 3, -1, -2]
     view.on_node_status(-2, False)
-    assert view.any_node() == 1, "nobody can be reached: each in turn"
+    assert view.any_node() == 1, "no broker is reachable: each in turn"
     view.try_another()
     assert view.any_node() == 2
     view.on_node_status(COORDINATORS + 3, True)
@@ -134,7 +134,7 @@ def test_a_broker_that_hangs_is_not_waited_for_with_the_metadata_either() -> Non
     assert [node for node, request in bench.cluster.requests if isinstance(request, Metadata)][-1] == 2
     assert bench.view.leader("t", 0) == 2
     hangs.answer(TransportError("at last"), bench.now)
-    assert bench.view.last_error is None, "nobody waits for it any more"
+    assert bench.view.last_error is None, "no caller waits for it"
     bench.view.on_request_overdue(3)
     assert bench.settle() - bench.now > 10_000, "others were not asked"
 

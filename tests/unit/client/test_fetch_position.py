@@ -46,7 +46,7 @@ class Reader:
     def step(self) -> list[tuple[int, bytes | None]]:
         offset, max_bytes = self.fetch_position.ask()
         self.asked += 1
-        assert self.asked <= ASKED_MAX, "it goes on for ever"
+        assert self.asked <= ASKED_MAX, "it repeats for ever"
         found = self.log.fetch(offset, max_bytes)
         if found.error is ErrorCode.CORRUPT_MESSAGE:
             piece = self.fetch_position.refused("the broker cannot read it")
@@ -185,7 +185,7 @@ def test_a_damaged_log_that_begins_in_the_middle() -> None:
 
 
 def test_batch_beyond_reported_end_is_fetched_again() -> None:
-    """Kafka tells the end as it was before it read."""
+    """Kafka reports the end as of before its read."""
     log = log_of("tens")
 
     class Behind:

@@ -67,7 +67,7 @@ class Bench(Play):
 
 
 def filled(cluster: PlainCluster, *batches: int, place: TopicPartition = PLACE) -> list[bytes]:
-    """Put batches of so many messages each into the log; returns the values."""
+    """Append batches of these sizes to the log; return the values."""
     values, number = [], cluster.end(place)
     for count in batches:
         messages = [Message(b"%d" % n) for n in range(number, number + count)]
@@ -312,7 +312,7 @@ def test_damaged_batch_header_raises_corrupt_message() -> None:
 
 
 def silent_cluster(local_start: Any, silent_fetches: int = 1000) -> PlainCluster:
-    """A cluster that answers fetches without records, and says where its local log begins."""
+    """Return a cluster that answers fetches without records, and reports its local log start."""
     cluster = PlainCluster(t=1)
     filled(cluster, 50)
     left = iter(range(silent_fetches))

@@ -348,7 +348,7 @@ def test_positions_in_a_topic_that_was_made_again_are_left_out_of_a_commit() -> 
 
 
 def test_position_in_a_topic_that_seems_deleted_waits_for_another_word_of_it() -> None:
-    """The broker that told the metadata may be behind."""
+    """The broker that sent the metadata may be behind."""
     world = World(t=1)
     a = world.join("a", "t")
     world.settle()

@@ -1,4 +1,4 @@
-"""Which topics a member wants, and what its group does when they change."""
+"""The subscribed topics of a member, and the reaction of its group to changes."""
 
 import pytest
 from support.group_world import HEARTBEAT_MS, World

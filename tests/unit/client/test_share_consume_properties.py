@@ -177,7 +177,7 @@ class ShareConsumers(RuleBasedStateMachine):
         self.note_results()
 
     def teardown(self) -> None:
-        """Every record can still be brought to an end, by anybody."""
+        """Check that a member can still finish every record."""
         if not hasattr(self, "members"):
             return
         assert self.group is not None

@@ -121,7 +121,7 @@ def refusing(code: ErrorCode) -> Callable[[Produce], ProduceResult]:
 
 
 def all_with(code: ErrorCode) -> dict[type[Any], Any]:
-    """What every request of a transaction may be answered with."""
+    """Return an answer with this error for each request of a transaction."""
     return {
         InitProducerId: InitProducerIdResult(error=code),
         AddPartitionsToTxn: lambda request: AddPartitionsToTxnResult(partitions=outcomes(request.partitions, code)),
@@ -216,7 +216,7 @@ def test_calls_that_do_not_fit_are_refused() -> None:
     bench.run(lambda: txn.ended)
     with pytest.raises(TransactionError, match="call commit_transaction"):
         txn.begin_transaction()
-    txn.commit()  # nobody has been told yet
+    txn.commit()  # no broker knows the transaction yet
     txn.take_outcome()
     txn.begin_transaction()
     txn.abort()
@@ -325,7 +325,7 @@ def test_one_that_may_have_begun_is_made_certain_before_it_is_aborted() -> None:
 
 
 def _with_a_lost_commit(world: TransactionalCluster) -> tuple[Bench, list[TxnOffsetCommit]]:
-    """A producer in a transaction, whose TxnOffsetCommit the network has taken, and lost or not."""
+    """Return a producer in a transaction, whose TxnOffsetCommit the network has taken, and lost or not."""
     lost: list[TxnOffsetCommit] = []
 
     def lose(_: int, request: Any) -> Any:
@@ -406,7 +406,7 @@ def test_a_second_producer_fences_the_first() -> None:
 
 
 def test_a_leader_that_knows_a_later_epoch_leads_to_the_coordinator() -> None:
-    """It does not tell who has bumped the epoch: the abort does."""
+    """The leader's answer does not name the cause of the later epoch: the abort does."""
     world = TransactionalCluster(t=1)
     first = Bench(world).start()
     first.txn.begin_transaction()
@@ -847,7 +847,7 @@ def test_features_are_asked_for_rarely() -> None:
 
 
 def test_prepared_transaction_of_version_2_is_ended_in_version_1() -> None:
-    """Its identity stays: it may be ended more than once, by several processes."""
+    """The identity stays: several processes may end the transaction, more than once."""
     bench = version_2(t=1)
     bench.txn.begin_transaction()
     bench.put(b"a")

@@ -1,4 +1,4 @@
-"""What a client reports of brokers that it cannot connect to."""
+"""A client's reports of brokers to which it cannot connect."""
 
 import pytest
 

@@ -53,7 +53,7 @@ class World:
 
 
 class Member:
-    """What a broker has of the cluster, without logs."""
+    """A broker's view of the cluster, without logs."""
 
     def __init__(self, world: World, number: int, *, last: LastLife | None = None, port: int | None = None) -> None:
         self.world = world
@@ -64,7 +64,7 @@ class Member:
         self.failures: list[BarnabasError] = []
         self.settled: list[str] = []
         self.cannot_settle = 0
-        """So many times the tree goes away when a topic has been read, and what follows is not done."""
+        """The number of times that the tree fails after a topic was read, so that no action follows."""
         self.never_settles: set[str] = set()
         self.settled_together: list[int] = []
         self.losses = 0
@@ -156,7 +156,7 @@ class Member:
         complete(self.registry.create(topic, states))
 
     def kill(self) -> None:
-        """As kill -9 does: its session ends in time."""
+        """End the process as kill -9 does: its session expires in time."""
         self.membership.close()
         self.controller.close()
         self.follower.close()
@@ -293,7 +293,7 @@ def test_restored_tree_is_noticed_though_others_have_registered_in_it_first(
 
 
 def tree_of(session: MemorySession) -> Mapping[str, bytes]:
-    """What stays of the brokers when they have gone."""
+    """Return the nodes that remain of the brokers after their end."""
     names = session.children(layout.LAST_REGISTRATIONS)
     paths = [layout.BROKER_EPOCHS, *(f"{layout.LAST_REGISTRATIONS}/{name}" for name in names)]
     return {path: session.get(path).data for path in paths}

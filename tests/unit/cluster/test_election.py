@@ -50,7 +50,7 @@ FIRST = new_state(REPLICAS, ALL, min_isr=2)
 
 
 def settle(state: PartitionState, live: Mapping[int, BrokerRegistration], rules: ElectionRules = TWO) -> PartitionState:
-    """The state that counts in the end."""
+    """Return the final state."""
     for _ in range(5):
         after = settled(state, REPLICAS, live, rules)
         if after is None:
@@ -87,7 +87,7 @@ def test_min_isr_of_one_leaves_no_eligible_leader_replicas() -> None:
     assert short(state) == (-1, 3, (3,), (), ())
     assert short(settle(state, brokers((1, 21), (2, 22)), ONE)) == (-1, 3, (3,), (), ())
     live = brokers((1, 21), (3, 23))
-    assert settle(state, live, ONE).leader == -1, "both are to tell what they have"
+    assert settle(state, live, ONE).leader == -1, "both have to report their log ends"
     observed = claimed(claimed(state, ReplicaId(1, 21), 0, 5), ReplicaId(3, 23), 2, 4)
     assert short(settle(observed, live, ONE)) == (3, 4, (3,), (), ())
 
@@ -128,14 +128,14 @@ def test_when_all_may_have_lost_something_the_longest_log_counts() -> None:
     assert wants_claim(gone, REPLICAS, own)
     one = claimed(gone, own, last_epoch=0, log_end=70)
     assert not wants_claim(one, REPLICAS, own)
-    assert settle(one, live).leader == -1, "two of the three have to tell: fewer than two lose something"
+    assert settle(one, live).leader == -1, "two of the three have to report: fewer than two lose messages"
     assert settle(claimed(one, ReplicaId(3, 23), 0, 100), live).leader == 3
     assert settle(claimed(one, ReplicaId(3, 23), 0, 70), live).leader == 2, "by the order of the assignment"
     newer = settle(claimed(one, ReplicaId(3, 23), 1, 60), live)
     assert short(newer) == (3, 2, (3,), (), (1, 2)) or short(newer) == (3, 2, (3,), (1,), (2,))
     assert newer.claims == {}
     assert settle(claimed(gone, ReplicaId(2, 21), 0, 70), live).leader == -1, "of an earlier life"
-    assert settle(one, live, ONE).leader == -1, "3 is there, and has not told yet"
+    assert settle(one, live, ONE).leader == -1, "3 is alive, and has not reported yet"
     of_one = evolve(one, min_isr=1)
     assert settle(of_one, brokers((2, 22)), ONE).leader == 2, "where one replica is enough"
 
@@ -242,7 +242,7 @@ def test_stopping_broker_hands_its_leaderships_over() -> None:
     assert short(state) == (2, 1, (2, 3), (), ())
     assert short(settle(FIRST, evolve_leaving(2))) == (1, 0, (1, 3), (), ())
     alone = settle(FIRST, brokers((1, 11)))
-    assert short(settle(alone, brokers((1, 11), leaving=1))) == short(alone), "there is nobody else"
+    assert short(settle(alone, brokers((1, 11), leaving=1))) == short(alone), "there is no other replica"
 
 
 def evolve_leaving(number: int) -> Mapping[int, BrokerRegistration]:

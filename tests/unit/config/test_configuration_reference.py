@@ -35,5 +35,5 @@ def test_a_setting_without_a_sentence_is_refused(tool: dict[str, Any]) -> None:
 @frozen(kw_only=True)
 class Settings:
     said_ms: int = 1
-    """What it is."""
+    """The described setting, in milliseconds."""
     silent_ms: int = 2

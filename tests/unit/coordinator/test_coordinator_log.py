@@ -24,7 +24,7 @@ NONE = ErrorCode.NONE
 
 
 class Kept:
-    """What one partition says."""
+    """The records of one partition."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -126,7 +126,7 @@ def test_failing_append_callback_is_reported_and_other_callbacks_run() -> None:
     keeper.append("after", (b"c", b"3"))
     keeper.harness.scheduler.run_pending()
     assert keeper.failures == [f"reporting the outcome of an append to {TOPIC}-0"]
-    assert keeper.observed == [("before", NONE), ("after", NONE)], "the others are told all the same, and once"
+    assert keeper.observed == [("before", NONE), ("after", NONE)], "the others get it all the same, and once"
 
 
 def test_a_partition_that_cannot_be_taken_in_holds_up_no_other() -> None:
@@ -193,7 +193,7 @@ def test_pending_writes_are_dropped_after_a_leader_change(keeper: Keeper) -> Non
 
 
 def written(keeper: Keeper, count: int) -> Partition:
-    """A partition with a follower that has nothing of it yet."""
+    """Return a partition with a follower that has none of its records yet."""
     partition = keeper.harness.open(TOPIC, replicas=(ME, OTHER))
     for number in range(count):
         keeper.append("", (b"k", b"%d" % number))
@@ -224,7 +224,7 @@ def test_partition_that_changes_leader_during_loading_is_loaded_again(keeper: Ke
         keeper.harness.scheduler.run_pending()
     partition.leader, partition.leader_epoch = OTHER, 1
     partition.leader = ME
-    partition.leader_epoch = partition.led_since = 2  # both in one turn: only the epoch tells
+    partition.leader_epoch = partition.led_since = 2  # both in one turn: only the epoch shows it
     reached(partition, OTHER, 2)
     keeper.loader.load(partition)
     keeper.harness.replicas.purgatory.check(partition.topic_partition)
@@ -350,7 +350,7 @@ def test_a_damaged_marker_ends_nothing(keeper: Keeper) -> None:
 
 
 def rotten(keeper: Keeper) -> tuple[Partition, bytearray, int]:
-    """A partition with another replica, and where a byte of its second batch is wrong."""
+    """Return a partition with another replica, and the position of a wrong byte in its second batch."""
     partition = keeper.harness.open(TOPIC, replicas=(ME, OTHER))
     copied(partition, plain(a="1"))
     at = len(bytes_of(partition.log, 0)) + HEADER_SIZE + 8

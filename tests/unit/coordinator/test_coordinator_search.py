@@ -32,7 +32,7 @@ SCOPES = {
 
 
 class OtherRule:
-    """What `follow_leaders` does, with something left out."""
+    """A copy of `follow_leaders`, with a part left out."""
 
     def __init__(self, *, unloads: bool, gives_up: bool, again: bool) -> None:
         self.unloads = unloads

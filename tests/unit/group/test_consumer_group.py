@@ -28,13 +28,13 @@ def assigned(result: ConsumerGroupHeartbeatResult) -> dict[bytes, list[int]] | N
 
 
 def numbers(result: ConsumerGroupHeartbeatResult) -> list[int] | None:
-    """The partitions of the topic `t`; None: as before."""
+    """Return the partitions of the topic `t`; None: as before."""
     found = assigned(result)
     return None if found is None else found.get(ID, [])
 
 
 def beat(harness: Harness, member: str, epoch: int = 0, **given: Any) -> ConsumerGroupHeartbeatResult:
-    """A heartbeat that is answered without an error."""
+    """Send a heartbeat that is answered without an error."""
     result = harness.beat(member, epoch, **given).result
     assert isinstance(result, ConsumerGroupHeartbeatResult)
     assert result.error is E.NONE, result

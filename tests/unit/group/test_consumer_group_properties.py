@@ -41,7 +41,7 @@ class GroupMachine(RuleBasedStateMachine):
         return group if isinstance(group, ConsumerGroup) else None
 
     def alive(self) -> list[ModernMember]:
-        """The members that the group knows: a client that lapsed has to give up by its own clock."""
+        """Return the members that the group knows: an expired client has to give up by its own clock."""
         group = self.group
         known = {} if group is None else group.members
         return [each for each in self.members if each.epoch == 0 or each.member_id in known]

@@ -159,7 +159,7 @@ def test_sync_of_oversized_group_returns_error_and_stores_nothing() -> None:
 
 
 def _who_is_first(left: int, gone: int) -> float:
-    """CPU seconds of asking for the first of a roster that so many have left, a thousand times."""
+    """Return the CPU seconds of 1,000 look-ups of the first member, after `gone` members have left."""
     roster = Roster()
     members = [Member.joined(f"m{number}", JOIN, Caller()) for number in range(left + gone)]
     for member in members:

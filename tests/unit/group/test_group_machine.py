@@ -188,7 +188,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.asked = [asked for asked in self.asked if asked.waits]
 
     def teardown(self) -> None:
-        """When nobody says anything any more, everybody is answered and the group ends up empty."""
+        """Check that every request is answered and the group becomes empty, without further requests."""
         if not hasattr(self, "driver"):
             return
         self.driver.hold = False

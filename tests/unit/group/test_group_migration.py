@@ -48,7 +48,7 @@ def assignment(*numbers: int, user_data: bytes | None = None) -> bytes:
 
 
 def classic_group(harness: Harness, shares: Mapping[str, bytes]) -> tuple[list[str], int]:
-    """A stable classic group; returns the member ids in the order of `shares`, and the generation."""
+    """Make a stable classic group; return the member ids in the order of `shares`, and the generation."""
     names = list(shares)
     first = harness.join(metadata=metadata()).result.member_id
     joins = [harness.join(metadata=metadata()) for _ in names[1:]]
@@ -100,7 +100,7 @@ def commit_error(harness: Harness, positions: dict[tuple[str, int], int], member
 
 
 def mixed(harness: Harness) -> tuple[str, int]:
-    """A classic member with three partitions, and the member `a` with the others; its id and generation."""
+    """Make a group of a classic member with three partitions, and `a` with the others; return its id and generation."""
     (old,), _ = classic_group(harness, {"x": assignment(*range(6))})
     beat(harness, "a")
     generation = joined(harness, old)

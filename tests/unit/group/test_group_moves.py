@@ -83,7 +83,7 @@ def test_a_rebalance_that_the_old_one_had_begun_is_begun_again_at_the_new_one() 
     new = old.restarted()
     old.coordinator.unload(old.coordinator.partition_of("g"))
     assert second.error is NOT_HERE
-    assert new.heartbeat("g", first, generation) is E.NONE, "nobody has joined there"
+    assert new.heartbeat("g", first, generation) is E.NONE, "no member has joined there"
     second = new.join("g", metadata=b"m")
     assert new.heartbeat("g", first, generation) is E.REBALANCE_IN_PROGRESS
     again = new.join("g", first, metadata=b"m")

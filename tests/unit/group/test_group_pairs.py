@@ -1,6 +1,6 @@
 """Every event in every state: what is answered, and what becomes of the group.
 
-A cell is `answer>state`: the error code (see SHORT), OK, `waits`, or `-` where nobody asked; then the state, if it
+A cell is `answer>state`: the error code (see SHORT), OK, `waits`, or `-` without a request; then the state, if it
 changed (E empty, P preparing, C completing, S stable, D dead). The members are L (the leader), F, and the static member
 S; in the state `preparing` L has joined again; in `storing` the leader's assignment is being written.
 """

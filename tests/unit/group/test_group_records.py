@@ -142,7 +142,7 @@ def test_unknown_record_versions_raise_unknown_version() -> None:
 
 @given(st.sampled_from([4, 3, 2, 1, 0]), st.integers(0, 80))
 def test_a_cut_value_is_corrupt(version: int, cut: int) -> None:
-    whole = bytes.fromhex(GROUP_BYTES[version].removesuffix("01 07 02 ffff"))  # nobody reads the tags at the end
+    whole = bytes.fromhex(GROUP_BYTES[version].removesuffix("01 07 02 ffff"))  # the tags at the end are ignored
     with pytest.raises(ApiError) as caught:
         decode_group(whole[: min(cut, len(whole) - 1)])
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE

@@ -1,4 +1,4 @@
-"""What a group does, story by story."""
+"""The rules of a group, one scenario a test."""
 
 from math import inf
 

@@ -38,7 +38,7 @@ def test_every_way_of_the_table_is_gone(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(ClassicGroup, "_follow", noted)
 
     def driver(state: GroupState) -> Driver:
-        """One whose group has come to this state."""
+        """Return a driver whose group is in this state."""
         made = Driver()
         if state is not S.EMPTY:
             made.join()

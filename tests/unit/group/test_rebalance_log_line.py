@@ -1,4 +1,4 @@
-"""What an operator reads of rebalances: when one begins and why, who the members are, and when a group is empty."""
+"""The log lines about rebalances: their begin and cause, the members, and the empty group."""
 
 import re
 
@@ -13,7 +13,7 @@ UUID = re.compile(r"-?[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{1
 
 
 def observed(harness: Harness) -> list[str]:
-    """The lines since this was last asked, member ids as #."""
+    """Return the lines since the last call, member ids as #."""
     lines = [UUID.sub("#", line) for line in infos_of(harness.lines)]
     harness.lines.clear()
     return lines

@@ -1,4 +1,4 @@
-"""How a coordinator assigns partitions: examples that Kafka's own assignors answer in this way."""
+"""The coordinator's assignors: examples with the answers of Kafka's own assignors."""
 
 import time
 from collections.abc import Mapping

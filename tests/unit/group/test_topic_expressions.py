@@ -61,7 +61,7 @@ def assigned(result: ConsumerGroupHeartbeatResult) -> dict[bytes, list[int]] | N
 
 
 def stored_topics(harness: Harness, expression: str) -> bytes | None:
-    """The value of the last record of the expression; None: a tombstone, or no record."""
+    """Return the value of the last record of the expression; None: a tombstone, or no record."""
     key = encode_key(ConsumerRecord.REGULAR_EXPRESSION, "g", expression)
     values = [entry[1] for entries in harness.log.values() for entry in entries if entry[0] == key]
     return values[-1] if values else None

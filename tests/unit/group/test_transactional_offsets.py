@@ -336,7 +336,7 @@ def test_a_static_member_whose_place_is_taken() -> None:
 
 
 def test_a_producer_that_says_nothing_may_always() -> None:
-    """As before KIP-447, when the transactional id said which partitions it is of."""
+    """Requests before KIP-447 have no member: the transactional id stood for the partitions."""
     harness = Harness()
     harness.stable()
     assert errors(harness.commit_in(P, "g", {T0: 1})) == [E.NONE]

@@ -203,7 +203,7 @@ def test_an_old_copy_of_a_disk_has_not_seen_what_came_later() -> None:
 
 @pytest.mark.parametrize("is_labelled", [True, False])
 def test_a_log_begun_in_place_of_a_missing_one_is_another_one(is_labelled: bool) -> None:
-    """Its folder was on a disk that is no longer there; the other disks have seen all lives."""
+    """The folder was on a disk that is no longer there; the other disks have all broker epochs."""
     broker = Broker(3)
     put(broker.start(3).create(KEY), b"a")
     broker.disks = [disk for disk in broker.disks if str(KEY) not in disk.folders]

@@ -1,4 +1,4 @@
-"""What a compaction leaves is no damage: holes between and inside of segments, batches without records, old files."""
+"""The results of compaction are no damage: gaps between and inside of segments, batches without records, old files."""
 
 import random
 

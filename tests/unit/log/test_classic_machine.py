@@ -165,7 +165,7 @@ class ClassicLogMachine(RuleBasedStateMachine):
 
     @rule(share=st.floats(0, 1), garbage=st.binary(max_size=8))
     def cut_power_and_start(self, share: float, garbage: bytes) -> None:
-        """Of what is not flushed some is lost, and the end is torn."""
+        """Lose a part of the unflushed bytes, and tear the end."""
         base = self.log.segments[-1].base_offset
         self.log.abandon()
         kept = self.visible_end + int((len(self.data) - self.visible_end) * share)

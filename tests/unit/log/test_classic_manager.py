@@ -72,7 +72,7 @@ class Broker:
         return sorted(self.disk.folders[str(place)])
 
     def leave(self, folder: str, name: str, data: bytes = b"") -> None:
-        """Put a file there as somebody else would."""
+        """Put a file there, as another program would."""
         self.disk.in_use = False
         log_dir = MemoryLogDir(self.disk)
         log_dir.folder(folder).open(name).append(data)

@@ -21,14 +21,14 @@ def new_folder() -> Folder:
 
 
 def left_behind(data: bytes, base_offset: int = 0) -> Folder:
-    """The folder of a log that a crash has ended."""
+    """Return the folder of a log after a crash."""
     folder = new_folder()
     overwrite(folder, base_offset, data)
     return folder
 
 
 def whole_entries(data: bytes) -> bytes:
-    """The part of `data` that is made of whole entries."""
+    """Return the part of `data` that consists of whole entries."""
     at = 0
     while at + 4 <= len(data) and (end := at + 4 + int.from_bytes(data[at : at + 4], "big")) <= len(data):
         at = end
@@ -230,7 +230,7 @@ def test_an_empty_segment_at_the_end() -> None:
 
 
 def chain() -> tuple[Folder, bytes]:
-    """A log of four segments."""
+    """Return a log of four segments."""
     folder = new_folder()
     log = open_classic(folder, config=LogConfig(segment_bytes=30))
     for number in range(7):
@@ -273,7 +273,7 @@ def test_a_segment_above_the_end_of_a_clean_shutdown_is_quarantined() -> None:
 
 
 def test_a_log_that_was_killed_is_not_opened_with_a_segment_behind_its_end() -> None:
-    """Nobody knows whether one between them is missing."""
+    """A segment between them may be missing."""
     folder, data = chain()
     overwrite(folder, 1000, message_set(b"x"))
     before = folder.files().keys()

@@ -15,7 +15,7 @@ from barnabas.ports.storage import Folder
 from barnabas.testing.logs import bytes_of
 
 SIZE = 15
-"""Of every segment here."""
+"""The size of every segment here."""
 
 
 class Story:

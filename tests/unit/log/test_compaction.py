@@ -25,7 +25,7 @@ DAY_MS = 86_400_000
 
 
 def batches_of(log: UnifiedLog) -> list[BatchHeader]:
-    """All batches, the empty ones and markers too."""
+    """Return all batches, the empty ones and markers too."""
     offset, found = log.log_start_offset, list[BatchHeader]()
     while offset < log.log_end_offset and (records := bytes_of(log, offset)):
         found += [header for _, header in whole_batches(records)]

@@ -58,7 +58,7 @@ class CompactionMachine(RuleBasedStateMachine):
         self.logs.decided_to = {TP: Offset(self.decided)}
 
     def _all_but_the_newest_may_be_cleaned(self) -> None:
-        """By now, as long as nobody has told how far all is decided."""
+        """Raise the limit to the newest segment, as long as no transaction limits it."""
         if TP not in self.logs.decided_to:
             self.decided = int(self.logs.log.segments[-1].base_offset)
 
@@ -69,7 +69,7 @@ class CompactionMachine(RuleBasedStateMachine):
         self._all_but_the_newest_may_be_cleaned()
         offset = self.decided + int((end - self.decided) * share) if share < 0.9 else int(end * share)
         self.logs.log.truncate_to(offset, self.logs.clock.now_ms())
-        self.logs.manager.checkpoint()  # as whoever cuts a log does
+        self.logs.manager.checkpoint()  # as after every truncation
         self.logs.wait(0)
         end = self.logs.log.log_end_offset
         self.written = [each for each in self.written if each[0] < end]

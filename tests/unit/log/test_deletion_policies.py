@@ -53,7 +53,7 @@ T0 = TopicPartition("t", 0)
 
 
 def consumed(**positions: int | None) -> DeletionPolicy:
-    """The policy for groups that stand there."""
+    """Return the policy for groups with these committed offsets."""
     context = DeletionContext(
         parameters=", ".join(positions), partition=T0, committed=lambda group, _: positions.get(group)
     )

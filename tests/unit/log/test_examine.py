@@ -1,4 +1,4 @@
-"""What `barnabas log` finds in files."""
+"""The findings of `barnabas log` in files."""
 
 from struct import pack
 

@@ -18,7 +18,7 @@ _configs = st.builds(
 
 
 class FollowerMachine(RuleBasedStateMachine):
-    """Both logs take records of their own when they lead; whoever follows is cut to where they agree, and copies."""
+    """Both logs append own records while they lead; the follower is truncated to the common part, and copies."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -115,7 +115,7 @@ def test_behind_the_end_of_a_log_that_was_stopped_in_order(folder: Folder, conte
 
 @pytest.mark.parametrize("base", [COUNT, 400])
 def test_stray_segment_does_not_become_the_log_end(folder: Folder, base: int) -> None:
-    """It was killed: nothing says where the log ended."""
+    """The broker was killed: the end of the log is not recorded."""
     content = batches(1, 2)
     write(folder, name_of(base), content)
     reports: list[str] = []
@@ -126,7 +126,7 @@ def test_stray_segment_does_not_become_the_log_end(folder: Folder, base: int) ->
 
 
 def test_a_lying_last_batch_does_not_make_the_next_segment_foreign(folder: Folder) -> None:
-    """Its base offset, which no CRC covers, claims what the next segments hold."""
+    """The base offset of the batch, which no CRC covers, claims the offsets of the next segments."""
     content = bytearray(folder.read_small(name_of(0)))
     content[4 * SIZE + 7] ^= 64
     folder.delete(name_of(0))

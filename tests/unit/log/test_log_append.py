@@ -114,7 +114,7 @@ def test_timestamps_outside_the_window_are_rejected(folder: Folder) -> None:
 
 
 def untimed(*values: bytes, claims: int = 0, codec: Codec | None = None, times: Sequence[int] = ()) -> memoryview:
-    """What librdkafka sends of messages without a timestamp: base -1, and a largest one that is not in the records."""
+    """Return batches as librdkafka sends them without timestamps: base -1, and a largest one that no record has."""
     records = batch(*values, timestamps=times or [-1] * len(values), codec=codec)
     set_max_timestamp(records, claims, log_append_time=False)
     return records

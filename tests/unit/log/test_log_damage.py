@@ -70,7 +70,7 @@ def stopped_with(offset: int, byte: int, bit: int = 0, count: int = COUNT) -> Fo
 
 
 def readable(log: UnifiedLog, *, max_bytes: int = 1) -> list[int]:
-    """The offsets that a reader gets whole and right, who goes from one to the next and past what is refused."""
+    """Return the intact offsets for a reader who fetches one after the other and skips refused ones."""
     found: list[int] = []
     offset: int = log.log_start_offset
     while offset < log.log_end_offset:

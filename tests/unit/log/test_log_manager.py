@@ -401,7 +401,7 @@ def test_retention_logs_one_line_for_each_topic(broker: Broker) -> None:
         f"topic u: retention deletes 4 segments ({gone} bytes) from 1 partition",
     ]
     manager.retain()
-    assert len(broker.reports) == 2, "nothing was taken, nothing is told"
+    assert len(broker.reports) == 2, "nothing was appended, nothing is reported"
 
 
 # --- flushing
@@ -424,7 +424,7 @@ def test_flush_messages_starts_a_flush_at_its_count(broker: Broker) -> None:
 
 
 def test_a_flush_that_had_no_room_for_an_index_is_tried_again(broker: Broker) -> None:
-    """Somebody may wait for it: a follower asks its leader for nothing until then."""
+    """A follower may wait for it: it asks its leader for nothing until then."""
     manager = broker.start(evolve(CONFIG, flush_messages=1))
     flushed: list[int] = []
     manager.add_flush_listener(lambda log: flushed.append(log.recovery_point))

@@ -41,7 +41,7 @@ class Harness:
         return self.manager
 
     def stop(self) -> list[bool]:
-        """The list gets an entry once it has stopped."""
+        """Stop the manager; return the list that gets an entry when it has stopped."""
         stopped: list[bool] = []
         self.manager.stop(lambda: stopped.append(True))
         return stopped
@@ -93,7 +93,7 @@ def test_a_flush_under_way_is_waited_for_and_its_failure_counts(monkeypatch: pyt
         harness.manager.flush(log)
         stopped = harness.stop()
         harness.scheduler.run_until(lambda: log.failure is not None)
-    harness.scheduler.run_pending()  # what fails no more was not made durable by that
+    harness.scheduler.run_pending()  # the end of the failure did not make it durable
     assert stopped == [True]
     assert harness.clean() == [False, True]
     assert any("closing t-0 failed" in line for line in harness.reports)

@@ -109,7 +109,7 @@ def test_available_bytes_are_those_between_two_offsets(folder: Folder) -> None:
 
 
 def test_read_at_an_offset_gap_continues_in_the_next_segment(folder: Folder) -> None:
-    """As compaction leaves it: the first segment lacks its last offsets, the second its first."""
+    """Compaction leaves such logs: the first segment lacks its last offsets, the second its first."""
     log = open_log(folder, config=LogConfig(segment_bytes=2 * SIZE))
     put(log, b"00000000")
     put(log, b"00000001")

@@ -43,7 +43,7 @@ def _log_file(base: int) -> str:
 
 
 def _overwrite(folder: Folder, name: str, content: bytes) -> None:
-    """As after a crash: other bytes in a file of the same name."""
+    """Overwrite a file of the same name, as a crash may do."""
     folder.delete(name)
     file = folder.open(name)
     file.append(content)
@@ -258,7 +258,7 @@ def test_finished_cleaning_takes_the_place_of_what_it_was_made_from(folder: Fold
 
 
 def test_missing_segment_is_a_gap(folder: Folder) -> None:
-    """It was durable once: there is a snapshot of the producers behind it."""
+    """The segment was durable once: there is a snapshot of the producers behind it."""
     _written(folder).flushes.now()
     for suffix in (".log", ".index", ".timeindex"):
         folder.delete(f"{5:020d}{suffix}")

@@ -38,7 +38,7 @@ def logs_of(harness: RepairHarness) -> list[str]:
 
 
 def mended(harness: RepairHarness, *, alone: bool = True) -> list[Finding]:
-    """Repair it, tried out before: both say the same, nothing is found any more, and the broker opens it in peace."""
+    """Repair after a dry run: both report the same, the next check finds nothing, and the broker opens the log."""
     before = harness.everything()
     would = harness.repair(dry=True, alone=alone)
     assert harness.everything() == before
@@ -373,7 +373,7 @@ def test_damage_anywhere_is_named_or_harmless_and_the_intact_batches_are_served(
     assert intact <= set(served)
     for base, batch in served.items():
         if base not in harness.written and not durable and base == max(served):
-            continue  # nothing behind it, and no checkpoint, tells that the last batch lies about its offset
+            continue  # without further batches or a checkpoint, the wrong offset of the last batch cannot be detected
         written = harness.written[base]
         assert (batch[:12], batch[16:]) == (written[:12], written[16:]), "all but the epoch, which stands nowhere else"
     if set(served) != set(harness.written) and durable:
@@ -426,8 +426,8 @@ def _damage(harness: RepairHarness, data: st.DataObject) -> set[int]:
 
 
 def _leaves_a_whole_batch(harness: RepairHarness, name: str, start: int, end: int) -> bool:
-    """True if the bytes before `start` and those from `end` on make one batch, with offsets missing before or behind
-    it. That is what compaction leaves, too, and a batch's own offset is under no checksum (facts B1)."""
+    """Return True if the bytes before `start` and those from `end` on make one batch, with offsets missing before or
+    behind it. Compaction leaves such batches, too, and no checksum covers a batch's own offset."""
     into = _into_batch(harness, name, start)
     return into <= CRC_AT and into == _into_batch(harness, name, end)
 

@@ -1,4 +1,4 @@
-"""What a follower's log takes from its leader, and what it refuses."""
+"""The batches that a follower's log accepts from its leader, and those that it refuses."""
 
 from collections.abc import Callable
 
@@ -22,7 +22,7 @@ def folder() -> Folder:
 
 
 def at(base: int, *values: bytes, epoch: int = 0) -> bytes:
-    """A batch as a leader has stamped it."""
+    """Return a batch with the leader's offset and epoch."""
     records = bytearray(batch(*values))
     assign_offset(records, base, epoch)
     return bytes(records)

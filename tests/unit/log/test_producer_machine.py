@@ -1,7 +1,7 @@
 """Idempotent producers that send again what they have no answer to, over stops, kills, power cuts and lost snapshots.
 
 No message stands in the log twice, none that was acknowledged is lost, and each producer's come in order. An answer is
-an acknowledgement when what it tells of is flushed, as with flush.messages=1.
+an acknowledgement when its message is flushed, as with flush.messages=1.
 """
 
 import random

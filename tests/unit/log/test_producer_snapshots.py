@@ -209,7 +209,7 @@ def test_producers_outlive_their_records(folder: Folder) -> None:
 
 
 def killed(log: UnifiedLog, folder: Folder, *, lost: Sequence[int] = ()) -> UnifiedLog:
-    """The log after kill -9, of which these snapshots had not been written."""
+    """Return the log after kill -9, of which these snapshots had not been written."""
     log.abandon()
     for offset in lost:
         folder.delete(f"{offset:020}.snapshot")

@@ -159,7 +159,7 @@ def test_the_answer_survives_a_rebuilt_batch() -> None:
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 2, 5)
 
 
-# --- what was put off
+# --- retriable rejections
 
 
 class Disk:
@@ -187,7 +187,7 @@ def test_batches_behind_one_rejected_by_a_full_disk_get_the_same_error_until_it_
     for sequence in (3, 4):
         assert refused(log, b"d", sequence=sequence) is ErrorCode.KAFKA_STORAGE_ERROR
     assert send(log, b"a", sequence=0).base_offset == 0, "what it repeats is still known"
-    assert send(log, b"x", sequence=0, producer=2).base_offset == 1, "others go on"
+    assert send(log, b"x", sequence=0, producer=2).base_offset == 1, "others continue"
     assert send(log, b"b", b"c", sequence=1).base_offset == 2
     assert refused(log, b"e", sequence=4) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert send(log, b"d", sequence=3).base_offset == 4

@@ -107,7 +107,7 @@ class TransactionMachine(RuleBasedStateMachine):
 
     @rule(producer=_producers, committed=st.booleans(), fences=st.booleans())
     def end(self, producer: int, committed: bool, fences: bool) -> None:
-        """Of a transaction, or of none; a coordinator may raise the epoch by it."""
+        """End a transaction, or none; a coordinator may raise the epoch by it."""
         known = self.log.producers.producers.get(producer)
         self.epochs[producer] = max(self.epochs[producer], known.epoch if known is not None else 0) + fences
         appended = self.log.append_marker(producer, self.epochs[producer], committed, 0, leader_epoch=0, now_ms=1000)
@@ -149,7 +149,7 @@ class TransactionMachine(RuleBasedStateMachine):
         self._forget_from(self.log.log_end_offset)
 
     def _take_what_is_there(self) -> None:
-        """What was cut off may be there again: no cut is durable at once."""
+        """Accept truncated records that are present again: truncations are not durable at once."""
         self.items = []
         for segment in self.log.segments:
             for position, header in segment.batches():
@@ -233,7 +233,7 @@ class TransactionMachine(RuleBasedStateMachine):
         return [(offset, value) for offset, value in found if start <= offset < upto]
 
     def _read_committed(self, start: int, upto: int, max_bytes: int) -> list[tuple[int, bytes | None]]:
-        """As a consumer reads, with what it is told of each read."""
+        """Read as a consumer, with the aborted transactions of each fetch."""
         found: list[tuple[int, bytes | None]] = []
         offset = start
         while offset < upto:

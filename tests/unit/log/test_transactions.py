@@ -418,7 +418,7 @@ def test_a_damaged_transaction_index_is_reported_and_rebuilt(content: bytes) -> 
 
 
 def six_aborted(folder: Folder) -> list[tuple[int, int, int]]:
-    """A log of four segments, each with an index and a snapshot; returns what its indexes should tell."""
+    """Make a log of four segments, each with an index and a snapshot; return the expected index entries."""
     log = open_log(folder, config=SMALL)
     for number in range(6):
         send(log, b"gone", sequence=number)
@@ -429,7 +429,7 @@ def six_aborted(folder: Folder) -> list[tuple[int, int, int]]:
 
 
 def spoil(folder: Folder, *suffixes: str) -> list[str]:
-    """Every file of these kinds has 0xff alone; returns their names."""
+    """Fill every file of these kinds with 0xff; return their names."""
     names = [name for name in folder.files() if name.endswith(suffixes)]
     for name in names:
         file = folder.open(name)
@@ -519,7 +519,7 @@ def test_a_transaction_index_that_could_not_be_rebuilt_is_not_trusted(monkeypatc
 
 
 def test_a_rebuilt_transaction_index_is_durable() -> None:
-    """Its segment was flushed long ago, and nobody flushes it again."""
+    """The segment was flushed long ago, and is not flushed again."""
     disk = MemoryDisk()
     folder = MemoryLogDir(disk).folder("t-0")
     expected = six_aborted(folder)

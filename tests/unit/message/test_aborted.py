@@ -1,4 +1,4 @@
-"""Which batches of a fetch belong to aborted transactions."""
+"""The batches of a fetch that belong to aborted transactions."""
 
 from struct import pack
 from typing import Any

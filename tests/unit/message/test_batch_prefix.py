@@ -1,4 +1,4 @@
-"""What of a range clients can read that do not know a codec: by the headers alone."""
+"""The part of a range that clients without a codec can read: by the headers alone."""
 
 import pytest
 from support.messages import NOW_MS

@@ -24,7 +24,7 @@ CODECS = builtin_codecs()
 
 
 def record(offset_delta: int, value: bytes = b"v", *, key: bytes | None = None, timestamp_delta: int = 0) -> bytes:
-    """One record, laid out the slow way."""
+    """Return one record, encoded by a slow reference."""
     body = b"\0" + encode_varint(timestamp_delta) + encode_varint(offset_delta)
     body += encode_varint(-1) if key is None else encode_varint(len(key)) + key
     body += encode_varint(len(value)) + value + b"\0"
@@ -32,7 +32,7 @@ def record(offset_delta: int, value: bytes = b"v", *, key: bytes | None = None, 
 
 
 def batch_of(records: bytes, count: int, *, last_offset_delta: int | None = None, base_offset: int = 0) -> bytearray:
-    """A batch with a right CRC around whatever stands in for records."""
+    """Return a batch with a right CRC around the given records."""
     return assemble_batch(
         records,
         count=count,

@@ -1,4 +1,4 @@
-"""What a broker and the recovery of a log see in a classic set (facts A3, A4)."""
+"""The validation of classic message sets by a broker and by the recovery of a log."""
 
 from struct import pack
 

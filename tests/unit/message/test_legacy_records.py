@@ -38,7 +38,7 @@ def entries(magic: int, codec: int, first: int = 0) -> bytes:
 
 
 def lz4_of_magic_0(inner: bytes, first: int) -> bytes:
-    """An entry as Kafka wrote it: the header of the frame has a checksum that the format does not want."""
+    """Return an entry as Kafka wrote it: the checksum in the frame's header violates the format."""
     frame = bytearray(CODECS.by_id(3).compress(inner))
     frame[6] ^= 0xFF
     body = struct.pack(">bbii", 0, 3, -1, len(frame)) + frame

@@ -1,4 +1,4 @@
-"""What compaction reads of records, beside what readers read; batches that lose records."""
+"""The scan of records for compaction, compared with a reader; batches that lose records."""
 
 import pytest
 from hypothesis import given

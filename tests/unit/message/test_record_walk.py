@@ -10,7 +10,7 @@ from barnabas.ports.errors import ApiError
 
 
 def walked(content: bytes, count: int) -> tuple[int, RecordsSummary]:
-    """How often the walk yields, and what it finds."""
+    """Return the number of steps of the walk, and its result."""
     walk, pieces = walk_records(content, 0, count, 0, RecordRules(consecutive=False)), 0
     while True:
         try:

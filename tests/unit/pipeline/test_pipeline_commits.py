@@ -43,7 +43,7 @@ def _load(log: CommitLog, contents: dict[str, str], removed: tuple[str, ...] = (
 
 
 def _visible(folder: Path) -> dict[str, str]:
-    """What a reader that skips names with an underscore finds."""
+    """Return the files for a reader that skips names with an underscore."""
     paths = (p for p in folder.rglob("*") if p.is_file() and not p.relative_to(folder).as_posix().startswith("_"))
     return {p.relative_to(folder).as_posix(): p.read_text() for p in paths}
 

@@ -1,4 +1,4 @@
-"""What the options of typed columns may be, which schema they choose, and what is said of rows that do not decode."""
+"""The options of typed columns, the chosen schemas, and the errors for rows that do not decode."""
 
 import json
 from collections.abc import Iterator, Sequence

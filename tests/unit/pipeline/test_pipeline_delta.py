@@ -55,7 +55,7 @@ def add(
     removed: Sequence[str] = (),
     checkpoint: Checkpoint = no_checkpoint,
 ) -> Commit:
-    """A load of two files of two days: the even offsets, and the odd ones."""
+    """Load two files of two days: the even offsets, and the odd ones."""
     store = open_store(folder, checkpoint=checkpoint)
     with store.locked():
         store.recover()
@@ -187,7 +187,7 @@ def test_stopped_at_the_first_load(tmp_path: Path) -> None:
 
 
 def test_slower_of_two_commits_changes_nothing(tmp_path: Path) -> None:
-    """As on machines whose file system has no common locks."""
+    """The file systems of some machines have no common locks."""
     add(tmp_path, 0, 10)
     slow = DeltaLakeTable(tmp_path)
     staging = slow.begin_commit()

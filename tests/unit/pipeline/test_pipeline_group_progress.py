@@ -1,4 +1,4 @@
-"""What a stream commits to its group, and when."""
+"""The commits of a stream to its group, and their times."""
 
 import time
 from collections.abc import Mapping

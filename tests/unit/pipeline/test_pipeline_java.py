@@ -93,6 +93,6 @@ def test_the_script_sends_standard_error_to_a_file(tmp_path: Path) -> None:
 
 def test_java_leaves_it_to_python_when_to_end(tmp_path: Path) -> None:
     home = _fake_java(tmp_path / "java", "17")
-    (home / "bin" / "java").write_text("#!/bin/sh\nkill -TERM $$\necho goes on\n")
+    (home / "bin" / "java").write_text("#!/bin/sh\nkill -TERM $$\necho continues\n")
     wrapped = java.spark_java_home(java.Java(home=home, version=17), log_file=tmp_path / "log")
-    assert subprocess.run([wrapped / "bin" / "java"], capture_output=True, check=True).stdout == b"goes on\n"
+    assert subprocess.run([wrapped / "bin" / "java"], capture_output=True, check=True).stdout == b"continues\n"

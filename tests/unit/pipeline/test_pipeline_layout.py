@@ -1,4 +1,4 @@
-"""How rows are shared out to folders, and that small files of one folder become one."""
+"""The distribution of rows to folders; small files of one folder are merged."""
 
 from pathlib import Path
 

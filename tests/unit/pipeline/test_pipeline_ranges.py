@@ -30,7 +30,7 @@ def test_everything_by_default() -> None:
 
 
 class _Growing(MemoryCluster):
-    """Somebody writes to it between any two questions."""
+    """A cluster that gets a message between any two requests."""
 
     def offsets(self, places: Iterable[ClusterPartition], timestamp_ms: int) -> Mapping[ClusterPartition, int]:
         asked = list(places)
@@ -41,7 +41,7 @@ class _Growing(MemoryCluster):
 
 
 def test_a_topic_that_is_written_to_while_the_read_is_planned() -> None:
-    """Its end at the last look is beyond that at the first one: nothing is lost."""
+    """The end offset grows between the first and the last request: nothing is lost."""
     cluster = _Growing()
     cluster.create("a", 1)
     (part,), observed = _plan(cluster, subscribe="a")

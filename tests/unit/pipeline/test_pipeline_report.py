@@ -235,7 +235,7 @@ def test_value_axis_has_round_steps_that_are_whole_for_counts(
 
 
 def labels(svg: str) -> list[list[tuple[float, str]]]:
-    """The labels of the axis of time of each drawing, with their places."""
+    """Return the labels of the axis of time of each drawing, with their places."""
     found = []
     for drawing in re.findall(r"<svg.*?</svg>", svg, re.DOTALL):
         texts = ElementTree.fromstring(drawing).iter("text")

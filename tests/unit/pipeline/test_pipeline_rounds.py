@@ -25,7 +25,7 @@ DONE = LoadResult(rows=3, files=1, commit=1, ranges=(), newest_ms={"t": 1})
 
 
 class Java:
-    """Of a session; it may die."""
+    """The Java process of a session; it may die."""
 
     def __init__(self) -> None:
         self.dead = False

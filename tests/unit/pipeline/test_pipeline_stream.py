@@ -1,4 +1,4 @@
-"""What a stream reads next, over a cluster of lists: topics that are made again, logs that end too early, its pace."""
+"""The next ranges of a stream, over a cluster of lists: recreated topics, logs that are truncated, rate limits."""
 
 import json
 import logging
@@ -139,7 +139,7 @@ def test_checkpoints_of_before_have_no_ids() -> None:
     assert new == old | {"topicIds": {"t": "one"}}
     assert reader.partitions(old, new) == []
     _create(cluster, 25, "two")
-    assert _ranges(reader, old, _next(reader, old)) == [(0, 10, 25)]  # nobody can know
+    assert _ranges(reader, old, _next(reader, old)) == [(0, 10, 25)]  # the change cannot be detected
     _create(cluster, 4, "three")
     with pytest.raises(ApiError, match="t-0 ends at 4, before the stream's offset 10: it was truncated"):
         _next(reader, old)

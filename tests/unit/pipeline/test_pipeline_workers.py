@@ -1,4 +1,4 @@
-"""Which Python Spark's workers get, and what is said of one that lacks Barnabas."""
+"""The Python of Spark's workers, and the error for one without Barnabas."""
 
 import sys
 from pathlib import Path

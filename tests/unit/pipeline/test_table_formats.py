@@ -1,4 +1,4 @@
-"""What holds of a table in each format: stopped anywhere, by a kill or a full disk, a commit counts whole or not."""
+"""Atomic commits of each table format: after a kill or a full disk at any step, a commit counts whole or not."""
 
 from errno import ENOSPC
 from functools import partial
@@ -32,7 +32,7 @@ AFTER = sum((each.seen for each in (*FIRST[::2], *SECOND)), Seen())
 
 
 def _begin(folder: Path, named: str) -> str:
-    """A table with one commit; returns the file that the next one replaces."""
+    """Make a table with one commit; return the file that the next one replaces."""
     first = commit_rows(open_store(folder, named), *FIRST)
     return next(name for name in first.files if "topic=a/day=2024-01-02" in name)
 

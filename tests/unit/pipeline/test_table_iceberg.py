@@ -1,4 +1,4 @@
-"""What is Iceberg's own: its readers, its catalogs, other writers, folders that are moved."""
+"""Tests of Iceberg alone: its readers, its catalogs, other writers, folders that are moved."""
 
 import json
 import shutil

@@ -13,7 +13,7 @@ from barnabas.pipeline.streams import table_batches
 
 @frozen
 class _Rows:
-    """As much of a data frame as is asked for."""
+    """The methods of a data frame that are used here."""
 
     table: pa.Table
 

@@ -44,7 +44,7 @@ def alone(*plugins: object) -> PluginHost:
 
 
 PARAMETERS = {"consumed": ":billing", "key-prefix-age": ":user-=7d", "header-ttl": ":ttl-ms"}
-"""Of what cannot be made without."""
+"""Parameters of the policies that require one."""
 
 
 def test_built_in_names_of_every_kind_can_be_made() -> None:

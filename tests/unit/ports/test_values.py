@@ -113,7 +113,7 @@ def test_values_of_requests_are_values_too() -> None:
     assert repr(part) == f"{Part.__qualname__.rsplit('>.', 1)[-1]}(topic='a', number=1, content=<2 bytes>)"
     assert attrs.evolve(part, number=2) == Part("a", 2, b"xy")
     assert not hasattr(part, "__dict__")
-    part.number = 3  # type: ignore[misc]  # nobody but the checker refuses it: that is what makes it quick
+    part.number = 3  # type: ignore[misc]  # only the type checker refuses it, which makes it quick
 
 
 def test_frozen_slotted_and_known_to_attrs() -> None:

@@ -84,7 +84,7 @@ def test_an_epoch_that_the_other_never_saw(cluster: ReplicaCluster) -> None:
     assert cluster[1].values == [b"both", b"b1", b"b2", b"b3"]
 
 
-@pytest.mark.parametrize("restarts", [False, True], ids=["goes on", "killed meanwhile"])
+@pytest.mark.parametrize("restarts", [False, True], ids=["runs", "killed meanwhile"])
 def test_replica_that_deleted_a_whole_epoch_agrees_with_its_leader(cluster: ReplicaCluster, restarts: bool) -> None:
     """Both logs end at the same offset, so that there is nowhere to cut."""
     cluster[1].produce(b"both")
@@ -275,7 +275,7 @@ def test_consumer_gets_the_diverging_epoch_of_truncated_records(cluster: Replica
         ((1, 5), 0),  # we have nothing so old
         ((9, 90), 60),  # newer than all here
         ((-1, 40), 40),
-        ((5, -1), 60),  # the leader cannot tell
+        ((5, -1), 60),  # the leader does not know
     ],
 )
 def test_where_to_cut(observed: tuple[int, int], cut: int) -> None:

@@ -98,7 +98,7 @@ def test_a_follower_that_says_nothing_new_is_still_caught_up(cluster: ReplicaClu
     cluster.run(1500)
     assert list(cluster.state.isr) == [1, 2], "it had everything not long ago"
     cluster.run(3000)
-    assert list(cluster.state.isr) == [1], "and no more once it is silent"
+    assert list(cluster.state.isr) == [1], "and stops when it is silent"
 
 
 @pytest.fixture
@@ -346,7 +346,7 @@ def test_high_watermark_that_the_follower_ignored_is_sent_again() -> None:
 
 
 def test_partition_requested_again_in_a_session_is_answered_without_news(cluster: ReplicaCluster) -> None:
-    """The follower may have failed to take what it was told before it left the partition out."""
+    """The follower may have failed to apply the answer before it left the partition out."""
     session = begun(cluster)
     ask(cluster[1], 1, session, forgotten=[(TOPIC_ID, 0)])
     (observed,) = ask(cluster[1], 2, session, [entry()])

@@ -1,4 +1,4 @@
-"""What replicas owe to others besides copies: deletions that wait, readers nearby, disks that fail."""
+"""Further duties of replicas: pending deletions, readers nearby, failed disks."""
 
 import pytest
 from support.replica_cluster import KEY, ReplicaCluster
@@ -127,7 +127,7 @@ def test_failed_flush_takes_only_its_own_partition_offline(cluster: ReplicaClust
     cluster.run(300)
     assert observed[0].error is ErrorCode.NONE
     assert (cluster[1].values, cluster[1].fetches) == ([b"a"], []), "it does not follow either"
-    assert cluster[1].offline == [KEY], "it is told once"
+    assert cluster[1].offline == [KEY], "it is reported once"
 
 
 def test_a_disk_that_cannot_be_written_takes_the_partition_with_it(cluster: ReplicaCluster) -> None:

@@ -54,7 +54,7 @@ def test_a_producer_that_was_early_begins_where_it_was_refused(harness: ReplicaH
     harness.open()
     assert sent(harness, 2) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert [sent(harness, 0), sent(harness, 1), sent(harness, 2)] == [ErrorCode.NONE] * 3
-    assert sent(harness, 7, producer=2) is ErrorCode.NONE, "one that nobody has refused may begin anywhere"
+    assert sent(harness, 7, producer=2) is ErrorCode.NONE, "one without a refusal may begin anywhere"
 
 
 def test_early_batches_expire(harness: ReplicaHarness, monkeypatch: pytest.MonkeyPatch) -> None:

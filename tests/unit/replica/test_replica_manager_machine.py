@@ -19,7 +19,7 @@ class _Sent:
         self.value = value
         self.observed = observed
         self.in_sync: set[int] | None = None
-        """Who has been in sync since it was acknowledged; None: it was not."""
+        """The replicas in sync since the acknowledgement; None: it was not acknowledged."""
         self.offset = -1
         self.lost_by: set[int] = set()
         """The brokers whose power was cut since."""

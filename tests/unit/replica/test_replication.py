@@ -30,7 +30,7 @@ def test_followers_copy_and_the_high_watermark_follows(cluster: ReplicaCluster) 
     cluster.run()
     assert [(each.error, each.base_offset) for each in observed] == [(ErrorCode.NONE, 0)]
     for member in cluster.live:
-        assert member.visible == [b"a", b"b"], "followers are told at once what is committed"
+        assert member.visible == [b"a", b"b"], "followers learn at once what is committed"
         assert member.log.epochs.entries == [(0, 0)]
     assert not cluster.isr_requests
     assert not any(member.reports for member in cluster.live)
@@ -74,7 +74,7 @@ def test_a_lease_that_is_lost_for_a_moment_lets_nothing_pass_what_it_has_refused
 
 
 def test_a_leader_that_hears_of_it_late_lets_nothing_pass_what_it_has_refused(cluster: ReplicaCluster) -> None:
-    """The producer has heard of it before; else it would be told OUT_OF_ORDER_SEQUENCE_NUMBER of the second."""
+    """The producer learned of the change before; else the second batch would get OUT_OF_ORDER_SEQUENCE_NUMBER."""
 
     def send(broker: int, sequence: int) -> list[ErrorCode]:
         observed = cluster[broker].produce_batch(numbered(b"%d" % sequence, sequence=sequence), acks=1)
@@ -93,7 +93,7 @@ def test_a_leader_that_hears_of_it_late_lets_nothing_pass_what_it_has_refused(cl
 def test_failed_append_at_a_follower_is_reported_and_retried(
     cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is asked of one leader continues with what it has of other partitions, whatever one of them comes to."""
+    """The fetches of one leader continue with its other partitions, when one of them fails."""
     take_in = Partition.append_as_follower
     faults = [KeyError("a fault")]
 
@@ -321,7 +321,7 @@ def test_one_wish_at_a_time(cluster: ReplicaCluster) -> None:
 
 def test_log_end_of_an_earlier_broker_epoch_does_not_count(cluster: ReplicaCluster) -> None:
     cluster.kill(3, power=True)
-    cluster.start(3)  # before anybody noticed
+    cluster.start(3)  # before its session expired
     observed = cluster[1].produce(b"a")
     cluster.refuse_isr = True
     cluster.run(500)
@@ -540,7 +540,7 @@ def test_partition_without_a_leader_refuses_requests(cluster: ReplicaCluster) ->
         assert member.consume(anywhere=True)[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     fetched = [len(member.fetches) for member in cluster.live]
     cluster.run(1000)
-    assert [len(member.fetches) for member in cluster.live] == fetched, "nor follows anybody"
+    assert [len(member.fetches) for member in cluster.live] == fetched, "and follows no leader"
 
 
 # --- flushes

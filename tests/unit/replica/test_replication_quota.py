@@ -38,14 +38,14 @@ class Throttled:
         return self.cluster[3].log.log_end_offset
 
     def caught_up_ms(self) -> float:
-        """How long it took."""
+        """Return the time until the follower has caught up."""
         self.cluster.until(lambda: self.cluster.state.isr == (1, 2, 3))
         assert self.copied == COUNT
         return self.cluster.clock.monotonic_ms() - self.began_ms
 
 
 def own(side: str) -> str:
-    """How the topic names the replica on the side that is throttled."""
+    """Return the topic config that names the throttled replicas of this side."""
     return "0:1" if side == "leader" else "0:3"
 
 

@@ -1,6 +1,6 @@
 """Transactions on three replicas under any faults in any order, ended by a coordinator that retries until it is done.
 
-Whoever reads committed messages at whichever replica sees those of a committed transaction in order, once they may be
+Readers of committed messages, at any replica, get those of a committed transaction in order, once they may be
 seen, and never one of the others. (All of it comes at once unless another one that is open lies between, as in Kafka.)
 """
 
@@ -30,7 +30,7 @@ class _Transaction:
     def __init__(self) -> None:
         self.values: list[bytes] = []
         self.committed: bool | None = None
-        """As the coordinator has decided."""
+        """The decision of the coordinator."""
 
 
 class _Producer:
@@ -88,7 +88,7 @@ class TransactionsMachine(ReplicasMachine):
 
     @rule(number=_producers, committed=st.booleans())
     def decide(self, number: int, committed: bool) -> None:
-        """What is not all there can only be aborted, and the producer starts again."""
+        """End a transaction; an incomplete one can only be aborted, and the producer starts again."""
         producer = self.producers[number]
         if producer.now is None or producer.is_ending:
             return
@@ -136,7 +136,7 @@ class TransactionsMachine(ReplicasMachine):
     # --- what must hold
 
     def _committed_at(self, member: Member) -> list[bytes]:
-        """As a consumer reads there."""
+        """Read as a consumer of committed messages does there."""
         found: list[bytes] = []
         offset: int = member.log.log_start_offset
         while True:

@@ -25,7 +25,7 @@ def cluster() -> ReplicaCluster:
 
 
 def send(member: Member, *values: bytes, producer: int = 1, sequence: int = 0) -> list[ErrorCode]:
-    """The list gets the outcome, now or later."""
+    """Send values; return the list that gets the outcome, now or later."""
     observed: list[ErrorCode] = []
 
     def done(results: Any) -> None:
@@ -183,7 +183,7 @@ def test_an_unclean_election_takes_the_transaction_with_its_records() -> None:
     cluster.start(2)
     cluster.settle()
     cluster.until(lambda: cluster[2].partition.is_leader)
-    assert end(cluster[2], True) == [E.NONE], "nobody has begun it here"
+    assert end(cluster[2], True) == [E.NONE], "it was not begun here"
     cluster[2].produce(b"x", b"y")
     cluster.start(1)
     cluster.until(lambda: cluster[1].log.log_end_offset == 4)

@@ -124,7 +124,7 @@ def values(kind: Any) -> st.SearchStrategy[Any]:
 
 
 def as_read(value: Any) -> Any:
-    """What Arrow gives of a value, as fastavro gives it."""
+    """Return Arrow's form of a value that fastavro has decoded."""
     if isinstance(value, dict):
         return {key: as_read(each) for key, each in value.items()}
     if isinstance(value, list) and value and isinstance(value[0], tuple):

@@ -1,4 +1,4 @@
-"""Which Avro schemas read what others wrote: cases by the specification, and what fastavro really decodes."""
+"""Compatibility of Avro schemas: cases by the specification, and the results of fastavro."""
 
 import io
 import json
@@ -225,7 +225,7 @@ def one_definition(schema: Json) -> bool:
 
 @st.composite
 def values_of(draw: st.DrawFn, schema: Json) -> Any:
-    """A value that the schema writes."""
+    """Draw a value that the schema writes."""
     if isinstance(schema, list):
         return draw(values_of(draw(st.sampled_from(schema))))
     kind = schema if isinstance(schema, str) else schema["type"]
@@ -263,7 +263,7 @@ WIDER = {
 
 @st.composite
 def evolved(draw: st.DrawFn, schema: Json) -> Json:
-    """What somebody may make of a schema later on: mostly something that goes."""
+    """Draw a later version of a schema: mostly a compatible one."""
     if isinstance(schema, list):
         return [*draw(st.permutations(schema)), *(["null"] if "null" not in schema else [])]
     if isinstance(schema, str):
@@ -283,7 +283,7 @@ def evolved(draw: st.DrawFn, schema: Json) -> Json:
 
 
 def reads_by_the_rule_of_avro(reader: Json, writer: Json) -> bool:
-    """What Apache Avro's own package says; it knows nothing of decimals."""
+    """Return the verdict of Apache Avro's own package, which does not know decimals."""
     schemas = [avro.schema.parse(json.dumps(each)) for each in (reader, writer)]
     rule: Any = ReaderWriterCompatibilityChecker  # its annotations are not what it takes
     found = rule().get_compatibility(*schemas)

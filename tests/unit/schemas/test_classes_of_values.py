@@ -273,7 +273,7 @@ def test_several_types_of_a_field_keep_their_type(stub: RegistryStub) -> None:
 
 
 class D:
-    """A class without fields that anybody knows."""
+    """A class without known fields."""
 
 
 @dataclasses.dataclass

@@ -91,7 +91,7 @@ def test_json_is_what_confluents_client_reads_and_writes(stub: RegistryStub) -> 
 
 
 def _message_class() -> Any:
-    """As protoc would make it: a file with two types, the second with a nested one."""
+    """Make a class as protoc would: a file with two types, the second with a nested one."""
     file = descriptor_pb2.FileDescriptorProto(name=f"shop{uuid.uuid4().hex}.proto", package="shop", syntax="proto3")
     file.dependency.append("google/protobuf/timestamp.proto")
     file.message_type.add(name="Other")

@@ -127,7 +127,7 @@ service S {
 
 
 def test_a_descriptor_is_stored_as_text_if_that_is_lossless() -> None:
-    """What clients for Python register can be read by people; the normal forms of text and descriptor are one."""
+    """People can read the schemas of Python clients; text and descriptor have one normal form."""
     schema = parse_protobuf(EVERYTHING)
     again = parse_protobuf(schema.serialized)
     assert again.canonical == EVERYTHING

@@ -124,7 +124,7 @@ def decide(step: tuple[Any, ...], subjects: Subjects, library: Library) -> list[
 
 
 def seen(subjects: Subjects) -> tuple[Any, ...]:
-    """All that readers can see of it."""
+    """Return the state as readers see it."""
     return subjects.versions, subjects.contents, subjects.uses, subjects.modes, subjects.last_id
 
 

@@ -53,7 +53,7 @@ def is_about(rule: AclBinding, user: str, host: str) -> bool:
 
 
 def allowed(rules: Collection[AclBinding], question: Question, *, everyone: bool) -> bool:
-    """The definition (facts A5), in its words."""
+    """Return the answer by the definition of ACLs."""
     user, host, operation, name = question
     protecting = [rule for rule in rules if protects(rule, name)]
     mine = [rule for rule in protecting if is_about(rule, user, host)]

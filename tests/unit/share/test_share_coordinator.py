@@ -112,7 +112,7 @@ class Harness:
         return answers[0].partitions[0]
 
     def asked(self, handle: Callable[..., None], request: Any) -> list[E]:
-        """The errors of the answer, as they are by now: empty while it waits."""
+        """Return the errors of the answer so far: none while it waits."""
         errors: list[E] = []
         handle(request, CALLER, lambda result: errors.extend(each.error for each in result.partitions))
         return errors

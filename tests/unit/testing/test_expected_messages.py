@@ -1,4 +1,4 @@
-"""What counts as produced, and what a failed assertion shows."""
+"""The messages that count as produced, and the output of a failed assertion."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -43,11 +43,11 @@ from barnabas.testing.faulty_api import FaultyApi
 CODE = ErrorCode.REQUEST_TIMED_OUT
 ME = Caller(client_id="me")
 WITHOUT_A_PLACE = {("DescribeLogDirs", 0), ("DescribeLogDirs", 1), ("DescribeLogDirs", 2), ("ElectLeaders", 0)}
-"""Where an answer that tells of nothing cannot say why."""
+"""Answers that cannot have an error when they have no entries."""
 
 
 class Behind:
-    """A broker that answers as told, behind faults."""
+    """A broker with fixed answers, behind faults."""
 
     def __init__(self, answer: Callable[[Any], Any]) -> None:
         self._answer = answer
@@ -66,7 +66,7 @@ class Behind:
 
 
 def errors_in(tree: Any) -> set[ErrorCode]:
-    """Every error code anywhere in a normalised value."""
+    """Return every error code anywhere in a normalised value."""
     if isinstance(tree, ErrorCode):
         return {tree}
     parts = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list | tuple) else ()

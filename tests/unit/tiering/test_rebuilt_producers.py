@@ -64,7 +64,7 @@ def copied(log: UnifiedLog, store: MemoryRemoteStorage, offload: Callable[..., N
 
 
 def rebuilt(source: UnifiedLog, store: MemoryRemoteStorage) -> UnifiedLog:
-    """A follower with an empty disk that begins behind what only the store has, and copies the rest."""
+    """Return a follower with an empty disk that begins after the records only the store has, and copies the rest."""
     aux = read_aux_state(store, KEY, TOPIC_ID, source.local_log_start_offset)
     assert aux is not None
     log = open_log(folder(), config=CONFIG)
@@ -81,7 +81,7 @@ def as_it_is(log: UnifiedLog, at: Folder) -> UnifiedLog:
 
 
 def opened_again(log: UnifiedLog, at: Folder) -> UnifiedLog:
-    """The log after a kill that came before snapshots of closed segments were written."""
+    """Return the log after a kill that came before snapshots of closed segments were written."""
     log.abandon()
     for name in at.files():
         if name.endswith(".snapshot"):

@@ -1,4 +1,4 @@
-"""What readers of remote storage load, and when."""
+"""The loads of readers of remote storage, and their times."""
 
 from collections import deque
 from collections.abc import Callable

@@ -90,7 +90,7 @@ def test_coordinator_does_not_wait_for_long() -> None:
     harness.hold_markers = True
     taking_over = harness.init()
     other = harness.init()
-    assert other.error is E.CONCURRENT_TRANSACTIONS, "one waits, no more"
+    assert other.error is E.CONCURRENT_TRANSACTIONS, "one waits, not two"
     harness.pass_time(501)
     assert taking_over.error is E.CONCURRENT_TRANSACTIONS
     harness.mark()
@@ -362,7 +362,7 @@ def test_a_producer_that_asks_for_its_next_epoch_within_a_transaction() -> None:
 
 
 def test_unknown_transactional_id_gets_new_producer_id() -> None:
-    """Its producer may continue, as someone new."""
+    """The producer may continue with a new id."""
     harness = TransactionHarness()
     assert harness.identity("x", 55, 3) == (100, 0)
 
@@ -390,7 +390,7 @@ def test_the_last_epoch_asks_for_the_next_one_and_once_more() -> None:
     )
     last = (who[0], LAST)
     assert harness.added(last, T0) == [E.NONE]
-    assert harness.identity("x") == (101, 0), "fenced with the one epoch that nobody gets, then a new id"
+    assert harness.identity("x") == (101, 0), "fenced with the reserved epoch, then a new id"
     assert harness.markers == [(T0, who[0], LAST + 1, False)]
     entry.transaction.stored = type(entry.transaction.stored)(producer_id=7, producer_epoch=LAST, timeout_ms=60_000)
     assert harness.identity("x", 7, LAST) == (102, 0)
@@ -406,7 +406,7 @@ def test_the_last_epoch_asks_for_the_next_one_in_the_middle_of_a_transaction() -
         producer_id=who[0], producer_epoch=LAST, timeout_ms=60_000, updated_ms=harness.clock.now_ms()
     )
     assert harness.added((who[0], LAST), T0) == [E.NONE]
-    assert harness.identity("x", who[0], LAST) == (101, 0), "the epoch that it was fenced with is nobody's"
+    assert harness.identity("x", who[0], LAST) == (101, 0), "the epoch that it was fenced with is reserved"
     assert harness.markers == [(T0, who[0], LAST + 1, False)]
     assert harness.identity("x", who[0], LAST) == (101, 0), "the answer was lost"
     assert harness.added((101, 0), T0) == [E.NONE]
@@ -608,7 +608,7 @@ def test_start_time_of_ended_transaction_is_known() -> None:
 
 
 def test_init_waiting_for_failed_end_append_gets_not_coordinator() -> None:
-    """It is not tried again and again as long as the log takes nothing."""
+    """The append is not repeated while the log refuses it."""
     harness = TransactionHarness()
     who = harness.identity()
     harness.added(who, T0)

@@ -36,7 +36,7 @@ def test_markers_of_concurrent_ends_are_batched_per_leader() -> None:
         who = harness.identity(name)
         harness.added(who, U0, name=name)
         harness.end(who, name=name)
-    assert len(harness.asked_to_mark) == 2, "so many are under way to one leader"
+    assert len(harness.asked_to_mark) == 2, "the maximum is in flight to one leader"
     harness.mark()
     harness.mark()
     assert sum(len(markers) for _, markers, _ in harness.asked_to_mark) == 18
@@ -62,7 +62,7 @@ def test_retriable_marker_error_is_retried(error: E) -> None:
     assert harness.end(who).error is E.NONE
     harness.pass_time(5000)
     assert harness.state() == "PrepareCommit"
-    assert harness.markers == [(T0, *who, True)], "who has been told is not told again"
+    assert harness.markers == [(T0, *who, True)], "a broker with the marker gets no second one"
     del harness.marker_error[U0]
     harness.pass_time(1100)
     assert harness.state() == "CompleteCommit"

@@ -10,7 +10,7 @@ from barnabas.ports.error_codes import ErrorCode as E
 
 
 def killed(harness: TransactionHarness) -> TransactionHarness:
-    """What the next coordinator makes of the log; nothing else is left."""
+    """Return the next coordinator, which loads the log; nothing else remains."""
     new = harness.restarted()
     new.settle()
     return new
@@ -133,7 +133,7 @@ def test_write_pending_at_resignation_is_not_acknowledged() -> None:
     adding = harness.add(who, T0)
     harness.coordinator.unload(harness.coordinator._table.partition_of("x"))
     assert adding.result.partitions[0].error is E.NOT_COORDINATOR
-    harness.finish()  # it comes all the same, and is told once
+    harness.finish()  # it takes effect all the same, and is answered once
 
 
 @pytest.mark.parametrize(

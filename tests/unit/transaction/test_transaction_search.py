@@ -137,7 +137,7 @@ class World:
         self.producer = (*entry, known.coordinator_epoch, known.txn_first_offset)
 
     def produce(self, epoch: int, serial: int) -> E:
-        """What a leader does."""
+        """Append a batch as a leader does."""
         states = self.states()
         if not states.is_open(PRODUCER, epoch):
             request = AddPartitionsToTxn(

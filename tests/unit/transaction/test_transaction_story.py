@@ -1,6 +1,6 @@
 """Seeded stories: producers, coordinators that die, writes and markers that are lost; and what must hold in the end.
 
-What a producer wrote in one transaction counts everywhere or nowhere, as it was told; and nothing stays open.
+The messages of one transaction count in all partitions or in none, as its producer learned; no transaction stays open.
 """
 
 from collections.abc import Callable
@@ -59,7 +59,7 @@ class Client:
     name: str
     who: tuple[int, int] | None = None
     serial: int = -1
-    """Of its present transaction; -1: none is begun."""
+    """The number of its present transaction; -1: none is begun."""
     added: set[TopicPartition] = field(factory=set)
     ending: bool | None = None
     """It has asked to commit, or to abort, and has no answer yet that counts."""
@@ -71,12 +71,12 @@ class Story:
         self.places = {key: Place() for key in KEYS}
         self.clients = [Client("x"), Client("x"), Client("y")]
         self.observed: dict[int, bool] = {}
-        """By serial number: what the producer was told of its end."""
+        """The outcome of each transaction that the producer got, by serial number."""
         self.serials = 0
         self.wrote: dict[int, set[TopicPartition]] = {}
         self.epoch = 0
         self.late: list[Callable[[], None]] = []
-        """Markers of coordinators that are no more, on their way."""
+        """Markers of former coordinators that are still in flight."""
         self.next_id = 100
         self.harness = self.coordinator({})
 
@@ -161,7 +161,7 @@ class Story:
             self.end(client, random.random() < 0.6)
 
     def answered(self, asked: Any) -> Any:
-        """The answer; None when it does not come."""
+        """Return the answer; None when it does not come."""
         for _ in range(12):
             if asked.result is not None:
                 return asked.result
@@ -190,7 +190,7 @@ class Story:
             client.who = None
 
     def write(self, client: Client) -> None:
-        """As a leader does: the coordinator is asked before the first batch of a transaction."""
+        """Write as a leader does: it asks the coordinator before the first batch of a transaction."""
         assert client.who is not None
         key = self.random.choice(KEYS)
         place = self.places[key]
@@ -243,12 +243,14 @@ class Story:
             state = self.harness.state(name)
             assert state in ("", "Empty", "CompleteCommit", "CompleteAbort"), f"{name} ends in {state}"
         for key, place in self.places.items():
-            assert not any(place.open.values()), f"{key} is left with what nobody ends"
+            assert not any(place.open.values()), f"{key} has a transaction that is never ended"
         for serial, keys in self.wrote.items():
             fates = {fate for key in keys for fate in self.places[key].fates[serial]}
             assert len(fates) <= 1, f"transaction {serial} counts in part"
             if serial in self.observed and fates:
-                assert fates == {self.observed[serial]}, f"transaction {serial} ends as its producer was not told"
+                assert fates == {self.observed[serial]}, (
+                    f"transaction {serial} ended differently from its producer's answer"
+                )
 
 
 @pytest.mark.parametrize("seeds", [range(first, first + 25) for first in range(0, SEEDS, 25)], ids=str)

@@ -26,7 +26,7 @@ def error_of(harness: TransactionHarness, who: Who, *, commit: bool = True) -> E
 
 
 def in_the_last_epoch() -> TransactionHarness:
-    """A coordinator whose producer, of id 100, has the last epoch that one gets."""
+    """Return a coordinator whose producer, of id 100, has the last epoch."""
     harness = TransactionHarness(first_id=100, abort_check_interval_ms=1000)
     harness.identity(timeout_ms=5000)
     entry = harness.coordinator._table.get("x")

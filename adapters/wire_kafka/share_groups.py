@@ -107,6 +107,8 @@ from .schema import (
 )
 from .wire import Reader, Writer
 
+_ERROR = (Field("error", ERROR), Field("error_message", ERROR_TEXT))
+_THROTTLE_AND_ERROR = (Field("throttle_ms", I32), *_ERROR)
 _STATE_BATCHES = Array(
     Struct(
         StateBatch,
@@ -116,7 +118,7 @@ _STATE_BATCHES = Array(
         Field("delivery_count", I16),
     )
 )
-_OUTCOMES = ByTopicId(StateOutcome, Field("partition", I32), Field("error", ERROR), Field("error_message", ERROR_TEXT))
+_OUTCOMES = ByTopicId(StateOutcome, Field("partition", I32), *_ERROR)
 _READ_PARTITIONS = ByTopicId(ReadPartition, Field("partition", I32), Field("leader_epoch", I32))
 
 INITIALIZE_SHARE_GROUP_STATE = Api(
@@ -150,8 +152,7 @@ READ_SHARE_GROUP_STATE = Api(
             ByTopicId(
                 ReadStatePartition,
                 Field("partition", I32),
-                Field("error", ERROR),
-                Field("error_message", ERROR_TEXT),
+                *_ERROR,
                 Field("state_epoch", I32),
                 Field("start_offset", I64),
                 Field("state_batches", _STATE_BATCHES),
@@ -210,8 +211,7 @@ READ_SHARE_GROUP_STATE_SUMMARY = Api(
             ByTopicId(
                 StateSummary,
                 Field("partition", I32),
-                Field("error", ERROR),
-                Field("error_message", ERROR_TEXT),
+                *_ERROR,
                 Field("state_epoch", I32),
                 Field("leader_epoch", I32),
                 Field("start_offset", I64),
@@ -268,16 +268,14 @@ DESCRIBE_SHARE_GROUP_OFFSETS = Api(
                                             Field("start_offset", I64),
                                             Field("leader_epoch", I32),
                                             Field("lag", I64, since=1),
-                                            Field("error", ERROR),
-                                            Field("error_message", ERROR_TEXT),
+                                            *_ERROR,
                                         )
                                     ),
                                 ),
                             )
                         ),
                     ),
-                    Field("error", ERROR),
-                    Field("error_message", ERROR_TEXT),
+                    *_ERROR,
                 )
             ),
         ),
@@ -297,9 +295,7 @@ ALTER_SHARE_GROUP_OFFSETS = Api(
     ),
     result=Struct(
         AlterShareGroupOffsetsResult,
-        Field("throttle_ms", I32),
-        Field("error", ERROR),
-        Field("error_message", ERROR_TEXT),
+        *_THROTTLE_AND_ERROR,
         Field(
             "topics",
             Array(
@@ -313,8 +309,7 @@ ALTER_SHARE_GROUP_OFFSETS = Api(
                             Struct(
                                 ShareStartOutcome,
                                 Field("partition", I32),
-                                Field("error", ERROR),
-                                Field("error_message", ERROR_TEXT),
+                                *_ERROR,
                             )
                         ),
                     ),
@@ -332,9 +327,7 @@ DELETE_SHARE_GROUP_OFFSETS = Api(
     request=Struct(DeleteShareGroupOffsets, Field("group_id", TEXT), Field("topics", Array(Row(TEXT)))),
     result=Struct(
         DeleteShareGroupOffsetsResult,
-        Field("throttle_ms", I32),
-        Field("error", ERROR),
-        Field("error_message", ERROR_TEXT),
+        *_THROTTLE_AND_ERROR,
         Field(
             "topics",
             Array(
@@ -342,8 +335,7 @@ DELETE_SHARE_GROUP_OFFSETS = Api(
                     DeletedShareTopic,
                     Field("topic", TEXT),
                     Field("topic_id", UUID),
-                    Field("error", ERROR),
-                    Field("error_message", ERROR_TEXT),
+                    *_ERROR,
                 )
             ),
         ),
@@ -422,9 +414,7 @@ SHARE_GROUP_HEARTBEAT = Api(
     ),
     result=Struct(
         ShareGroupHeartbeatResult,
-        Field("throttle_ms", I32),
-        Field("error", ERROR),
-        Field("error_message", ERROR_TEXT),
+        *_THROTTLE_AND_ERROR,
         Field("member_id", NULLABLE_TEXT),
         Field("member_epoch", I32),
         Field("heartbeat_interval_ms", I32),
@@ -450,8 +440,7 @@ SHARE_GROUP_DESCRIBE = Api(
             Array(
                 Struct(
                     ShareGroupDescription,
-                    Field("error", ERROR),
-                    Field("error_message", ERROR_TEXT),
+                    *_ERROR,
                     Field("group_id", TEXT),
                     Field("group_state", TEXT),
                     Field("group_epoch", I32),
@@ -565,17 +554,14 @@ SHARE_FETCH = Api(
     ),
     result=Struct(
         ShareFetchResult,
-        Field("throttle_ms", I32),
-        Field("error", ERROR),
-        Field("error_message", ERROR_TEXT),
+        *_THROTTLE_AND_ERROR,
         Field("acquisition_lock_timeout_ms", I32),
         Field(
             "partitions",
             ByTopicId(
                 ShareFetchResultPartition,
                 Field("partition", I32),
-                Field("error", ERROR),
-                Field("error_message", ERROR_TEXT),
+                *_ERROR,
                 Field("acknowledge_error", ERROR),
                 Field("acknowledge_error_message", ERROR_TEXT),
                 Field("current_leader", _LEADER),
@@ -622,17 +608,14 @@ SHARE_ACKNOWLEDGE = Api(
     ),
     result=Struct(
         ShareAcknowledgeResult,
-        Field("throttle_ms", I32),
-        Field("error", ERROR),
-        Field("error_message", ERROR_TEXT),
+        *_THROTTLE_AND_ERROR,
         Field("acquisition_lock_timeout_ms", I32, since=2),
         Field(
             "partitions",
             ByTopicId(
                 ShareAcknowledgeOutcome,
                 Field("partition", I32),
-                Field("error", ERROR),
-                Field("error_message", ERROR_TEXT),
+                *_ERROR,
                 Field("current_leader", _LEADER),
             ),
         ),
@@ -650,9 +633,7 @@ DESCRIBE_SHARE_PARTITIONS = Api(
     request=Struct(DescribeSharePartitions, Field("group_id", TEXT)),
     result=Struct(
         DescribeSharePartitionsResult,
-        Field("throttle_ms", I32),
-        Field("error", ERROR),
-        Field("error_message", ERROR_TEXT),
+        *_THROTTLE_AND_ERROR,
         Field(
             "partitions",
             Array(

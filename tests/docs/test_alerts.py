@@ -104,6 +104,18 @@ def promtool(*words: str | Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def quiet() -> list[dict[str, str]]:
+    """Return the series with which no alert fires, as few sets as can be: a set has each series once."""
+    sets: list[dict[str, str]] = []
+    for _, series in CASES.values():
+        free = next((each for each in sets if not each.keys() & series.keys()), None)
+        if free is None:
+            sets.append(dict(series))
+        else:
+            free.update(series)
+    return sets
+
+
 def test_every_alert_has_a_case_and_says_what_to_do(rules: dict[str, dict[str, Any]]) -> None:
     assert rules.keys() == CASES.keys()
     for rule in rules.values():
@@ -118,16 +130,20 @@ def test_rules_are_well_formed_for_prometheus(checkout: Path) -> None:
 def test_each_alert_fires_alone_on_its_fault_and_is_quiet_without_it(checkout: Path, tmp_path: Path) -> None:
     asked = 'count by (alertname) (ALERTS{alertstate="firing"})'
     tests = []
-    for name, both in CASES.items():
-        for series, fires in zip(both, (True, False), strict=True):
-            expected = [{"labels": f'{{alertname="{name}"}}', "value": 1}] if fires else []
-            tests.append(
-                {
-                    "interval": "1m",
-                    "input_series": [{"series": each, "values": values} for each, values in series.items()],
-                    "promql_expr_test": [{"expr": asked, "eval_time": "90m", "exp_samples": expected}],
-                }
-            )
+    for series, firing in [*((fault, [name]) for name, (fault, _) in CASES.items()), *((each, []) for each in quiet())]:
+        tests.append(
+            {
+                "interval": "1m",
+                "input_series": [{"series": each, "values": values} for each, values in series.items()],
+                "promql_expr_test": [
+                    {
+                        "expr": asked,
+                        "eval_time": "90m",
+                        "exp_samples": [{"labels": f'{{alertname="{name}"}}', "value": 1} for name in firing],
+                    }
+                ],
+            }
+        )
     played = tmp_path / "alerts_test.yml"
     played.write_text(json.dumps({"rule_files": [str(checkout / RULES)], "tests": tests}))
     promtool("test", "rules", played)

@@ -70,7 +70,7 @@ def test_flipped_header_bit_loses_only_its_batch_and_is_reported(data: Path, byt
     index = segment_of(data).with_suffix(".index")
     before = index.read_bytes()
     assert len(before) > 3 * 8
-    gap = f"the offsets {DAMAGED} to {DAMAGED + BATCH - 1} cannot be read"
+    gap = f"offsets {DAMAGED} to {DAMAGED + BATCH - 1} cannot be read"
     with broker_process(data) as running:
         with RawConnection(running.bootstrap) as connection:
             ends = range(BATCH, COUNT + 1, BATCH)

@@ -122,10 +122,9 @@ def test_topics_and_partitions_that_are_not_there(consumer: Consumer) -> None:
 
 
 def test_assign_with_unreachable_bootstrap_times_out() -> None:
-    connector = PlainConnector(PlainCluster())
-    connector.refused = {"bootstrap"}
-
     def assign(limit_ms: int) -> None:
+        connector = PlainConnector(PlainCluster())
+        connector.refused = {"bootstrap"}
         with (
             Consumer(connector, default_api_timeout_ms=limit_ms) as consumer,
             pytest.raises(ClientTimeout, match="bootstrap refuses"),

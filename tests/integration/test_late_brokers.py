@@ -3,6 +3,7 @@
 A client may send such a request to any broker, and goes to another one when the first does not answer in time.
 """
 
+import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -178,8 +179,8 @@ def test_late_broker_does_not_give_the_configs_of_a_deleted_topic_to_the_next(cl
 
 
 def _produce(cluster: TestCluster, topic: str, topic_id: bytes) -> ErrorCode:
-    records = memoryview(bytearray(batch(b"m")))
-    sent = ProducePartition(topic, 0, records, topic_id)
+    records = bytearray(batch(b"m", at=int(time.time() * 1000)))  # retention deletes old records
+    sent = ProducePartition(topic, 0, memoryview(records), topic_id)
     (answered,) = cluster.broker(LATE).ask(Produce(partitions=[sent])).partitions
     return answered.error
 

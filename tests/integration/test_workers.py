@@ -84,8 +84,11 @@ def test_clients_bootstrap_at_one_address_and_find_all_workers(machine: BrokerPr
         nodes = admin.describe_cluster().brokers
         assert sorted(node.node_id for node in nodes) == [1, 2]
         assert len({node.port for node in nodes} | {int(machine.bootstrap.rpartition(":")[2])}) == 3
-        leaders = [each.leader for each in admin.describe_topics(["t"])[0].partitions]
-        assert sorted(leaders) == [1] * 4 + [2] * 4
+
+        def leaders() -> list[int]:
+            return sorted(each.leader for each in admin.describe_topics(["t"])[0].partitions)
+
+        wait_for(lambda: leaders() == [1] * 4 + [2] * 4)
 
 
 def test_each_worker_answers_at_the_shared_port(machine: BrokerProcess) -> None:

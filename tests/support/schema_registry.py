@@ -4,22 +4,26 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from http.client import HTTPConnection
 from typing import Any
 from urllib.parse import quote
 
 from confluent_kafka.schema_registry import SchemaRegistryClient
-from support.waiting import PATIENCE_S
+from support.waiting import PATIENCE_S, wait_for
 
 from barnabas.schemas.registry.server import RegistryServer
 
 
 @contextmanager
 def serving(bootstrap: str, topic: str = "_schemas") -> Iterator[str]:
-    """A registry in this process; gives its URL."""
+    """A registry in this process that has read its schemas; gives its URL."""
     server = RegistryServer(bootstrap, ("127.0.0.1", 0), topic=topic)
     try:
-        yield server.start()
+        url = server.start()
+        ask = Asking(url)
+        wait_for(lambda: ask("GET", "/subjects")[0] != HTTPStatus.SERVICE_UNAVAILABLE)  # on a slow machine
+        yield url
     finally:
         server.stop()
 

@@ -1,5 +1,6 @@
 """Background compaction of logs, the dirtiest first (Kafka: LogCleaner)."""
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import compress, pairwise
 
@@ -428,11 +429,17 @@ class Cleaner:
             before = survivors.bytes_read
             yield None
         below = [source for source in order.sources if source.base_offset < survivors.end]
-        for group in group_segments(below, order.config):
-            yield from self._clean(group)
+        groups = deque(group_segments(below, order.config))
+        while groups:
+            yield from self._clean(groups)
 
-    def _clean(self, group: Sequence[SourceSegment]) -> Iterator[Replacement | None]:
-        order = self.order
+    def _clean(self, groups: deque[list[SourceSegment]]) -> Iterator[Replacement | None]:
+        """Clean the first group into a new segment, and remove it from `groups`.
+
+        Groups that follow one of which nothing is left join it. Otherwise each of them would leave an empty batch to
+        mark its end, and librdkafka reports MSG_SIZE_TOO_LARGE after eleven responses without a record.
+        """
+        order, group = self.order, groups.popleft()
         made = self._making = Segment.create(
             SuffixedFolder(order.folder, CLEANED_SUFFIX),
             group[0].base_offset,
@@ -442,7 +449,7 @@ class Cleaner:
         )
         changed = len(group) > 1 and order.policy is None  # where all messages stay, segments do, too
         last: tuple[BatchHeader, bool] | None = None
-        for source in group:
+        for source in group:  # which may grow
             for data, batches in read_chunks(source, order.chunk_bytes):
                 retained: list[Buffer] = []
                 for at, header in batches:
@@ -458,6 +465,9 @@ class Cleaner:
                     made.aborted.append(entry)
                 self._filter.transactions.retained_aborted.clear()
                 yield None
+            if source is group[-1] and changed and not made.size and groups and _is_in_reach(groups[0][-1], group[0]):
+                group += groups.popleft()
+                made.modified_ms = group[-1].modified_ms
         if last is not None and not last[1]:
             # The end of the segment stays known: a crash in the midst of the exchange, and a start, go by it.
             self._append(made, [make_empty_batch(last[0])])
@@ -514,7 +524,7 @@ class Cleaner:
         )
 
 
-def group_segments(sources: Sequence[SourceSegment], config: LogConfig) -> Iterator[Sequence[SourceSegment]]:
+def group_segments(sources: Sequence[SourceSegment], config: LogConfig) -> Iterator[list[SourceSegment]]:
     """Group adjacent segments whose total size fits one segment and its indexes."""
     group: list[SourceSegment] = []
     size = index_bytes = 0
@@ -522,12 +532,17 @@ def group_segments(sources: Sequence[SourceSegment], config: LogConfig) -> Itera
         size += source.records.size
         index_bytes += source.index_bytes
         fits = size <= config.segment_bytes and index_bytes <= config.segment_index_bytes
-        if group and not (fits and source.next_offset - 1 - group[0].base_offset <= INT_MAX):
+        if group and not (fits and _is_in_reach(source, group[0])):
             yield group
             group, size, index_bytes = [], source.records.size, source.index_bytes
         group.append(source)
     if group:
         yield group
+
+
+def _is_in_reach(source: SourceSegment, first: SourceSegment) -> bool:
+    """Return True if the offset index of a segment that begins with `first` can refer to all records of `source`."""
+    return source.next_offset - 1 - first.base_offset <= INT_MAX
 
 
 def _silent(_: str) -> None:

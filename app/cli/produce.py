@@ -164,7 +164,7 @@ def _bytes(found: Any, name: str) -> bytes | None:
         try:
             return base64.b64decode(found["base64"], validate=True)
         except binascii.Error as error:
-            raise ValueError(f'"{name}" has no base64: {error}') from error
+            raise ValueError(f'"{name}" is not valid base64: {error}') from error
     raise ValueError(f'"{name}" must be text, null or {{"base64": "..."}}')
 
 

@@ -203,8 +203,8 @@ def open_remote(
         deadline = time.monotonic() + _PATIENCE_S
         while any(end < wanted[place] for place, end in admin.list_offsets(dict.fromkeys(wanted, "latest")).items()):
             if time.monotonic() > deadline:
-                text = f"{name} was created, but its brokers do not read {url}"
-                raise ConfigError(f"{text}: is it their remote.log.storage.manager.class.name? Their logs say more")
+                text = f"topic {name} was created, but its brokers did not read {url} within {_PATIENCE_S:g} s"
+                raise ConfigError(f"{text}; check remote.log.storage.manager.class.name, and the logs of the brokers")
             time.sleep(_AGAIN_S)
     shown = re.sub(r"[^ -~]", "?", name)
     typer.echo(f"opened {shown}, read-only: {counted(count, 'partition')}, up to now {size_text(_size(parts))}")

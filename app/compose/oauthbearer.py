@@ -76,7 +76,7 @@ def _trust_of_keys(config: BrokerConfig, listener: str, url: str) -> SSLContext 
 def _check_allowed(config: BrokerConfig, url: object, listener: str) -> None:
     """Raise `ConfigError` unless the URL of the keys is set and on the list of allowed ones."""
     if url is None:
-        raise ConfigError(f"{_URL_KEY} is not set, and listener {listener} has SASL mechanism {_MECHANISM}")
+        raise ConfigError(f"{_URL_KEY} is not set; listener {listener} with SASL mechanism {_MECHANISM} needs it")
     if str(url).startswith("file://"):
         what, allowed = str(url).removeprefix("file://"), config.org_apache_kafka_sasl_oauthbearer_allowed_files
         key = "org.apache.kafka.sasl.oauthbearer.allowed.files"
@@ -146,8 +146,8 @@ def broker_oauthbearer(config: BrokerConfig, listener: str) -> SaslFactory:
     prefix = f"listener.name.{listener.lower()}.{_MECHANISM.lower()}."
     handler = value("sasl.login.callback.handler.class")
     if handler and not str(handler).endswith("OAuthBearerLoginCallbackHandler"):
-        text = "only Kafka's OAuthBearerLoginCallbackHandler has a counterpart here"
-        raise ConfigError(f"{prefix}sasl.login.callback.handler.class: {text}")
+        text = f"{handler} is not supported: use OAuthBearerLoginCallbackHandler"
+        raise ConfigError(f"{prefix}sasl.login.callback.handler.class={text}")
     jaas = value("sasl.jaas.config")
     login = parse_one_login_module(jaas, f"{prefix}sasl.jaas.config") if isinstance(jaas, Secret) else None
     request = _TokenRequest(

@@ -89,7 +89,7 @@ def canonical(name: str, value: object, keys: Mapping[str, ConfigKey]) -> tuple[
     prefixes = [prefix for prefix in REFUSED_PREFIXES if dotted.startswith(prefix)]
     if dotted in REFUSED or prefixes:
         why = REFUSED[dotted] if dotted in REFUSED else REFUSED_PREFIXES[prefixes[0]]
-        raise ConfigError(f"{dotted} has no meaning here: {why}")
+        raise ConfigError(f"{dotted} is not supported: {why}")
     raise ConfigError(f"unknown configuration key {name[:200]!r}{nearest(dotted, [*keys, *ALIASES, *PREFIXES])}")
 
 

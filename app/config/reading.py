@@ -30,7 +30,7 @@ def read_file(path: Path) -> Mapping[str, object]:
         if suffix == ".toml":
             raise
         raise ConfigError(
-            f"the configuration {path} is neither TOML nor properties with known keys; {error}"
+            f"the configuration {path} is neither TOML nor a properties file with known keys: {error}"
         ) from error
 
 

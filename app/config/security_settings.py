@@ -233,7 +233,7 @@ def _check_sasl(found: SecuritySettings) -> None:
         raise ConfigError(f"{_JAAS} and sasl.username are both set; leave one of them out")
     handler = found.sasl_login_callback_handler_class
     if handler and not handler.endswith(f".{_OAUTH_LOGIN}") and handler != _OAUTH_LOGIN:
-        raise ConfigError(f"sasl.login.callback.handler.class: only Kafka's {_OAUTH_LOGIN} has a counterpart here")
+        raise ConfigError(f"sasl.login.callback.handler.class={handler} is not supported: use {_OAUTH_LOGIN}")
     if mechanism not in (PLAIN, *HASHES):
         return
     login = found.login_module()

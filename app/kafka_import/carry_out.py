@@ -551,8 +551,7 @@ class Importer:
         for name, (own, _) in topic_store.read_own_nodes(coordination, names).items():
             if own is not None and not (name in ids and topic_store.is_topic_node(own, name, ids[name])):
                 raise ConfigError(
-                    f"{where} has a topic {name} that is not of this import: an import makes a cluster, in an empty "
-                    "place"
+                    f"{where} already has topic {name}, which this import did not create; import into an empty cluster"
                 )
 
     def _has_topic(self, coordination: Coordination, topic: Topic, states: Mapping[int, PartitionState]) -> bool:

@@ -200,7 +200,7 @@ def delete(call: PageCall) -> Response:
                 call.connection.admin.delete_group_offsets(group_id, [topic])
         return call.redirect(f"/group?id={segment(group_id)}", f"{group_id} has no offsets in {topic} any longer.")
     if call.form.get("name", "").strip() != group_id:
-        raise ConfigError("the name that was typed is not that of the group; nothing was deleted")
+        raise ConfigError("the typed name does not match the group; nothing was deleted")
     with call.change(f"delete group {group_id}"):
         call.connection.admin.delete_group(group_id)
     call.connection.groups.refresh()

@@ -302,7 +302,7 @@ class _Reading(Generic[TakesT]):
                 break
             position += size
         if self.offset == began:
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"no batch begins at offset {began}")
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"no record batch begins at offset {began}")
 
     def _take_one(self, data: memoryview, codecs: Codecs, began: int) -> int:
         """Feed one batch of any kind; returns its size, 0 where it is cut or the place behind it is unknown."""

@@ -53,7 +53,7 @@ def scan_batches(
             raise BadBatch(position, error.message) from error
         size = header.size
         if position + size > end:
-            raise BadBatch(position, f"a batch of {size} bytes is cut after {end - position}")
+            raise BadBatch(position, f"a batch of {size} bytes is truncated after {end - position}")
         if check_crc:
             if at + size > len(chunk) and size <= chunk_bytes:
                 chunk, chunk_at, at = file.read(position, min(chunk_bytes, end - position)), position, 0

@@ -208,7 +208,7 @@ def _format(lines: Iterable[str]) -> bytes:
 def _parse(content: bytes) -> list[str]:
     version, count, *entries, end = content.decode().split("\n")
     if end:
-        raise ValueError("the last line is cut")
+        raise ValueError("the last line is truncated")
     if version != "0":
         raise ValueError(f"version {version[:20]!r}, expected 0")
     if _number(count) != len(entries):

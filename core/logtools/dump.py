@@ -89,13 +89,16 @@ def examine_classic_segment(content: Buffer) -> Iterator[ClassicFinding]:
 
 def _message(content: Buffer, position: int, total: int) -> ClassicFinding:
     if position + LENGTH.size > total:
-        return ClassicFinding(position=position, problem=f"the end is cut: {total - position} bytes of a length")
+        return ClassicFinding(
+            position=position,
+            problem=f"the last message is truncated: its size field has only {total - position} bytes",
+        )
     length = LENGTH.unpack_from(content, position)[0]
     size = LENGTH.size + length
     if length < MESSAGE_BYTES_MIN:
         return ClassicFinding(position=position, problem=f"no message begins here: it claims {length} bytes")
     if position + size > total:
-        cut = f"the message is cut: {size} bytes, of which {total - position} are there"
+        cut = f"the message is truncated: {total - position} of its {size} bytes exist"
         return ClassicFinding(position=position, problem=cut)
     try:
         payload_start, codec_id, crc = read_header(content, position, length)

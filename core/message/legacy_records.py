@@ -74,7 +74,7 @@ def entry_size(data: Buffer, position: int = 0) -> int:
 def read_entry(data: memoryview, position: int = 0) -> LegacyEntry:
     """Read the whole entry at the position. Raises `ApiError` CORRUPT_MESSAGE."""
     if len(data) < position + _FIXED.size:
-        raise _corrupt("an entry is cut")
+        raise _corrupt("an entry is truncated")
     offset, size, crc, magic, attributes = _FIXED.unpack_from(data, position)
     if magic not in _SIZE_MIN:
         raise _corrupt(f"an entry of magic {magic} at offset {offset}")
@@ -173,7 +173,7 @@ def _messages_of(entry: LegacyEntry, codecs: Codecs, max_bytes: int) -> list[_Me
     position = 0
     while position < len(view):
         if not is_legacy(view, position):
-            raise _corrupt(f"the compressed entry at offset {entry.offset} holds something else than messages")
+            raise _corrupt(f"the compressed entry at offset {entry.offset} does not decompress to a message set")
         inner.append(read_entry(view, position))
         position += inner[-1].size
     if not inner or any(each.attributes & CODEC_MASK for each in inner):

@@ -67,7 +67,7 @@ def _elements(data: bytes) -> list[tuple[int, bytes, bytes]]:
             size, start = int.from_bytes(data[start : start + count], "big"), start + count
         end = start + size
         if end > len(data):
-            raise ValueError("an element is cut short")
+            raise ValueError("an element is truncated")
         found.append((tag, data[start:end], data[at:end]))
         at = end
     return found

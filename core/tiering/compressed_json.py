@@ -21,7 +21,7 @@ def decode_json(content: bytes, version: int, *, size_max: int) -> Any:
     try:
         text = unpacker.decompress(content, size_max)
         if not unpacker.eof:
-            raise ValueError("it is cut, or too large")
+            raise ValueError("it is truncated, or too large")
         found = json.loads(text)
     except (zlib.error, RecursionError) as error:
         raise ValueError(str(error)) from None

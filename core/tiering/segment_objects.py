@@ -94,16 +94,16 @@ class SegmentIndexes:
 
 def _decoded(content: bytes) -> dict[IndexType, bytes]:
     if content[: len(_MAGIC)] != _MAGIC:
-        raise ValueError("not the indexes of a segment")
+        raise ValueError("the object does not have the indexes of a segment")
     parts: dict[IndexType, bytes] = {}
     position = len(_MAGIC)
     while position < len(content):
         if position + _PART.size > len(content):
-            raise ValueError("the indexes of a segment are cut")
+            raise ValueError("the object with the indexes of the segment is truncated")
         kind, size = _PART.unpack_from(content, position)
         position += _PART.size
         if position + size > len(content):
-            raise ValueError("the indexes of a segment are cut")
+            raise ValueError("the object with the indexes of the segment is truncated")
         if kind in _KINDS:
             parts[IndexType(kind)] = content[position : position + size]
         position += size

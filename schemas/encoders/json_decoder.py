@@ -38,5 +38,5 @@ class JsonDecoder(Generic[T]):
         try:
             made = self._model.model_validate_json(data)
         except ValueError as error:
-            raise ValueError(f"no {self._model.__name__}: {reason(error, self._model)}") from error
+            raise ValueError(f"not a valid {self._model.__name__}: {reason(error, self._model)}") from error
         return made

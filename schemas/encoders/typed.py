@@ -309,9 +309,9 @@ class Typed:
             return self._converter.structure(value, self.cls)
         except BaseValidationError as error:
             reasons = transform_error(error, path="value", format_exception=reason)
-            raise ValueError(f"no {self.cls.__name__}: {'; '.join(reasons)}") from error
+            raise ValueError(f"not a valid {self.cls.__name__}: {'; '.join(reasons)}") from error
         except (ValueError, TypeError, StructureHandlerNotFoundError) as error:
-            raise ValueError(f"no {self.cls.__name__}: {reason(error, self.cls)}") from error
+            raise ValueError(f"not a valid {self.cls.__name__}: {reason(error, self.cls)}") from error
 
 
 def reason(error: BaseException, kind: type | None) -> str:

@@ -43,4 +43,4 @@ def depth_of(value: Any) -> int:
 
 
 def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a value of JSON")
+    raise ValueError(f"{name} is not a JSON value")

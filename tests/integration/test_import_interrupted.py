@@ -222,7 +222,7 @@ def test_topic_of_another_is_not_touched(
     create_topic(session, Topic(name="orders", topic_id=bytes(range(1, 17)), partitions={0: (1,)}))
     before = nodes_of(tree)
     ended = barnabas(*again, expect=2)
-    assert "topic orders that is not of this import" in ended.err
+    assert "already has topic orders, which this import did not create" in ended.err
     assert nodes_of(tree) == before
 
 

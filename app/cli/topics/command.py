@@ -268,7 +268,7 @@ def _settings(given: list[str] | None) -> dict[str, str]:
     found: dict[str, str] = {}
     for each in given or ():
         if "=" not in each and not Path(each).exists():
-            raise ConfigError(f"{each!r} is neither KEY=VALUE nor a file with such lines")
+            raise ConfigError(f"{each!r} is neither KEY=VALUE nor a properties file")
         found |= parse_settings([each]) if "=" in each else read_client_file(Path(each))
     return found
 

@@ -50,7 +50,7 @@ def subscription_of(
         try:
             return re.compile(pattern)
         except re.error as error:
-            raise ConfigError(f"pattern {pattern!r:.200} is not a regular expression: {error}") from error
+            raise ConfigError(f"pattern {pattern!r:.200} is not a valid regular expression: {error}") from error
     assert topics is not None
     several = [topics] if isinstance(topics, str) or not isinstance(topics, Iterable) else list(topics)
     several = list(dict.fromkeys(several))

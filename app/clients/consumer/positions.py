@@ -151,13 +151,13 @@ def _committed(position: Any) -> CommittedOffset:
         epoch = getattr(position, "leader_epoch", None)
         made = CommittedOffset(position.offset, -1 if epoch is None else epoch, getattr(position, "metadata", "") or "")
     else:
-        raise ConfigError(f"{position!r:.100} is not an offset to commit")
+        raise ConfigError(f"{position!r:.100} is not an offset that can be committed")
     check_offset(made.offset)
     check_offset(made.leader_epoch, "leader epoch")
     if not isinstance(made.metadata, str):
         raise TypeError(f"metadata of an offset: expected str, got {type(made.metadata).__name__}")
     if made.offset < 0:
-        raise ConfigError(f"offset {made.offset} cannot be committed: it is 0 or more")
+        raise ConfigError(f"offset {made.offset} cannot be committed: it must be >= 0")
     return made
 
 

@@ -435,7 +435,7 @@ def _secret(value: Any) -> Secret[str]:
     if isinstance(value, Secret):
         return value
     if not isinstance(value, str):
-        raise TypeError("expected a text")
+        raise TypeError("expected a string")
     return Secret(value)
 
 

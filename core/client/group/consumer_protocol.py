@@ -166,7 +166,9 @@ class ProtocolReader:
         """Return the number of items that follow; each takes at least `item_size` bytes."""
         count = self.i32()
         if not 0 <= count <= (len(self._data) - self._pos) // item_size:
-            raise ValueError(f"{count} items in {len(self._data) - self._pos} bytes")
+            raise ValueError(
+                f"an array of {count} elements cannot be in the remaining {len(self._data) - self._pos} bytes"
+            )
         return count
 
     def _take(self, size: int) -> bytes:

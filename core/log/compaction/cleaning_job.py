@@ -115,7 +115,7 @@ def read_chunks(source: SourceSegment, chunk_bytes: int) -> Iterator[tuple[bytes
         else:
             wanted = header.size if len(data) >= HEADER_SIZE else HEADER_SIZE
             if wanted > size - position:
-                raise CannotClean(f"the batch at position {position} is cut")
+                raise CannotClean(f"the batch at position {position} is truncated")
 
 
 def _check(data: bytes, at: int, header: BatchHeader, expected: int, end: int) -> None:

@@ -188,7 +188,7 @@ def _first_bad(segment: ClassicSegment, position: Position) -> tuple[Position, s
         if good:
             continue
         if not 0 < needs <= size - position:
-            return position, "it is cut"
+            return position, "it is truncated"
         if not _large_entry_is_good(segment.file, position, needs):
             return position, "the CRC is wrong"
         position = Position(position + needs)

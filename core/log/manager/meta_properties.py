@@ -41,7 +41,7 @@ def parse_properties(content: bytes) -> dict[str, str]:
             continue
         found = _LINE.fullmatch(stripped)
         if found is None:
-            raise ValueError(f"{stripped[:50]!r} is not a property")
+            raise ValueError(f"{stripped[:50]!r} is not of the form key=value")
         values[found[1]] = found[2]
     if values.get("version") not in _VERSIONS:
         raise ValueError(f"version {values.get('version')!r}, expected 0 or 1")

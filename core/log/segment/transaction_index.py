@@ -223,7 +223,7 @@ class TransactionIndex:
     def _read(self, first: int, count: int) -> list[AbortedTxn]:
         data = self.file().read(first * ENTRY.size, count * ENTRY.size)
         if len(data) != count * ENTRY.size:
-            raise CorruptIndex("it is shorter than before")
+            raise CorruptIndex("it was truncated while it was read")
         entries: list[AbortedTxn] = []
         before = self._base_offset - 1
         for version, *fields in ENTRY.iter_unpack(data):

@@ -112,7 +112,7 @@ class ClassicScan:
                 continue
             left = self.size - position
             if not 0 < needs <= left:
-                return position, f"the message is cut after {left} bytes"
+                return position, f"the message is truncated after {left} bytes"
             if not self._begins_at(position):
                 return position, "the CRC is wrong"
             self.messages += 1

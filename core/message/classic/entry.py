@@ -182,7 +182,7 @@ class Opener:
         MESSAGE_TOO_LARGE: more than the bound.
         """
         if depth > DEPTH_MAX:
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"wrappers stand in wrappers more than {DEPTH_MAX} deep")
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"compressed messages are nested more than {DEPTH_MAX} deep")
         codec = self._codecs.by_id(codec_id)
         try:
             inner = codec.decompress(payload, self._left)

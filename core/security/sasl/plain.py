@@ -108,5 +108,5 @@ class PlainClient:
 
     def next(self, challenge: bytes) -> bytes | None:
         if challenge:
-            raise SaslAuthenticationError("the broker answered SASL/PLAIN with a challenge, which it does not have")
+            raise SaslAuthenticationError("the broker answered SASL/PLAIN with a challenge; the mechanism has none")
         return None

@@ -136,7 +136,7 @@ def test_settings_that_do_not_fit_are_named(config: dict[str, object], text: str
 def test_no_error_quotes_a_secret() -> None:
     with pytest.raises(ConfigError) as caught:
         security({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.password": [PASSWORD]})
-    assert str(caught.value) == "sasl.password: expected a text"
+    assert str(caught.value) == "sasl.password: expected a string"
 
 
 def test_settings_that_the_protocol_does_not_use_are_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -162,7 +162,7 @@ def test_an_unknown_key_unlike_any() -> None:
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
 def test_keys_without_a_meaning_here_say_what_to_do(name: str) -> None:
-    assert refusal({name: "1"}).startswith(f"{name} has no meaning here: ")
+    assert refusal({name: "1"}).startswith(f"{name} is not supported: ")
 
 
 @pytest.mark.parametrize(

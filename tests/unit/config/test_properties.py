@@ -129,7 +129,7 @@ def test_config_file_format_is_detected_from_content(tmp_path: Path) -> None:
     file.write_text('listeners = ["kafka://127.0.0.1:9094"]\n[log]\ndirs = ["/a"]')
     assert read_config(file).data_dirs == ("/a",)
     file.write_text("[log\ndirs = ")
-    with pytest.raises(ConfigError, match="is neither TOML nor properties"):
+    with pytest.raises(ConfigError, match="is neither TOML nor a properties file"):
         read_config(file)
 
 

@@ -102,5 +102,5 @@ def test_verify_reports_damage_in_classic_segments(log_command: LogCommand) -> N
     assert "2 segments, 0 batches, 4 messages, 0 problems" in log_command("verify")
     log_command.leave(FIRST, DATA[:-1])
     out = log_command("verify", exit_code=1)
-    assert f"{FIRST} at position 25: the message is cut" in out
+    assert f"{FIRST} at position 25: the message is truncated" in out
     assert json.loads(log_command("verify", "--json", exit_code=1))["messages"] == 3

@@ -39,7 +39,7 @@ def test_a_truncated_tail_is_reported_with_its_position() -> None:
     content = segment()
     found = list(examine_segment(content[:-3], BASE))
     assert found[-1].position == len(content) // 3 * 2
-    assert "is cut after" in str(found[-1].problem)
+    assert "is truncated after" in str(found[-1].problem)
     assert "the offsets from 44 on cannot be read" in str(found[-1].problem)
 
 

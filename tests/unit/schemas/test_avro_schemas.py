@@ -72,7 +72,7 @@ def record(*fields: Any, **more: Any) -> str:
         ('{"type":"bytes","logicalType":"decimal","precision":2,"scale":3}', "a decimal of precision 2 and scale 3"),
         ('{"type":"fixed","name":"F","size":1,"logicalType":"decimal","precision":3}', "does not fit into 1 bytes"),
         ('{"type":"array","items":' * 200 + '"int"' + "}" * 200, "nested deeper than 100"),
-        (record({"name": "x", "type": "double", "default": float("nan")}), "NaN is not a value of JSON"),
+        (record({"name": "x", "type": "double", "default": float("nan")}), "NaN is not a JSON value"),
     ],
 )
 def test_invalid_avro_schema_is_an_error(text: str, why: str) -> None:

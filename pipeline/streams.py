@@ -19,20 +19,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
-from pyspark.sql.streaming.listener import (
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-)
 
-from ..app.extras import require
+from ..app.extras import install_command, require
 from ..ports.errors import ConfigError
 from .report.panels import Panel, write_page
 from .session import SPARK_PACKAGES
 from .source.options import write_options
 from .source.stream_plan import StreamOffsets
 from .topics.model import ClusterPartition
+
+try:
+    from pyspark.sql.streaming.listener import (
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+        StreamingQueryListener,
+    )
+except ModuleNotFoundError as error:
+    text = f"streams: {error.name} not installed; to get it: {install_command('spark')}"
+    raise ImportError(text, name=__name__) from None
 
 if TYPE_CHECKING:
     import numpy as np

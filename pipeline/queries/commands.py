@@ -16,8 +16,7 @@ from ...ports.errors import ConfigError
 from ...ports.report import counted
 from ...schemas.access import access_of
 from .output import FORMATS, chosen_format, print_rows, rows_of, write_file
-from .run import QUERY_PACKAGES, answered, window_of
-from .scope import Scope
+from .scope import QUERY_PACKAGES, Scope
 
 _Bootstrap = Annotated[
     str,
@@ -94,6 +93,8 @@ def query(
     """
     format_ = chosen_format(format_, out)
     require("a query", QUERY_PACKAGES, "query")
+    from .run import answered, window_of
+
     if bootstrap:
         check_reachable(bootstrap)
     if from_bucket:

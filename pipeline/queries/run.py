@@ -21,7 +21,7 @@ from ...app.extras import require
 from ...ports.errors import BarnabasError, ConfigError
 from ...schemas.access import access_of, is_access_setting
 from .bounds import TopicLimits, Window, limits_of
-from .scope import Scope
+from .scope import QUERY_PACKAGES, Scope
 from .statement import Relation, Statement, constant
 from .tables import files_by_topic, loaded_topic
 from .topics import RECORD_COLUMNS, Staged, TopicReader, quoted
@@ -296,7 +296,6 @@ def _listed(names: Iterable[str]) -> str:
 
 
 _log = logging.getLogger("barnabas.pipeline")
-QUERY_PACKAGES = ("duckdb", "numpy", "pyarrow")
 _SPARED_ERRORS = ("Binder Error: ", "Catalog Error: ", "Parser Error: ")
 _MISSING_COLUMN = re.compile(
     r'(?:Referenced column|does not have a column named|Column) "([^"]+)"(?: not found| in \w+ list not found|\s*$)',

@@ -8,6 +8,8 @@ from attrs import field, frozen
 from ...schemas.access import RegistryAccess
 from .bounds import Window
 
+QUERY_PACKAGES = ("duckdb", "numpy", "pyarrow")
+
 
 def no_progress(_done: int, _total: int, _what: str) -> None:
     return None

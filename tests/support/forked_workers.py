@@ -6,6 +6,7 @@ minute before the first test where two cores share four of them. Its plugin is n
 
 import atexit
 import os
+import signal
 import sys
 import traceback
 import warnings
@@ -60,17 +61,26 @@ class ForkedWorkers:
         folders: Any = self._config
         folders._tmp_path_factory.getbasetemp()  # made once, for the workers' folders in it
         parts = Parts(session.items)
-        for number in range(min(self._count, len(parts))):
-            self._fork(session, number, parts)
+        before = signal.signal(signal.SIGTERM, self._interrupt)
         try:
+            for number in range(min(self._count, len(parts))):
+                self._fork(session, number, parts)
             self._share_out(session, parts)
         finally:
             self._stop()
+            signal.signal(signal.SIGTERM, before)
         if session.shouldfail:
             raise session.Failed(session.shouldfail)
         if session.shouldstop:
             raise session.Interrupted(session.shouldstop)
         return True
+
+    def _interrupt(self, *_: object) -> NoReturn:
+        """Handle SIGTERM as Ctrl-C, which a terminal sends to all processes: fixtures stop the servers of the tests."""
+        for worker in self._workers.values():
+            with suppress(ProcessLookupError):
+                os.kill(worker.pid, signal.SIGINT)
+        raise KeyboardInterrupt
 
     def _share_out(self, session: pytest.Session, parts: Parts) -> None:
         while self._workers:
@@ -125,6 +135,7 @@ class ForkedWorkers:
             warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
         if pid == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             for other in (ours, *self._workers):
                 other.close()
             _work(session, theirs, number, self._count, all_reports=self._all_reports)

@@ -126,7 +126,7 @@ class ProducerStateManager:
     def hidden_at(self, start: Offset) -> tuple[int, ...]:
         """Return the offsets of damage in a log that begins at `start` which no snapshot covers: batches of producers
         there are unknown, and would be appended twice."""
-        return tuple([first for first, after in self._hidden if after > start])
+        return tuple([first for first, after in self._hidden if after > start]) if self._hidden else ()
 
     def begin_reload(self, segments: Sequence[Segment], end: Offset, now_ms: int) -> Callable[[], ReadProducers]:
         """Return work that reads the producers at `end`, where these closed segments end, again, from the snapshot

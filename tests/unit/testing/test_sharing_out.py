@@ -1,9 +1,13 @@
 """The parts of a run that its processes are handed, and their reports."""
 
+import signal
+import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from support.sharing_out import LONGEST_FIRST
+from support.waiting import PATIENCE_S, wait_for
 
 pytest_plugins = "pytester"
 
@@ -100,3 +104,22 @@ def test_run_stops_after_as_many_failures_as_it_may_have(shared_run: pytest.Pyte
     assert result.parseoutcomes()["failed"] in (3, 4)
     result.stdout.fnmatch_lines(["*stopping after 3 failures*"])
     assert list(shared_run.path.glob("torn-down-*"))
+
+
+def test_sigterm_tears_down_the_fixtures_of_all_workers(shared_run: pytest.Pytester) -> None:
+    waits = """
+@pytest.mark.parametrize("number", range(2))
+def test_worker_waits_for_a_signal(number, shared):
+    (FOLDER / f"waits-{os.getpid()}").touch()
+    __import__("time").sleep(1000)
+"""
+    shared_run.makepyfile(test_a=MODULE + waits, test_b=MODULE + waits)
+
+    with shared_run.popen([sys.executable, "-m", "pytest", "--workers", "2"]) as process, ExitStack() as stack:
+        stack.callback(process.kill)
+        wait_for(lambda: len(list(shared_run.path.glob("waits-*"))) == 2)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == pytest.ExitCode.INTERRUPTED
+
+    assert len(list(shared_run.path.glob("torn-down-*"))) == 2

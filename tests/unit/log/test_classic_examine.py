@@ -36,8 +36,8 @@ def test_a_flipped_bit_is_a_crc_problem_and_the_rest_is_still_read() -> None:
 @pytest.mark.parametrize(
     ("tail", "text"),
     [
-        (b"\0\0", "2 bytes of a length"),
-        (entry(b"cut")[:-1], "13 bytes, of which 12 are there"),
+        (b"\0\0", "its size field has only 2 bytes"),
+        (entry(b"cut")[:-1], "12 of its 13 bytes exist"),
         (bytes(20), "it claims 0 bytes"),
         (b"\xff\xff\xff\xff" + bytes(10), "it claims -1 bytes"),
         (b"\0\0\0\x08\x07" + bytes(20), "magic 7"),

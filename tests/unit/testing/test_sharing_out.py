@@ -1,6 +1,7 @@
 """The parts of a run that its processes are handed, and their reports."""
 
 import signal
+import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -115,11 +116,11 @@ def test_worker_waits_for_a_signal(number, shared):
 """
     shared_run.makepyfile(test_a=MODULE + waits, test_b=MODULE + waits)
 
-    with shared_run.popen([sys.executable, "-m", "pytest", "--workers", "2"]) as process, ExitStack() as stack:
+    command = [sys.executable, "-m", "pytest", "--workers", "2"]
+    with subprocess.Popen(command, cwd=shared_run.path, stdout=subprocess.DEVNULL) as process, ExitStack() as stack:
         stack.callback(process.kill)
         wait_for(lambda: len(list(shared_run.path.glob("waits-*"))) == 2)
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=PATIENCE_S)
-        assert process.returncode == pytest.ExitCode.INTERRUPTED
+        assert process.wait(PATIENCE_S) == pytest.ExitCode.INTERRUPTED
 
     assert len(list(shared_run.path.glob("torn-down-*"))) == 2

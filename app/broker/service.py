@@ -51,12 +51,12 @@ from .handlers.cluster import (
     FeatureService,
     LogDirService,
     QuorumService,
+    TelemetryService,
     UnregisterService,
 )
 from .handlers.configs import ConfigService, GroupConfigService, QuotaService
 from .handlers.fetch import FetchService
-from .handlers.find_coordinator import CoordinatorService
-from .handlers.groups import GroupService
+from .handlers.groups import CoordinatorService, GroupService
 from .handlers.internal_topic_creation import InternalReplicas, InternalTopics
 from .handlers.log_offsets import EpochService, ListOffsetsService, RecordService
 from .handlers.metadata import MetadataService
@@ -69,7 +69,6 @@ from .handlers.share_fetch import ShareFetchService
 from .handlers.share_group_dlq_manager import ShareGroupDLQManager
 from .handlers.share_groups import share_group_handlers
 from .handlers.share_state import ShareCoordinatorService
-from .handlers.telemetry import TelemetryService
 from .handlers.topics import TopicService
 from .handlers.transactions import MarkerService, ProducerService, TransactionService
 from .state.authorization import Authorization

@@ -3,20 +3,19 @@
 import io
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from attrs import frozen
 
 from ...app.extras import require
 from ...plugins.data_classes import KINDS, is_data_class
-from ...ports.errors import ConfigError, Malformed
+from ...ports.errors import Malformed
 from ..access import RegistryAccess
 from ..client import RegistryClient, SchemaReference
 from ..loaded_avro import LoadedAvro, load_avro, registered_avro
 from ..subjects import SchemaSettings, SubjectNaming, client_of
 from ..wire import HEADER_BYTES, frame, unframe
-from .typed import Typed, WrittenAs, avro_of, no_schema_of
+from .typed import Typed, WrittenAs, avro_of, schema_text
 
 _KIND = "AVRO"
 
@@ -153,21 +152,3 @@ def _difference(value: Any, schema: LoadedAvro) -> str:
     ):  # for what a validator does not expect, the writer's error says more
         return ""
     return ""
-
-
-def schema_text(schema: Any) -> str:
-    """Return the text of a schema given as text, file, or parsed JSON. Raises `ConfigError`."""
-    if isinstance(schema, str):
-        return schema
-    if isinstance(schema, type):
-        raise ConfigError(no_schema_of(schema))
-    if not isinstance(schema, Path):
-        try:
-            return json.dumps(schema)
-        except TypeError as error:
-            text = f"schema: {type(schema).__name__} is not a schema; give a class, a text, a Path or parsed JSON"
-            raise ConfigError(text) from error
-    try:
-        return schema.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"the schema cannot be read: {error}") from error

@@ -13,8 +13,7 @@ from ..access import RegistryAccess
 from ..client import RegisteredSchema, RegistryClient, SchemaReference
 from ..subjects import SchemaSettings, SubjectNaming, client_of
 from ..wire import HEADER_BYTES, frame, unframe
-from .avro import schema_text
-from .typed import Typed, WrittenAs, json_schema_of
+from .typed import Typed, WrittenAs, json_schema_of, schema_text
 
 KIND = "JSON"
 

@@ -12,6 +12,7 @@ import types
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, NewType, TypeVar, Union, get_args, get_origin
 
 import attrs
@@ -468,3 +469,21 @@ class WrittenAs(Generic[S]):
 def no_schema_of(cls: type) -> str:
     """Return the text of the error for a class that has no schema."""
     return f"{cls.__name__} is {KINDS}, so no schema can be made of it; make it one of them, or {OWN_ENCODER}"
+
+
+def schema_text(schema: Any) -> str:
+    """Return the text of a schema given as text, file, or parsed JSON. Raises `ConfigError`."""
+    if isinstance(schema, str):
+        return schema
+    if isinstance(schema, type):
+        raise ConfigError(no_schema_of(schema))
+    if not isinstance(schema, Path):
+        try:
+            return json.dumps(schema)
+        except TypeError as error:
+            text = f"schema: {type(schema).__name__} is not a schema; give a class, a text, a Path or parsed JSON"
+            raise ConfigError(text) from error
+    try:
+        return schema.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"the schema cannot be read: {error}") from error

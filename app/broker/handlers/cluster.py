@@ -1,5 +1,5 @@
 """DescribeCluster (facts C6), the features of the cluster, UnregisterBroker, DescribeLogDirs (replicas and space of
-the data folders), and DescribeConnections.
+the data folders), DescribeConnections, and the metrics of clients (KIP-714).
 """
 
 from collections import Counter
@@ -11,7 +11,7 @@ from itertools import islice
 from attrs import evolve
 
 from ....core.cluster import layout
-from ....core.cluster.brokers import children, is_registered
+from ....core.cluster.brokers import children, is_registered, random_uuid
 from ....core.cluster.change_queue import elsewhere
 from ....core.cluster.features import feature_metadata
 from ....core.cluster.registry import TOPICS_AT_A_TIME
@@ -47,6 +47,13 @@ from ....ports.broker_api.features import (
     UpdateFeaturesResult,
 )
 from ....ports.broker_api.operations import CLUSTER_OPERATIONS, NO_AUTHORIZED_OPERATIONS
+from ....ports.broker_api.telemetry import (
+    NO_INSTANCE,
+    GetTelemetrySubscriptions,
+    GetTelemetrySubscriptionsResult,
+    PushTelemetry,
+    PushTelemetryResult,
+)
 from ....ports.coordination import BadVersion, Coordination
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
@@ -62,6 +69,13 @@ CONNECTIONS_MAX = 1000
 """The most connections in one answer."""
 SOFTWARES_MAX = 100
 """The most names and versions of clients' software in the metrics of a listener, as in Kafka."""
+SUBSCRIPTION_ID = 1
+"""The id of the subscription to no metrics."""
+COMPRESSION_TYPES = (4, 3, 1, 2)
+"""zstd, lz4, gzip, snappy; 0 is none."""
+PUSH_INTERVAL_MS = 300_000
+TELEMETRY_MAX_BYTES = 1_048_576
+"""`telemetry.max.bytes`"""
 
 
 class ClusterService:
@@ -306,3 +320,43 @@ def count_software(server: Server) -> Iterable[tuple[Sequence[str], float]]:
     """Return the number of connections of each client software as (name, version), the most frequent ones."""
     counts = Counter(connection.software for connection in tuple(server.connections.values()))
     return [((name, version), float(number)) for (name, version), number in counts.most_common(SOFTWARES_MAX) if name]
+
+
+class TelemetryService:
+    """Answers clients that ask which metrics to send, whatever ApiVersions says.
+
+    It answers as a broker of Kafka without a plug-in for them: it subscribes to none, and drops what a client sends.
+    """
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+
+    def subscriptions(
+        self, request: GetTelemetrySubscriptions, _caller: Caller, reply: Reply[GetTelemetrySubscriptionsResult]
+    ) -> None:
+        instance = request.client_instance_id
+        reply(
+            GetTelemetrySubscriptionsResult(
+                client_instance_id=random_uuid(self._state.entropy) if instance == NO_INSTANCE else instance,
+                subscription_id=SUBSCRIPTION_ID,
+                accepted_compression_types=COMPRESSION_TYPES,
+                push_interval_ms=PUSH_INTERVAL_MS,
+                telemetry_max_bytes=TELEMETRY_MAX_BYTES,
+                delta_temporality=True,
+            )
+        )
+
+    def push(self, request: PushTelemetry, _caller: Caller, reply: Reply[PushTelemetryResult]) -> None:
+        reply(PushTelemetryResult(error=_why_refused(request)))
+
+
+def _why_refused(request: PushTelemetry) -> ErrorCode:
+    if request.client_instance_id == NO_INSTANCE:
+        return ErrorCode.INVALID_REQUEST
+    if request.subscription_id != SUBSCRIPTION_ID:
+        return ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+    if request.compression_type not in (0, *COMPRESSION_TYPES):
+        return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    if len(request.metrics) > TELEMETRY_MAX_BYTES:
+        return ErrorCode.TELEMETRY_TOO_LARGE
+    return ErrorCode.NONE

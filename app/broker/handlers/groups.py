@@ -1,4 +1,4 @@
-"""Consumer groups: the requests to their group coordinator (facts C6)."""
+"""Consumer groups: the requests to their group coordinator, and FindCoordinator (facts C6)."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -21,15 +21,24 @@ from ....core.coordinator.group.loading import Loading
 from ....core.coordinator.group.states import CLASSIC_STATES, CONSUMER_STATES
 from ....core.coordinator.log import CoordinatorLog
 from ....core.coordinator.log_loader import LogLoader
+from ....core.coordinator.table import partition_of
 from ....core.replica.leader.verified_appends import Verify
-from ....core.share.persister import Persister
+from ....core.share.persister import Persister, SharePartitionKey
+from ....core.traffic.steps import Steps
 from ....ports.broker_api.acls import ResourceType
+from ....ports.broker_api.cluster import BrokerNode
 from ....ports.broker_api.consumer_groups import ConsumerGroupDescribe, ConsumerGroupHeartbeat
 from ....ports.broker_api.envelope import Caller, Reply, Request
 from ....ports.broker_api.groups import (
+    GROUP_COORDINATOR,
+    SHARE_COORDINATOR,
+    TRANSACTION_COORDINATOR,
+    Coordinator,
     DeleteGroups,
     DescribeGroups,
     FetchedGroup,
+    FindCoordinator,
+    FindCoordinatorResult,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
@@ -51,13 +60,20 @@ from ....ports.types import TopicPartition
 from ...config import BrokerConfig
 from ..state.authorization import Authorization
 from ..state.broker_state import BrokerState
-from .internal_topics import OFFSETS_TOPIC
+from .internal_topic_creation import InternalTopics
+from .internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from .led_partitions import follow_leaders
 from .share_groups import PartitionEnds
 
 MINUTE_MS = 60_000
 _RETRY_MS = 1000.0
 _NOT_ENABLED = "The consumer group protocol is not enabled (group.version, group.coordinator.rebalance.protocols)."
+_COORDINATOR_TOPICS = {
+    GROUP_COORDINATOR: OFFSETS_TOPIC,
+    TRANSACTION_COORDINATOR: TRANSACTIONS_TOPIC,
+    SHARE_COORDINATOR: SHARE_STATE_TOPIC,
+}
+"""FindCoordinator: the coordinator of a key leads the key's partition of this internal topic."""
 
 
 # Metrics of consumer groups that this broker coordinates, by the names of kafka_exporter.
@@ -510,3 +526,67 @@ def _end_of(state: BrokerState) -> Callable[[TopicPartition], int | None]:
         return None if partition is None else partition.high_watermark
 
     return end
+
+
+class CoordinatorService:
+    """Finds coordinators. Owner thread only."""
+
+    def __init__(self, state: BrokerState, internal: InternalTopics) -> None:
+        self._state = state
+        self._internal = internal
+
+    def find(self, request: FindCoordinator, caller: Caller, reply: Reply[FindCoordinatorResult]) -> None:
+        """Answer with the coordinators; create the internal topic at its first use."""
+        topic, text = _COORDINATOR_TOPICS.get(request.key_type), f"there are no coordinators of type {request.key_type}"
+        if request.key_type == SHARE_COORDINATOR:
+            text = _fault_of(request)
+        if topic is None or (topic == SHARE_STATE_TOPIC and text):
+            refused = [Coordinator(key=k, error=ErrorCode.INVALID_REQUEST, error_message=text) for k in request.keys]
+            reply(FindCoordinatorResult(coordinators=refused))
+        elif not request.keys:
+            reply(FindCoordinatorResult(coordinators=()))
+        else:
+            self._internal.make(topic, partial(self._answer, request, topic, caller, reply))
+
+    def _answer(
+        self, request: FindCoordinator, topic: str, caller: Caller, reply: Reply[FindCoordinatorResult], why_not: str
+    ) -> None:
+        """Answer in steps, since a request may contain very many keys."""
+
+        def found() -> Steps[FindCoordinatorResult]:
+            nodes = {node.node_id: node for node in self._state.endpoints.nodes(self._state.image.brokers, caller)}
+            coordinators = []
+            for key in request.keys:
+                coordinators.append(self._coordinator_of(key, topic, nodes, why_not))
+                yield None
+            return FindCoordinatorResult(coordinators=coordinators)
+
+        self._state.answer_in_steps("FindCoordinator", found(), caller, reply)
+
+    def _coordinator_of(self, key: str, topic_name: str, nodes: Mapping[int, BrokerNode], why_not: str) -> Coordinator:
+        state = self._state
+        topic = state.image.topics.get(topic_name)
+        if topic is None:
+            return _unavailable(key, why_not or f"there is no topic {topic_name}")
+        place = TopicPartition(topic_name, partition_of(key, len(topic.partitions)))
+        leader = state.image.state(place).leader
+        node = nodes.get(leader)
+        if node is None or not state.has_replica(*place, leader):
+            return _unavailable(key, f"{place} has no leader")
+        return Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port)
+
+
+def _fault_of(request: FindCoordinator) -> str:
+    """Return why there are no share coordinators for the request, or an empty text."""
+    if not request.knows_share:
+        return "this version of FindCoordinator has no share partitions"
+    try:
+        for key in request.keys:
+            SharePartitionKey.parse(key)
+    except ValueError:
+        return f"{key[:260]!r} is not GROUP:TOPIC_ID:PARTITION"
+    return ""
+
+
+def _unavailable(key: str, text: str) -> Coordinator:
+    return Coordinator(key=key, error=ErrorCode.COORDINATOR_NOT_AVAILABLE, error_message=text)

@@ -150,9 +150,12 @@ def decode_columns(
     for position, header in whole_batches(view):
         if upto is not None and header.base_offset >= upto:
             break
-        if not header.control and header.next_offset > from_offset:
+        batch = view[position : position + header.size]
+        if header.control or header.next_offset <= from_offset:
+            if check_crc:  # damage may have made it a control batch, or one that ends before
+                verify_crc(batch, header)
+        else:
             start = len(columns.values)
-            batch = view[position : position + header.size]
             _add_batch(
                 columns, batch, header, codecs, max_bytes=max_bytes, check_crc=check_crc, with_headers=with_headers
             )

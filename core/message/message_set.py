@@ -6,7 +6,7 @@ from ...ports.errors import ApiError
 from ...ports.storage import Region, size_of
 from ...ports.transport import Piece
 from ...ports.types import Buffer
-from .batch_header import HEADER_SIZE, BatchHeader, parse_header
+from .batch_header import HEADER_SIZE, BatchHeader, parse_header, verify_crc
 from .batch_reader import BatchMessages, batch_size, decode_messages
 from .codec import DECOMPRESSED_BYTES_MAX, NO_CODECS, Codecs
 from .corrupt_record import is_damage
@@ -99,6 +99,8 @@ class MessageSet:
         """Yield the messages of each batch. Raises the errors of iterating."""
         for position, header in self.positioned_batches():
             if header.control or header.next_offset <= self.from_offset:
+                if self.check_crc and self._batches is None:
+                    self._verify_header(position, header)
                 continue
             self.leader_epoch = header.leader_epoch
             run = self._decode(position, header)
@@ -143,6 +145,16 @@ class MessageSet:
                 raise
             self.on_damage(header, error)
             return None
+
+    def _verify_header(self, position: int, header: BatchHeader) -> None:
+        """Verify the header of a batch whose records are not returned: damage may have made it a control batch, or
+        one that ends before. Kafka's consumer checks it, too."""
+        try:
+            verify_crc(self._read(position, header.size), header)
+        except ApiError as error:
+            if self.on_damage is None:
+                raise
+            self.on_damage(header, error)
 
     def _read(self, position: int, size: int) -> Buffer:
         records = self.records

@@ -100,9 +100,12 @@ class _Reader:
             for at, header in whole_batches(view) if batches is None else batches:
                 if upto is not None and header.base_offset >= upto:
                     break
-                if not header.control and header.next_offset > self._from:
+                is_skipped = header.control or header.next_offset <= self._from
+                if (
+                    not is_skipped or self._check_crc
+                ):  # damage may have made it a control batch, or one that ends before
                     try:
-                        self._open(view, at, header)
+                        self._open(view, at, header, is_skipped=is_skipped)
                     except ApiError as error:
                         if self._on_damage is None or not is_damage(error):
                             raise
@@ -121,10 +124,12 @@ class _Reader:
     def _end(self, header: BatchHeader) -> int:
         return header.next_offset if self._upto is None else min(header.next_offset, self._upto)
 
-    def _open(self, view: memoryview, at: int, header: BatchHeader) -> None:
+    def _open(self, view: memoryview, at: int, header: BatchHeader, *, is_skipped: bool) -> None:
         batch = view[at : at + header.size]
         if self._check_crc:
             verify_crc(batch, header)
+        if is_skipped:
+            return
         content = records_of(batch, header)
         if not header.count:
             return

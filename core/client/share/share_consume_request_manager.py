@@ -23,7 +23,7 @@ from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
 from ....ports.types import TopicPartition
 from ....ports.values import define
-from ...message.batch_header import BatchHeader
+from ...message.batch_header import BatchHeader, is_crc_valid
 from ...message.batch_reader import decode_batch, whole_batches
 from ...message.codec import Codecs
 from ...message.corrupt_record import CorruptRecord, is_damage
@@ -80,6 +80,8 @@ class ShareInFlightBatch:
         self._codecs = codecs
         self._check_crc = check_crc
         self._seen = acquired[0].first_offset if acquired else 0
+        self._read_to = 0
+        """Bytes of the record batches that were read."""
         self._chunks = self._read()
 
     @property
@@ -108,7 +110,11 @@ class ShareInFlightBatch:
 
     def _read(self) -> Iterator[list[ShareMessage]]:
         for position, header in whole_batches(self._records):
+            if position < self._read_to:
+                continue
+            self._read_to = position + header.size
             if header.next_offset <= self._seen:
+                self._verify_header(position, header, ())
                 continue
             ranges = self._acquired_within(header)
             self._skip_to(max(self._seen, header.base_offset))
@@ -116,6 +122,7 @@ class ShareInFlightBatch:
             if not ranges:
                 continue
             if header.control:
+                self._verify_header(position, header, ranges)
                 self._reject(ranges, AcknowledgeType.GAP)
                 continue
             messages = self._decode(position, header, ranges)
@@ -126,6 +133,14 @@ class ShareInFlightBatch:
                 yield found
         if self.acquired:
             self._skip_to(self.acquired[-1].last_offset + 1)
+
+    def _verify_header(self, position: int, header: BatchHeader, ranges: Sequence[AcquiredRecords]) -> None:
+        """Verify the header of a batch whose records are not handed out: damage may have made it a control batch, or
+        one that ends before. Raises `CorruptRecord`."""
+        if self._check_crc and not is_crc_valid(self._records, header, position):
+            self._reject(ranges, AcknowledgeType.REJECT)
+            text = f"the CRC-32C of the batch at offset {header.base_offset} does not match its content"
+            raise CorruptRecord(*self.tp, ranges[0].first_offset if ranges else self._seen, text)
 
     def _decode(self, position: int, header: BatchHeader, ranges: Sequence[AcquiredRecords]) -> list[ShareMessage]:
         """Return all messages of the batch, with the delivery count of the first range."""

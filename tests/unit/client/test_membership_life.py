@@ -443,7 +443,7 @@ def test_unreadable_assignment_is_reported_as_error() -> None:
     world.once(SyncGroup, SyncGroupResult(assignment=b"\x00\x00\x00\x00\x00\x09"))
     a = world.join("a", "t")
     world.until(lambda: bool(a.errors))
-    assert re.search("assignment that cannot be read: 9 items", str(a.errors[0]))
+    assert re.search("assignment that cannot be read: an array of 9 elements", str(a.errors[0]))
 
 
 def test_failing_assignor_is_reported_with_cause() -> None:

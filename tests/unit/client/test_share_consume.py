@@ -13,6 +13,7 @@ from barnabas.core.client.share.share_consume_request_manager import (
     ACKNOWLEDGE_WITHIN_MS,
     ShareInFlightBatch,
 )
+from barnabas.core.message.batch_header import CONTROL_BIT
 from barnabas.core.message.corrupt_record import CorruptRecord
 from barnabas.ports.broker_api.share_groups import (
     AcknowledgementBatch,
@@ -214,12 +215,13 @@ def test_record_limit_reaches_leader() -> None:
     assert (request.max_records, request.batch_size, request.share_acquire_mode) == (2, 2, 1)
 
 
-def test_damaged_batch_is_rejected_and_next_one_read() -> None:
+@pytest.mark.parametrize(("byte", "bit"), [(-1, 1), (22, CONTROL_BIT)])
+def test_damaged_batch_is_rejected_and_next_one_read(byte: int, bit: int) -> None:
     cluster = PlainCluster(t=1)
     member = Member(cluster).join()
     member.group.fill(T0, 2, 2)
     damaged = bytearray(cluster.logs[T0][0])
-    damaged[-1] ^= 1
+    damaged[byte] ^= bit
     cluster.logs[T0][0] = bytes(damaged)
     member.manager.wants = True
     member.run(lambda: bool(member.manager.ready))

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from support.messages import NOW_MS, message_lists, sent, stamped, with_right_crc
 
 from barnabas import Message
+from barnabas.app.clients.arrow.decode import decode_arrow
+from barnabas.core.message.batch_reader import decode_columns
 from barnabas.core.message.batch_writer import encode_batch, encode_columns
 from barnabas.core.message.message_set import MessageSet
 from barnabas.plugins.builtin.codecs import builtin_codecs
@@ -93,6 +95,31 @@ def test_control_batches_are_skipped_and_counted(kind: Kind) -> None:
     messages = MessageSet(kind(batches(0) + with_right_crc(control)))
     assert [m.offset for m in messages] == list(range(10))
     assert messages.next_offset == 11
+
+
+@kinds
+@pytest.mark.parametrize("damage", ["control bit", "earlier end"])
+def test_damaged_header_does_not_hide_the_records_of_a_batch(kind: Kind, damage: str) -> None:
+    hidden = bytearray(batches(3, size=3))
+    if damage == "control bit":
+        hidden[22] |= 0x20
+    else:
+        hidden[26] = 0  # last offset delta
+    data = batches(0, size=3) + hidden + batches(6)
+
+    messages = MessageSet(kind(data), from_offset=4)
+    with pytest.raises(ApiError, match="CRC-32C"):
+        list(messages)
+    with pytest.raises(ApiError, match="CRC-32C"):
+        decode_columns(data, CODECS, from_offset=4)
+    with pytest.raises(ApiError, match="CRC-32C"):
+        list(decode_arrow(data, CODECS, from_offset=4))
+
+    found: list[int] = []
+    messages = MessageSet(kind(data), from_offset=4)
+    messages.on_damage = lambda header, error: found.append(header.base_offset)
+    assert [message.offset for message in messages] == list(range(6, 16))
+    assert found == [3]
 
 
 @kinds

@@ -30,11 +30,13 @@ from ..log.manager.data_folder import DataFolder
 from ..log.names import CLEANED_SUFFIX, SNAPSHOT_SUFFIX, segment_file
 from ..log.partition_log.replacement import Replacement
 from ..log.partition_log.unified_log import UnifiedLog
+from ..log.producers.producer_state import NO_SEQUENCE
 from ..log.segment.damage import NO_BOUND, Gap
 from ..log.segment.offset_index import CorruptIndex
-from ..log.segment.segment import Segment, SegmentFiles
+from ..log.segment.segment import NO_TIMESTAMP, Segment, SegmentFiles
 from ..log.segment.transaction_index import AbortedTxn
 from ..message.batch_header import HEADER_SIZE, BatchHeader, is_crc_valid, parse_header
+from ..message.batch_writer import assemble_batch
 from ..traffic.steps import StepRunner
 from .follower.partition_fetch_state import records_of
 from .partition.partition import Partition
@@ -490,12 +492,15 @@ class _Repair:
         home = repairs.home_of(log.topic_partition)
         segments = log.segments
         number = next((at for at, each in enumerate(segments[:-1]) if each is segment), -1)
-        if home is None or number < 0 or not self._pieces:
-            self._end(None)  # retention or a cut has taken it, or nothing in it is needed
+        next_offset = segments[number + 1].base_offset if number >= 0 else log.log_start_offset
+        if home is None or next_offset <= log.log_start_offset:
+            self._end(None)  # retention or a truncation has removed it, or nothing in it is needed
             return
-        next_offset = segments[number + 1].base_offset
         assert self._spool is not None
         try:
+            if not self._pieces:  # compaction has removed all of it elsewhere
+                start = self._spool.append(_make_empty_batch(log, segment, next_offset))
+                self._pieces.append(BatchRange(start, self._spool.size, True))
             aborted, _ = segment.aborted.between(0, NO_BOUND)
             work = SegmentRebuild(
                 log.folder,
@@ -551,6 +556,24 @@ class _Repair:
                 except StorageError as failed:
                     error = error or failed
         self._repairs.ended(self, error, stats)
+
+
+def _make_empty_batch(log: UnifiedLog, segment: Segment, next_offset: Offset) -> bytearray:
+    """Return a batch without records that marks the end of a segment, as a compaction leaves it."""
+    return assemble_batch(
+        b"",
+        count=0,
+        codec=None,
+        base_offset=segment.base_offset,
+        last_offset_delta=next_offset - segment.base_offset - 1,
+        attributes=0,
+        base_timestamp=NO_TIMESTAMP,
+        max_timestamp=NO_TIMESTAMP,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=NO_SEQUENCE,
+        leader_epoch=max(0, log.epochs.epoch_at(segment.base_offset)),
+    )
 
 
 def _records_in(result: Any) -> memoryview:

@@ -293,7 +293,11 @@ def test_wrong_arguments_give_readable_errors(broker: TestBroker, home: Path, tm
     missing = str(tmp_path / "missing")
     for words, expect, says in (
         (["produce", "t", "--file", missing, *b], 1, f"{missing}: No such file or directory"),
-        (["topics", "create", "t", "--set", "retention.ms", *b], 2, "'retention.ms' is neither KEY=VALUE nor a file"),
+        (
+            ["topics", "create", "t", "--set", "retention.ms", *b],
+            2,
+            "'retention.ms' is neither KEY=VALUE nor a properties file",
+        ),
         (["brokers", "describe", "9", *b], 2, "unknown broker 9; known brokers: "),
         (["cluster", "reassign", "plan", "--brokers", "9", *b], 2, "unknown broker 9; known brokers: "),
         (["profile", "set", "dev", "a host"], 2, "'a host' has no port"),

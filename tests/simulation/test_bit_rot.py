@@ -6,6 +6,7 @@ import pytest
 from support.long_tests import first_is_quick
 
 from barnabas import Admin, Producer
+from barnabas.ports.broker_api.configs import ResourceKind
 from barnabas.ports.types import TopicPartition
 from barnabas.simulation import NetworkFaults, World
 
@@ -95,6 +96,24 @@ def test_a_short_interval_holds_from_the_start_on() -> None:
     with Rotten(31, log_scrub_interval_ms=2_000) as harness:
         harness.rot(harness.leader, 1)
         harness.world.run_until(lambda: harness.files(harness.leader) == harness.before[harness.leader], limit=20.0)
+
+
+def test_damaged_segment_that_others_have_compacted_away_becomes_an_empty_batch() -> None:
+    """It would keep the cleaner from the log for ever."""
+    with Rotten(7, log_scrub_interval_ms=2_000, log_cleaner_backoff_ms=500) as harness:
+        broker, world = followers(harness)[0], harness.world
+        harness.rot(broker, 1, 0, len(harness.before[broker][sorted(harness.before[broker])[1]]))
+        with Producer(world.client("again"), acks="all") as producer:
+            for number in range(20):
+                producer.send("t", b"last %04d" % number + bytes(60), key=b"k").result()
+        with Admin(world.client("admin")) as admin:
+            changed = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+            admin.alter_configs(ResourceKind.TOPIC, "t", changed)
+        others = [each for each in world.brokers if each != broker]
+        world.run_until(lambda: all(harness.log(each).size_bytes < 3_000 for each in others), limit=60.0)
+        world.run_until(lambda: harness.figures(broker).repairs.figures.repaired == 1, limit=100.0)
+        world.run_until(lambda: harness.log(broker).size_bytes < 3_000, limit=60.0)
+        assert not any(segment.gaps for segment in harness.log(broker).segments)
 
 
 def test_a_follower_that_refuses_a_damaged_batch_makes_its_leader_look(monkeypatch: pytest.MonkeyPatch) -> None:

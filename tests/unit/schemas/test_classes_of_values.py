@@ -327,13 +327,13 @@ def test_json_encoder_names_the_part_that_has_no_json_form(value: Any, why: str)
 @pytest.mark.parametrize(
     ("cls", "data", "why"),
     [
-        (DataLine, b'{"count": 1}', r"^no DataLine: required field missing @ value.article"),
-        (DataLine, b'{"article": 5}', r"^no DataLine: .*\(expected str, got int\) @ value.article"),
+        (DataLine, b'{"count": 1}', r"^not a valid DataLine: required field missing @ value.article"),
+        (DataLine, b'{"article": 5}', r"^not a valid DataLine: .*\(expected str, got int\) @ value.article"),
         (DataLine, b'{"article": "a", "count": "5"}', r"expected a whole number, got '5'\) @ value.count"),
         (AttrsLine, b'{"article": "a", "count": null}', r"expected a whole number, got None\) @ value.count"),
-        (ModelLine, b'{"article": 5}', r"^no ModelLine: article: Input should be a valid string"),
+        (ModelLine, b'{"article": 5}', r"^not a valid ModelLine: article: Input should be a valid string"),
         (list[DataLine], b'[{"article": "a"}, {}]', r"required field missing @ value\[1\].article"),
-        (ModelLine, b"{", r"^no ModelLine: value: Invalid JSON"),
+        (ModelLine, b"{", r"^not a valid ModelLine: value: Invalid JSON"),
         (DataLine, b"{", "Expecting property name"),
     ],
 )

@@ -5,6 +5,7 @@ import shutil
 import uuid
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import cattrs
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, ResolveError, ValidationError
 from pyiceberg.io.pyarrow import schema_to_pyarrow
-from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus
+from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
@@ -326,6 +327,7 @@ class IcebergTable:
             raise TableError(f"{self.folder}: {unknown} is to be removed, and is not in the newest version")
         state = _summary(change, number)
         with transaction.update_snapshot(snapshot_properties={COMMIT: state}).overwrite() as update:
+            _evaluate_each_manifest_alone(update)
             for name in change.removed:
                 update.delete_data_file(there[name])
             for file in added:
@@ -434,6 +436,20 @@ def _commits(table: Table, name: Any) -> Iterator[Commit]:
     state = table.properties.get(COMMIT)
     if not known and state is not None:  # another engine has rewritten the table, and forgotten our snapshots
         yield _commit(state, table.metadata.last_updated_ms, [], name)
+
+
+def _evaluate_each_manifest_alone(update: Any) -> None:
+    """Give each manifest an evaluator of its own in a commit.
+
+    pyiceberg 0.12 reads manifests in threads, which share an evaluator that keeps the manifest in an attribute: a wrong
+    one was skipped at times, and the commit failed with "Missing required files to delete".
+    """
+    build = update._build_manifest_evaluator
+
+    def evaluate(spec_id: int, manifest: ManifestFile) -> bool:
+        return bool(build(spec_id)(manifest))
+
+    update._build_manifest_evaluator = lambda spec_id: partial(evaluate, spec_id)
 
 
 def _entries(table: Table, snapshot: Snapshot) -> list[ManifestEntry]:

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.expressions.visitors import _ManifestEvalVisitor
+from pyiceberg.manifest import ManifestFile
 from support.tables import Rows, Seen, commit_rows, read_foreign, seen
 
 from barnabas.app.cli.main import main
 from barnabas.pipeline.tables.formats import FORMATS, open_store
+from barnabas.pipeline.tables.iceberg.store import ICEBERG
 from barnabas.pipeline.tables.parquet import PARQUET
 from barnabas.pipeline.tables.state import DataFile, TableError
 from barnabas.pipeline.tables.store import TableStore
@@ -61,6 +64,21 @@ def test_compact_merges_small_files_and_preserves_rows(tmp_path: Path, named: st
     assert written["headers"][0].as_py() == [{"key": "h", "value": b"1"}]
     commit_rows(store, Rows("a", "2024-01-02", range(50, 60)))
     assert seen(read_foreign(tmp_path)) == LOADED + Rows("a", "", range(50, 60)).seen
+
+
+def test_iceberg_compact_shares_no_evaluator_among_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, evaluators = _small_loads(tmp_path, ICEBERG), list[_ManifestEvalVisitor]()
+    evaluate = _ManifestEvalVisitor.eval
+
+    def note(evaluator: _ManifestEvalVisitor, manifest: ManifestFile) -> bool:
+        evaluators.append(evaluator)
+        return evaluate(evaluator, manifest)
+
+    monkeypatch.setattr(_ManifestEvalVisitor, "eval", note)
+    with store.locked():
+        compact(store)
+    assert len(evaluators) > 2
+    assert len(set(map(id, evaluators))) == len(evaluators)
 
 
 def test_a_delete_that_finds_nothing_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -384,7 +384,7 @@ class ClusterChecker:
         if mirror.leads > leads and high_watermark < mirror.end and partition.topic_partition.topic == OFFSETS:
             self.world.reached["log: a coordinator resigns above its high watermark"] += 1
         if leads >= 0 and leads != mirror.leads:
-            self._begins_to_lead(mirror, agreed, where)
+            self._begins_to_lead(mirror, agreed, leads, where)
             if high_watermark < mirror.end:
                 what = "a coordinator" if partition.topic_partition.topic == OFFSETS else "a leader"
                 self.world.reached[f"log: {what} begins above its high watermark"] += 1
@@ -468,13 +468,16 @@ class ClusterChecker:
             if other.end < committed:
                 raise Broken(f"commit: {what}, broker {member} of the ISR has {other.end}")
 
-    def _begins_to_lead(self, mirror: Mirror, agreed: Agreed, where: str) -> None:
-        """It has all that was ever committed."""
-        if mirror.end < agreed.end:
-            raise Broken(f"lost: {where} leads with a log up to {mirror.end}, committed is {agreed.end}")
+    def _begins_to_lead(self, mirror: Mirror, agreed: Agreed, epoch: int, where: str) -> None:
+        """It has all that was ever committed, but for what later leaders have: a broker that was stuck may learn of its
+        epoch only after that."""
+        of_later = [each.base for each in agreed.entries.values() if each.epoch > epoch]
+        committed = min([agreed.end, *of_later])
+        if mirror.end < committed:
+            raise Broken(f"lost: {where} leads with a log up to {mirror.end}, committed is {committed}")
         for entry in mirror.entries:
             known = agreed.entries.get(entry.base)
-            if known is not None and known != entry:
+            if known is not None and known != entry and known.epoch <= epoch:
                 raise Broken(f"lost: {where} leads with {entry}, committed is {known}")
 
     # --- the tree

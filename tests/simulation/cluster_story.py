@@ -34,6 +34,7 @@ from barnabas.ports.types import TopicPartition
 from barnabas.simulation import Disasters, SimulatedBroker, World
 
 SECONDS = 8.0
+ALONE_S = 10.0
 SETTLED_WITHIN = 60.0
 REPAIRED_WITHIN = 300.0
 """A repair that found no other replica is tried again after a second, then after two, up to an hour."""
@@ -59,6 +60,14 @@ OFTEN_CLEANED: dict[str, Any] = {
     "log_retention_check_interval_ms": 300,
 }
 """Segments are compacted and removed within the seconds of a seed."""
+
+
+class LeftToUncleanElection(Exception):
+    """The only replica of the ISR has rot above the high watermark, and no other replica is eligible."""
+
+
+def _is_alone(partition: Partition) -> bool:
+    return partition.is_leader and list(partition.isr) == [partition.broker_id]
 
 
 class ClusterStory:
@@ -184,7 +193,7 @@ class ClusterStory:
         self.checker.brokers_with_losses = lambda: self.disasters.brokers_with_losses
         with self.disasters:
             world.run(self.seconds)
-        self._settle()
+        self._end_story()
 
     def _begin(self, admin: Admin) -> None:
         """Make what else the story needs; the writers and the disasters come after."""
@@ -194,6 +203,13 @@ class ClusterStory:
 
     def _writer(self, name: str, partition: int, book: Book) -> ClusterWriter:
         return ClusterWriter(self.world, name, partition, book, self.checker)
+
+    def _end_story(self) -> None:
+        """Settle, unless only an unclean election helps: the seed ends there."""
+        try:
+            self._settle()
+        except LeftToUncleanElection:
+            self.world.reached["rot: left to an unclean election"] += 1
 
     def _settle(self) -> None:
         """All is well again: everybody is in sync, writers and the group get on, and every promise is found kept."""
@@ -236,13 +252,27 @@ class ClusterStory:
             _check_book(number, book)
 
     def _mend_logs(self) -> None:
-        """Start the brokers again whose disks had failed, as an operator does who has repaired them."""
+        """Start the brokers again whose disks had failed, as an operator does who has repaired them.
+
+        Leaders alone in the ISR with rot that is not committed are restarted, too: no follower gets past it, and the
+        broker says so. Raises `LeftToUncleanElection` where no other replica is eligible.
+        """
         self.world.run(1)  # a flush that is under way when the disasters end may still fail
         for broker in self.world.brokers.values():
             # A replica that moved away meanwhile leaves its folder until the next start, and the log says so.
             left = any(f"{broker.name}: removing the log of" in line for line in self.world.reports)
             if left or any(partition.log.failure is not None for partition in broker.partitions.values()):
                 broker.restart()
+        if self._rotten():
+            self.world.run(ALONE_S)
+            for broker in self._alone():
+                broker.restart()
+            self.world.run(ALONE_S)
+            if self._alone():
+                raise LeftToUncleanElection
+
+    def _alone(self) -> list[SimulatedBroker]:
+        return list({each.broker_id: each for each, partition, _ in self._rotten() if _is_alone(partition)}.values())
 
     def _all_in_sync(self) -> bool:
         brokers = self.world.brokers.values()

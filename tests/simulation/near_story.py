@@ -13,14 +13,13 @@ from simulation.cluster_story import ClusterStory
 from barnabas.adapters.wire_kafka.client import KafkaLink, connect_kafka
 from barnabas.core.message.corrupt_record import CorruptRecord
 from barnabas.core.message.message_set import MessageSet
-from barnabas.core.replica.partition.partition import Partition
 from barnabas.ports.broker_api.envelope import Caller, Request, ResultT
 from barnabas.ports.broker_api.fetch import Fetch, FetchPartition, FetchResult, FetchResultPartition
 from barnabas.ports.broker_api.metadata import Metadata, MetadataResult
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, BarnabasError
 from barnabas.ports.transport import TransportError
-from barnabas.simulation import SimulatedBroker, World
+from barnabas.simulation import World
 
 RACKS = ("east", "north", "west")
 KINDS = (
@@ -31,7 +30,8 @@ NEAR_MS = 1_500.0
 """A consumer reads from a replica for this time before it asks the leader again."""
 REMEMBERED_MS = 30_000.0
 """A leader remembers for this time from which replica a consumer has returned."""
-ALONE_S = 10.0
+REWINDS_MAX = 20
+"""A reader that went back for ever would never read a long log to its end."""
 ROT_SEEN_MS = 5_000.0
 """An answer with a leader's bit rot may arrive this long after the repair, or after another election."""
 
@@ -132,6 +132,7 @@ class KafkaReader:
         self._near_until_ms = 0.0
         self._sent: Sending | None = None
         self._sent_ms = 0.0
+        self._rewinds_left = REWINDS_MAX
         self._is_refused = False
         """The replica where it was sent has given it an error, and no records at this offset."""
         self._world.scheduler.call_soon(self._turn)
@@ -224,7 +225,8 @@ class KafkaReader:
             self._world.reached["near: a batch that has rotten"] += 1
         if self._is_refused and self.offset > before and self._sent is not None and self._sent.offset == before:
             self._world.reached["near: read from the leader after a replica refused"] += 1
-        if self._entropy.below(40) == 0:
+        if self._rewinds_left and self._entropy.below(40) == 0:
+            self._rewinds_left -= 1
             self.rewind()
 
     def _later(self) -> None:
@@ -284,10 +286,6 @@ class KafkaReaders:
             each.rewind()
 
 
-def _is_alone(partition: Partition) -> bool:
-    return partition.is_leader and list(partition.isr) == [partition.broker_id]
-
-
 class NearStory(ClusterStory):
     """Each rack has a reader as ours and one as Kafka's. They are given each committed record once and in order,
     nothing that is not committed, and no error while the leader has an intact copy."""
@@ -300,24 +298,6 @@ class NearStory(ClusterStory):
         own = {"replica_selector_class": selector, **settings}
         super().__init__(seed, kinds=kinds or KINDS, acts=acts or ("elect", "move"), every=0.25, **own)
         self.remakes = False
-
-    def _settle(self) -> None:
-        """Leaders alone in the ISR with rot that is not committed are restarted first: no follower gets past it, and
-        the broker says so. Where no other replica is eligible, only an unclean election helps: the seed ends."""
-        if "operator" in self.world.programs:
-            self.world.programs["operator"].cut_power()
-        self._mend_logs()
-        self.world.run(ALONE_S)
-        for broker in self._alone():
-            broker.restart()
-        self.world.run(ALONE_S)
-        if self._alone():
-            self.world.reached["near: left to an unclean election"] += 1
-        else:
-            super()._settle()
-
-    def _alone(self) -> list[SimulatedBroker]:
-        return list({each.broker_id: each for each, partition, _ in self._rotten() if _is_alone(partition)}.values())
 
     def _readers(self) -> list[ReadsAll]:
         rotten, found = RottenLeaders(self.world), list[ReadsAll]()

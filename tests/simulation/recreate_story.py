@@ -187,7 +187,7 @@ class RecreateStory(ClusterStory):
         self.checker.brokers_with_losses = lambda: self.disasters.brokers_with_losses
         with self.disasters:
             world.run(self.seconds)
-        self._settle()
+        self._end_story()
 
     def _check_deletion(self) -> None:
         """A topic goes only when it, by its id, was to be deleted."""

@@ -199,7 +199,7 @@ class ShareStory(ClusterStory):
         self.checker.brokers_with_losses = lambda: self.disasters.brokers_with_losses
         with self.disasters:
             world.run(self.seconds)
-        self._settle()
+        self._end_story()
 
     def _settle(self) -> None:
         """All is well again: the group processes all messages, and gets none of them again."""

@@ -118,7 +118,7 @@ class TransactionStory(ClusterStory):
             for each in (late_markers, late_requests):
                 if each is not None:
                     each.going_on = False
-        self._settle()
+        self._end_story()
 
     def _settle(self) -> None:
         """All is well again: transactions continue, what was left open ends in time, and everything is there once."""

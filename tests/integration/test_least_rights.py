@@ -277,8 +277,14 @@ def test_program_works_with_its_rights_and_names_what_it_lacks_without_one(
         if right.startswith("CREATE") or (program, right) in SILENT:
             continue  # not needed for a topic that exists
         harness.allow_only(*without(rights, right))
-        with pytest.raises(BarnabasError, match=DENIED):
-            run(harness, tmp_path)
+
+        def is_denied() -> bool:
+            with pytest.raises(BarnabasError) as caught:
+                run(harness, tmp_path)
+            assert re.search(f"{DENIED}|not done within|no answer in time", str(caught.value))
+            return DENIED in str(caught.value)
+
+        wait_for(is_denied)  # a slow machine may not answer in time
     harness.allow_only()
 
 

@@ -158,8 +158,8 @@ def serves_groups_without_having_read_their_partition(patch: pytest.MonkeyPatch)
     """A coordinator begins where the log ends."""
     begin = _Reading.__init__
 
-    def begun(self: Any, partition: Partition, loading: Any, now_ms: float) -> None:
-        begin(self, partition, loading, now_ms)
+    def begun(self: Any, partition: Partition, *others: Any) -> None:
+        begin(self, partition, *others)
         self.offset = partition.log.log_end_offset
 
     patch.setattr(_Reading, "__init__", begun)

@@ -263,11 +263,13 @@ class ClusterStory:
             left = any(f"{broker.name}: removing the log of" in line for line in self.world.reports)
             if left or any(partition.log.failure is not None for partition in broker.partitions.values()):
                 broker.restart()
-        if self._rotten():
+        rotten = len(self._rotten())
+        if rotten:
             self.world.run(ALONE_S)
             for broker in self._alone():
                 broker.restart()
             self.world.run(ALONE_S)
+            self.world.reached["rot: found and repaired"] += max(0, rotten - len(self._rotten()))
             if self._alone():
                 raise LeftToUncleanElection
 

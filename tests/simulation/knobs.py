@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import define
 
-from barnabas.core.cluster import layout, registry
+from barnabas.core.cluster import layout, reassignment, registry
 from barnabas.core.coordinator import log, log_loader, runtime
 from barnabas.core.coordinator.group import coordinator as groups_describing
 from barnabas.core.coordinator.group import positions
@@ -60,7 +60,7 @@ KNOBS = (
     Knob(transaction_index, "_BLOCK_ENTRIES", (1, 2)),
     Knob(transaction_index, "_CACHED_BLOCKS_MAX", (1,)),
 )
-LIMITS = (Knob(tree, "DATA_BYTES_MAX", ()),)
+LIMITS = (Knob(tree, "DATA_BYTES_MAX", ()), Knob(reassignment, "STATES_NODES_AT_A_TIME", ()))
 """A story may lower these, and no seed does it by chance."""
 _DEFAULTS = {(each.module, each.name): getattr(each.module, each.name) for each in (*KNOBS, *LIMITS)}
 

@@ -35,6 +35,7 @@ class PartitionsStory(ClusterStory):
     def knobs_of(entropy: Entropy) -> dict[str, Any]:
         return {
             "cluster.layout.PARTITIONS_PER_NODE": PER_NODE,
+            "cluster.reassignment.STATES_NODES_AT_A_TIME": 2,
             "cluster.registry.COMMIT_BYTES": COMMIT_BYTES,
             "tree.tree.DATA_BYTES_MAX": NODE_BYTES,
         }

@@ -101,9 +101,8 @@ class _Reader:
                 if upto is not None and header.base_offset >= upto:
                     break
                 is_skipped = header.control or header.next_offset <= self._from
-                if (
-                    not is_skipped or self._check_crc
-                ):  # damage may have made it a control batch, or one that ends before
+                # Damage may have made it a control batch, or one that ends before.
+                if not is_skipped or self._check_crc:
                     try:
                         self._open(view, at, header, is_skipped=is_skipped)
                     except ApiError as error:

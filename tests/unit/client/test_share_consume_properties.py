@@ -170,6 +170,7 @@ class ShareConsumers(RuleBasedStateMachine):
     def poll(self, member: int) -> None:
         """Let a user wait for records, as long as nothing comes at once."""
         machine = self.members[member]
+        machine.membership.polled(machine.now)
         machine.manager.wants = True
         machine.settle()
         machine.manager.wants = False

@@ -102,12 +102,14 @@ def test_the_memory_of_a_frame_grows_with_what_has_come() -> None:
 def test_receive_buffers_of_many_sizes_keep_the_largest() -> None:
     buffers = ReceiveBuffers()
     sizes = [300_000, 1_000_000, 400_000, 2_000_000, 500_000, 1_500_000, 3_000_000]
-    for each in [buffers.allocate(size) for size in sizes]:
+    for each in [buffers.allocate(size, size) for size in sizes]:
         buffers.give_back(each)
     assert [len(each) for each in buffers._spares] == [500_000, 1_000_000, 1_500_000, 2_000_000]
-    assert len(buffers.allocate(600_000)) == 1_000_000, "the smallest that is large enough"
-    assert len(buffers.allocate(2_500_000)) == 2_500_000
+    assert len(buffers.allocate(600_000, 600_000)) == 1_000_000, "the smallest that is large enough"
+    assert len(buffers.allocate(2_500_000, 9_000_000)) == 2_500_000
     assert [len(each) for each in buffers._spares] == [500_000, 1_500_000, 2_000_000]
+    assert len(buffers.allocate(100_000, 1_600_000)) == 2_000_000, "one for the whole frame"
+    assert len(buffers.allocate(100_000, 1_600_000)) == 500_000, "none is large enough for the whole frame"
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,12 @@ def test_members_of_both_protocols_and_patterns_agree_and_forget_nothing(brokers
     ConsumerGroupStory(1, brokers=brokers, mixed=True, patterns=True).play()
 
 
+@pytest.mark.slow
+def test_partitions_added_while_a_static_leader_is_away_get_a_reader() -> None:
+    """The leader comes back and skips the assignment; the seed found partitions that were assigned to no member."""
+    ConsumerGroupStory(863).play()
+
+
 def test_the_same_seed_plays_the_same_group_story() -> None:
     def trace() -> tuple[object, ...]:
         story = GroupStory(3)

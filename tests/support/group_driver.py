@@ -60,6 +60,8 @@ class Driver:
         self.hold = hold
         self.held: list[Store] = []
         self.written: list[Store] = []
+        self.topics: dict[str, int] = {}
+        """The numbers of partitions of the topics that the coordinator knows."""
         self._ids = 0
 
     def state(self) -> GroupState:
@@ -93,7 +95,10 @@ class Driver:
         )
         self._ids += 1
         asked = Asked()
-        self.carry_out(self.group.join(request, CALLER, asked, self.now_ms, f"m{self._ids}"))
+        effects = self.group.join(
+            request, CALLER, asked, self.now_ms, f"m{self._ids}", lambda topic: self.topics.get(topic, -1)
+        )
+        self.carry_out(effects)
         return asked
 
     def sync(
@@ -170,8 +175,8 @@ class Driver:
         """Make a group with members that all have their assignments; return their ids, the leader's first."""
         return self.settled([self.join() for _ in range(members)] + [self.join(instance=each) for each in static])
 
-    def settled(self, joins: Sequence[Asked]) -> list[str]:
-        """Bring on who has joined until the group is stable."""
+    def settled(self, joins: Sequence[Asked], assigned: Sequence[bytes] = ()) -> list[str]:
+        """Bring on who has joined until the group is stable; `assigned` has the leader's assignment first."""
         ids: list[str] = []
         while any(join.waits for join in joins) or len({join.result.generation_id for join in joins}) > 1:
             stale = [join for join in joins if not join.waits and join.result.generation_id < self.group.generation]
@@ -183,7 +188,8 @@ class Driver:
         ids = sorted((join.result.member_id for join in joins), key=lambda each: each != leader)
         for each in ids[1:]:
             assert self.sync(each).waits
-        synced = self.sync(leader, {each: f"for {each}".encode() for each in ids})
+        given = dict(zip(ids, assigned, strict=True)) if assigned else {each: f"for {each}".encode() for each in ids}
+        synced = self.sync(leader, given)
         assert not synced.error
         return ids
 

@@ -5,7 +5,7 @@ effects to carry out; `next_due_ms` returns when to call `tick`. The table in `s
 waiting request gets exactly one answer.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from enum import IntEnum
 
@@ -26,6 +26,8 @@ from ....ports.broker_api.groups import (
 )
 from ....ports.broker_api.transactions import TxnOffsetCommit
 from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError
+from ....ports.types import TopicPartition
 from ....ports.values import define
 from ..log import Record
 from .config import GroupCoordinatorConfig
@@ -35,10 +37,13 @@ from .group import GroupType
 from .member import Member, Roster, protocols_by_name
 from .records import StoredGroup, encode_group_key
 from .states import TRANSITIONS, GroupChange, GroupState
-from .subscription import CONSUMER_PROTOCOL, subscribed_topics
+from .subscription import CONSUMER_PROTOCOL, decode_assignment, subscribed_topics
 
 _EMPTY, _PREPARING, _COMPLETING = GroupState.EMPTY, GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE
 _STABLE, _DEAD = GroupState.STABLE, GroupState.DEAD
+
+NumPartitions = Callable[[str], int]
+"""Returns the number of partitions of a topic, by name; -1 if the coordinator knows no such topic."""
 
 
 # The agreement of a group's members in a rebalance, and its form in responses and in the log.
@@ -113,6 +118,27 @@ class Agreement:
                 return None
             found |= topics
         return frozenset(found)
+
+    def find_unassigned(self, roster: Roster, num_partitions: NumPartitions) -> TopicPartition | None:
+        """Return a partition of a subscribed topic that no member has; None without one, or if that is unknown.
+
+        A step per assigned partition.
+        """
+        topics = self.subscribed_topics(roster)
+        if not topics:
+            return None
+        assigned: dict[str, set[int]] = {}
+        try:
+            for member in roster:
+                for topic, numbers in decode_assignment(member.assignment).partitions.items():
+                    assigned.setdefault(topic, set()).update(numbers)
+        except ApiError:
+            return None
+        for topic in sorted(topics):
+            missing = set(range(num_partitions(topic))) - assigned.get(topic, set())
+            if missing:
+                return TopicPartition(topic, min(missing))
+        return None
 
 
 # The reasons for which members joined and left, for the log.
@@ -381,7 +407,15 @@ class ClassicGroup:
 
     # --- events
 
-    def join(self, request: JoinGroup, caller: Caller, to: To, now_ms: float, fresh_id: str) -> Effects:
+    def join(
+        self,
+        request: JoinGroup,
+        caller: Caller,
+        to: To,
+        now_ms: float,
+        fresh_id: str,
+        num_partitions: NumPartitions,
+    ) -> Effects:
         """Handle a JoinGroup whose session timeout is valid. A member without an id gets `fresh_id`."""
         out: Effects = []
         error = self._refuse_join(request, now_ms, out)
@@ -390,7 +424,7 @@ class ClassicGroup:
         elif request.member_id:
             self._join_known(request, caller, to, now_ms, out)
         elif self.roster.static_id(request.group_instance_id) is not None:
-            self._replace_static(request, caller, to, now_ms, fresh_id, out)
+            self._replace_static(request, caller, to, now_ms, fresh_id, num_partitions, out)
         elif request.group_instance_id is None and request.knows_member_id_required:
             self._members.promise(fresh_id, now_ms + request.session_timeout_ms)
             out.append(Answer(to, JoinGroupResult(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=fresh_id)))
@@ -627,9 +661,22 @@ class ClassicGroup:
         return now
 
     def _replace_static(
-        self, request: JoinGroup, caller: Caller, to: To, now_ms: float, fresh_id: str, out: Effects
+        self,
+        request: JoinGroup,
+        caller: Caller,
+        to: To,
+        now_ms: float,
+        fresh_id: str,
+        num_partitions: NumPartitions,
+        out: Effects,
     ) -> None:
-        """Replace a static member that has come back without its member id, after a restart; the old id is fenced."""
+        """Replace a static member that has come back without its member id, after a restart; the old id is fenced.
+
+        It stays in its generation if it would get the same topics. A leader skips the assignment then (KIP-814) and
+        compares later metadata with those of now: partitions added while it was away would have no reader. So if a
+        partition is assigned to no member, there is a rebalance. An assignor that leaves out partitions on purpose
+        causes one with each return of its leader.
+        """
         old = self.roster.get(self.roster.static_id(request.group_instance_id))
         assert old is not None  # asked by the caller
         was_leader, old_leader = old.member_id == self.leader, self.leader or ""
@@ -642,8 +689,11 @@ class ClassicGroup:
             self._agreed.leader = fresh_id
         self._wait(member, to, now_ms, out)
         keeps = self.state is _STABLE and self.roster.elected_protocol() == self.protocol
-        if not keeps or self._agreed.topics_of(member) != topics:
-            self.causes.add(f"{member.name} came back in place of {old.member_id}{said(request.reason)}")
+        keeps = keeps and self._agreed.topics_of(member) == topics
+        unassigned = self._agreed.find_unassigned(self.roster, num_partitions) if keeps and was_leader else None
+        if not keeps or unassigned is not None:
+            cause = f"{member.name} came back in place of {old.member_id}{said(request.reason)}"
+            self.causes.add(cause if unassigned is None else f"{cause} to lead, and no member has {unassigned}")
             self._prepare(now_ms, out)
             return
         result = self._joined(member)

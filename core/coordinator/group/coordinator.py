@@ -588,7 +588,8 @@ class GroupCoordinator:
         if not isinstance(group, ClassicGroup):
             group = ClassicGroup(request.group_id, self.config)
             self._shard.replace(entry, group, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        effects = group.join(request, caller, reply, self._shard.now_ms, fresh_id)
+        shard = self._shard
+        effects = group.join(request, caller, reply, shard.now_ms, fresh_id, shard.context.num_partitions)
         is_pending = fresh_id in group.pending_members
         runtime.apply(entry, effects)
         if is_pending:

@@ -64,13 +64,18 @@ class TopicsView(SubscribedTopicDescriber, Protocol):
 
 @define(kw_only=True)
 class GroupContext:
-    """The settings and topics of all modern groups of a coordinator."""
+    """The settings of all modern groups of a coordinator, and the topics, which classic groups look at, too."""
 
     config: GroupCoordinatorConfig
     configs: GroupConfigManager
     topics: TopicsView
     assignors: Mapping[str, PartitionAssignor]
     """By name, the default one first."""
+
+    def num_partitions(self, topic: str) -> int:
+        """Return the number of partitions of the topic with this name, -1 without one."""
+        topic_id = self.topics.topic_id(topic)
+        return -1 if topic_id is None else self.topics.num_partitions(topic_id)
 
 
 class MemberState(IntEnum):

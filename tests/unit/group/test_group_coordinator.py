@@ -8,6 +8,7 @@ from support.group_harness import CALLER, ID, OTHER_ID, PARTITIONS, Harness
 
 from barnabas.core.coordinator.group.config import GroupCoordinatorConfig
 from barnabas.core.coordinator.group.records import StoredOffset, encode_group_key, encode_offset_key
+from barnabas.core.coordinator.group.subscription import encode_assignment
 from barnabas.ports.broker_api.groups import ListGroups, OffsetFetch, OffsetFetchGroup
 from barnabas.ports.error_codes import ErrorCode as E
 from barnabas.ports.types import TopicPartition
@@ -474,3 +475,16 @@ def test_a_member_may_ask_again_from_within_its_answer() -> None:
     assert sync.result.assignment == b"x"
     assert join.result.generation_id == 2
     assert harness.describe().state == "Stable"
+
+
+def test_a_static_leader_that_comes_back_after_its_topic_grew_causes_a_rebalance() -> None:
+    harness = Harness()
+    harness.topics["t"] = 2
+    leader = harness.join(instance="s", metadata=READS_T).result.member_id
+    harness.sync("g", leader, 1, {leader: encode_assignment({"t": (0, 1)})})
+    back = harness.join(instance="s", metadata=READS_T)
+    assert back.result.generation_id == 1
+
+    harness.topics["t"] = 3
+    assert harness.join(instance="s", metadata=READS_T).result.generation_id == 2
+    assert any("to lead, and no member has t-2" in line for line in harness.lines)

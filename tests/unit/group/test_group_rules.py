@@ -7,6 +7,7 @@ from support.group_driver import REBALANCE_MS, SESSION_MS, Driver
 
 from barnabas.core.coordinator.group.effects import StoreReason
 from barnabas.core.coordinator.group.states import GroupState
+from barnabas.core.coordinator.group.subscription import encode_assignment
 from barnabas.ports.error_codes import ErrorCode as E
 
 
@@ -357,6 +358,17 @@ def test_a_join_without_an_id_is_dropped_after_five_minutes() -> None:
 
 # --- static members
 
+TOPICS = [("range", b"\0\1\0\0\0\2\0\1t\0\1u\xff\xff\xff\xff")]
+"""A subscription to t and u."""
+
+
+def group_of_static_leader(*assigned: dict[str, tuple[int, ...]]) -> tuple[Driver, list[str]]:
+    """Return a group whose static member "s" leads, with its member ids: the leader's first."""
+    driver = Driver()
+    first = driver.join(instance="s", protocols=TOPICS)
+    joins = [first, *(driver.join(protocols=TOPICS) for _ in assigned[1:])]
+    return driver, driver.settled(joins, [encode_assignment(each) for each in assigned])
+
 
 def test_a_static_member_comes_back_without_a_rebalance() -> None:
     driver = Driver()
@@ -399,6 +411,90 @@ def test_a_static_member_with_other_topics_causes_a_rebalance() -> None:
     driver.sync("m1", {})
     assert driver.join(instance="s", protocols=topics("b", "a")).result.generation_id == 1
     assert driver.join(instance="s", protocols=topics("a")).result.generation_id == 2
+
+
+def test_a_static_leader_that_comes_back_to_partitions_of_no_member_causes_one_rebalance() -> None:
+    """The leader's first metadata have these partitions already, so it would not notice that they are new. A simulated
+    group had partitions without a reader (seed 863 of the story `consumer-group`)."""
+    driver, (leader, follower) = group_of_static_leader({"t": (0, 1)}, {"t": (2,)})
+    driver.topics["t"] = 3
+    back = driver.join(instance="s", protocols=TOPICS)
+    assert back.result.skip_assignment
+    assert driver.state() is GroupState.STABLE
+    leader, generation = back.result.member_id, back.result.generation_id
+    driver.topics["t"] = 4
+
+    back = driver.join(instance="s", protocols=TOPICS)
+    assert driver.state() is GroupState.PREPARING_REBALANCE
+    (cause,) = driver.group.causes.take_texts()[-1:]
+    assert f"in place of {leader} to lead, and no member has t-3" in cause
+    follows = driver.join(follower, protocols=TOPICS)
+    leader = back.result.member_id
+    assert (follows.result.generation_id, follows.result.leader) == (generation + 1, leader)
+    assert not back.result.skip_assignment
+    assert len(back.result.members) == 2
+    driver.sync(
+        leader, {leader: encode_assignment({"t": (0, 1)}), follower: encode_assignment({"t": (2,)})}
+    )  # as its assignor says
+    driver.sync(follower)
+    driver.pass_time(SESSION_MS - 1)
+    assert driver.heartbeat(leader, generation + 1, "s") is E.NONE
+    assert driver.state() is GroupState.STABLE
+
+
+def test_a_static_leader_that_comes_back_to_a_new_topic_of_its_own_causes_a_rebalance() -> None:
+    driver, _ = group_of_static_leader({"t": (0, 1)}, {"t": (2,)})
+    driver.topics["u"] = 1
+    driver.join(instance="s", protocols=TOPICS)
+    assert driver.state() is GroupState.PREPARING_REBALANCE
+    assert "no member has u-0" in driver.group.causes.take_texts()[-1]
+
+
+@pytest.mark.parametrize(
+    ("case", "topics"),
+    [
+        ("all is assigned", {"t": 3}),
+        ("fewer partitions than assigned", {"t": 2}),
+        ("an unknown topic", {}),
+        ("a topic that no member subscribes to", {"t": 3, "v": 9}),
+    ],
+)
+def test_a_static_leader_that_comes_back_to_known_partitions_skips_the_assignment(
+    case: str, topics: dict[str, int]
+) -> None:
+    driver, _ = group_of_static_leader({"t": (0, 1)}, {"t": (2,)})
+    driver.topics = topics
+    assert driver.join(instance="s", protocols=TOPICS).result.skip_assignment, case
+
+
+def test_a_static_follower_that_comes_back_leaves_new_partitions_to_the_leader() -> None:
+    driver = Driver()
+    leader, _ = driver.settled([driver.join(protocols=TOPICS), driver.join(instance="s", protocols=TOPICS)])
+    driver.topics = {"t": 9}
+    back = driver.join(instance="s", protocols=TOPICS)
+    assert (back.error, back.result.leader, driver.group.generation) == (E.NONE, leader, back.result.generation_id)
+    assert driver.state() is GroupState.STABLE
+
+
+@pytest.mark.parametrize("unreadable", ["assignment", "subscription", "protocol type"])
+def test_a_static_leader_that_comes_back_to_unreadable_bytes_skips_the_assignment(unreadable: str) -> None:
+    kind = "connect" if unreadable == "protocol type" else "consumer"
+    protocols = [("range", b"m")] if unreadable == "subscription" else TOPICS
+    driver = Driver()
+    driver.join(instance="s", protocols=protocols, protocol_type=kind)
+    driver.sync("m1", {"m1": b"?" if unreadable == "assignment" else encode_assignment({"t": (0,)})})
+    driver.topics = {"t": 2}
+    assert driver.join(instance="s", protocols=protocols, protocol_type=kind).result.skip_assignment
+
+
+@pytest.mark.parametrize("instance", [None, "s"])
+def test_a_leader_that_joins_again_with_its_member_id_causes_a_rebalance(instance: str | None) -> None:
+    """The leader then assigns new partitions itself, and the coordinator needs no comparison."""
+    driver = Driver()
+    leader = driver.join(instance=instance, protocols=TOPICS).result.member_id
+    driver.sync(leader, {leader: encode_assignment({"t": (0,)})})
+    again = driver.join(leader, instance=instance, protocols=TOPICS)
+    assert (again.result.generation_id, again.result.skip_assignment) == (2, False)
 
 
 def test_two_of_one_instance_the_later_one_stays() -> None:

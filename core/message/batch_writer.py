@@ -13,14 +13,19 @@ from operator import add
 
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
-from ...ports.types import Buffer
+from ...ports.types import Buffer, Offset
 from .batch_header import (
+    BATCH_LENGTH_MIN,
+    CONTROL_BIT,
     HEADER,
     HEADER_SIZE,
     LENGTH_OVERHEAD,
+    LOG_APPEND_TIME_BIT,
     LONG_MAX,
     MAGIC,
+    NO_TIMESTAMP,
     TRANSACTIONAL_BIT,
+    BatchHeader,
     write_crc,
 )
 from .codec import Codec
@@ -176,6 +181,43 @@ def assemble_batch(
     batch += records
     write_crc(batch, 0, len(batch))
     return batch
+
+
+EMPTY_HEADER = BatchHeader(
+    base_offset=Offset(0),
+    batch_length=BATCH_LENGTH_MIN,
+    leader_epoch=0,
+    magic=MAGIC,
+    crc=0,
+    attributes=0,
+    last_offset_delta=0,
+    base_timestamp=NO_TIMESTAMP,
+    max_timestamp=NO_TIMESTAMP,
+    producer_id=-1,
+    producer_epoch=-1,
+    base_sequence=-1,
+    count=0,
+)
+"""The header of a batch without records, timestamps and producer, to be used with other offsets and leader epoch."""
+
+
+def make_empty_batch(header: BatchHeader) -> bytearray:
+    """Return a batch without records that has offsets, leader epoch, max timestamp and producer fields of the header
+    (Kafka: writeEmptyHeader). It stays in a log where all records of a batch, or of a segment, are removed."""
+    return assemble_batch(
+        b"",
+        count=0,
+        codec=None,
+        base_offset=header.base_offset,
+        last_offset_delta=header.last_offset_delta,
+        attributes=header.attributes & (LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT),
+        base_timestamp=header.max_timestamp,
+        max_timestamp=header.max_timestamp,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        leader_epoch=header.leader_epoch,
+    )
 
 
 def _timestamp_deltas(timestamps: Sequence[int | None] | None, now_ms: int) -> tuple[int, int, Sequence[int] | None]:

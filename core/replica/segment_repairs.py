@@ -30,13 +30,12 @@ from ..log.manager.data_folder import DataFolder
 from ..log.names import CLEANED_SUFFIX, SNAPSHOT_SUFFIX, segment_file
 from ..log.partition_log.replacement import Replacement
 from ..log.partition_log.unified_log import UnifiedLog
-from ..log.producers.producer_state import NO_SEQUENCE
 from ..log.segment.damage import NO_BOUND, Gap
 from ..log.segment.offset_index import CorruptIndex
-from ..log.segment.segment import NO_TIMESTAMP, Segment, SegmentFiles
+from ..log.segment.segment import Segment, SegmentFiles
 from ..log.segment.transaction_index import AbortedTxn
 from ..message.batch_header import HEADER_SIZE, BatchHeader, is_crc_valid, parse_header
-from ..message.batch_writer import assemble_batch
+from ..message.batch_writer import EMPTY_HEADER, make_empty_batch
 from ..traffic.steps import StepRunner
 from .follower.partition_fetch_state import records_of
 from .partition.partition import Partition
@@ -499,7 +498,12 @@ class _Repair:
         assert self._spool is not None
         try:
             if not self._pieces:  # compaction has removed all of it elsewhere
-                start = self._spool.append(_make_empty_batch(log, segment, next_offset))
+                end = EMPTY_HEADER._replace(
+                    base_offset=segment.base_offset,
+                    last_offset_delta=next_offset - segment.base_offset - 1,
+                    leader_epoch=max(0, log.epochs.epoch_at(segment.base_offset)),
+                )
+                start = self._spool.append(make_empty_batch(end))
                 self._pieces.append(BatchRange(start, self._spool.size, True))
             aborted, _ = segment.aborted.between(0, NO_BOUND)
             work = SegmentRebuild(
@@ -556,24 +560,6 @@ class _Repair:
                 except StorageError as failed:
                     error = error or failed
         self._repairs.ended(self, error, stats)
-
-
-def _make_empty_batch(log: UnifiedLog, segment: Segment, next_offset: Offset) -> bytearray:
-    """Return a batch without records that marks the end of a segment, as a compaction leaves it."""
-    return assemble_batch(
-        b"",
-        count=0,
-        codec=None,
-        base_offset=segment.base_offset,
-        last_offset_delta=next_offset - segment.base_offset - 1,
-        attributes=0,
-        base_timestamp=NO_TIMESTAMP,
-        max_timestamp=NO_TIMESTAMP,
-        producer_id=-1,
-        producer_epoch=-1,
-        base_sequence=NO_SEQUENCE,
-        leader_epoch=max(0, log.epochs.epoch_at(segment.base_offset)),
-    )
 
 
 def _records_in(result: Any) -> memoryview:

@@ -16,15 +16,12 @@ from ....ports.types import Buffer, Offset, Position, TopicPartition
 from ....ports.values import frozen
 from ...message.batch_header import (
     CODEC_MASK,
-    CONTROL_BIT,
     DELETE_HORIZON_BIT,
-    LOG_APPEND_TIME_BIT,
-    TRANSACTIONAL_BIT,
     BatchHeader,
     parse_header,
 )
 from ...message.batch_reader import decode_batch
-from ...message.batch_writer import LONG_MIN, assemble_batch
+from ...message.batch_writer import LONG_MIN, assemble_batch, make_empty_batch
 from ...message.codec import Codec, Codecs
 from ...message.record_scan import ScannedRecords
 from ...message.varint import encode_varint, read_raw, undo_zigzag
@@ -266,24 +263,6 @@ def _with_timestamp_delta(data: bytes, start: int, end: int, delta: int) -> byte
         rest += 1
     body = b"%b%b%b" % (data[position : position + 1], encode_varint(delta), data[rest + 1 : end])
     return encode_varint(len(body)) + body
-
-
-def make_empty_batch(header: BatchHeader) -> bytearray:
-    """Return the batch without records: with its offsets, max timestamp and producer fields."""
-    return assemble_batch(
-        b"",
-        count=0,
-        codec=None,
-        base_offset=header.base_offset,
-        last_offset_delta=header.last_offset_delta,
-        attributes=header.attributes & (LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT),
-        base_timestamp=header.max_timestamp,
-        max_timestamp=header.max_timestamp,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        leader_epoch=header.leader_epoch,
-    )
 
 
 class BatchFilter:

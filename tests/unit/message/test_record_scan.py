@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.core.log.compaction.log_cleaner import make_empty_batch, retain_records
+from barnabas.core.log.compaction.log_cleaner import retain_records
 from barnabas.core.message.batch_header import DELETE_HORIZON_BIT, HEADER_SIZE, is_crc_valid, parse_header
 from barnabas.core.message.batch_reader import decode_batch
-from barnabas.core.message.batch_writer import encode_batch
+from barnabas.core.message.batch_writer import encode_batch, make_empty_batch
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.message.message import Message
 from barnabas.core.message.record_parser import parse_records

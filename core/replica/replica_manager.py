@@ -627,6 +627,10 @@ class ReplicaManager:
         """Report that a reader within this broker could not read this offset."""
         self._local.suspect(log, offset)
 
+    def awaits_producers(self, partition: Partition) -> bool:
+        """Return True while damage hides batches of producers from this leader, and a repair may bring them back."""
+        return self._local.awaits_producers(partition)
+
     def storage_failed(self, key: TopicPartition, error: StorageError) -> None:
         """Report the failed disk of a log, once as long as the log is open."""
         self._local.storage_failed(key, error)

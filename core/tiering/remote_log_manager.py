@@ -72,6 +72,8 @@ class LedLog:
     last_stable_offset: Callable[[], int]
     describe: Callable[[], TieredTopic]
     """Returns the topic as it is now."""
+    awaits_producers: Callable[[], bool] = lambda: False
+    """Returns True while damage hides batches of producers from the leader, and a repair may bring them back."""
 
 
 class _Leading:
@@ -383,6 +385,9 @@ class RemoteLogManager:
             if found is None or not log.config.copies:
                 return
             segment, next_offset = found
+            hidden = log.hidden_producers_at
+            if hidden and hidden[0] < next_offset and leading.led.awaits_producers():
+                return  # the segment's snapshot of producers would lack them, also after the repair
             wait_ms = self._copy_wait_ms(segment.size)
             if wait_ms > 0:
                 yield _Pause(wait_ms)

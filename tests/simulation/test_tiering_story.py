@@ -12,6 +12,7 @@ from barnabas import Admin, Consumer, Producer, SimpleConsumer
 from barnabas.adapters.remote_memory import MemoryRemoteStorage
 from barnabas.adapters.system import SeededEntropy
 from barnabas.core.cluster import layout
+from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.ports.types import TopicPartition
 from barnabas.simulation import World
 from barnabas.testing.faulty_remote_storage import FaultyRemoteStorage
@@ -91,6 +92,26 @@ def test_consumers_wait_for_remote_storage_however_slow_it_is(read: Callable[...
         assert partition is not None and partition.log.local_log_start_offset > 20
         world.remote_ms_max = 10_000.0
         assert read(world, len(values)) == values
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_leader_whose_producers_are_hidden_by_damage_waits_for_a_repair_before_it_copies(
+    replicas: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for 130 s at most, and not at all without another replica."""
+    monkeypatch.setattr(UnifiedLog, "hidden_producers_at", property(lambda _: (0,)))
+    settings: dict[str, Any] = {**TIERED, "default_replication_factor": replicas, "zookeeper_session_timeout_ms": 2000}
+    with World(1, brokers=replicas, remote_storage=MemoryRemoteStorage(), **settings) as world:
+        with Admin(world.client()) as admin, Producer(world.client(), enable_idempotence=False) as producer:
+            admin.create_topic("t", partitions=1, configs={"remote.storage.enable": "true"})
+            for _ in range(40):
+                producer.send("t", bytes(200)).result()
+        partitions = [broker.partitions["t", 0] for broker in world.brokers.values()]
+        (log,) = [each.log for each in partitions if each.is_leader]
+        world.run(120)
+        assert (log.remote_end > 0) == (replicas == 1)
+        world.run(20)
+        assert log.remote_end > 0
 
 
 @pytest.mark.slow

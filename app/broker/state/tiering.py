@@ -460,6 +460,7 @@ class Tiering:
                 log=partition.log,
                 last_stable_offset=lambda: partition.last_stable_offset,
                 describe=partial(self._describe, partition),
+                awaits_producers=partial(self._replicas.awaits_producers, partition),
             )
         )
 

@@ -70,21 +70,28 @@ class LocalPartitions:
 
     def check_producers_known(self, partition: Partition) -> None:
         """Refuse what a producer or the coordinator of its transaction sends for a while, if damage hides batches and
-        markers from this leader: it could not notice a repetition or a late marker. A repair from another replica is
-        requested, which brings them back. Raises `ApiError` NOT_ENOUGH_REPLICAS."""
+        markers from this leader: it could not notice a repetition or a late marker. Raises `ApiError`
+        NOT_ENOUGH_REPLICAS."""
+        if self.awaits_producers(partition):
+            at = partition.log.hidden_producers_at[0]
+            text = f"{partition.topic_partition} is damaged at {at}, and may have this batch there"
+            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, text)
+
+    def awaits_producers(self, partition: Partition) -> bool:
+        """Return True if damage hides batches of producers from this leader, and request a repair from another replica,
+        which brings them back. False without other replicas, or after a time without a repair."""
         log, now_ms = partition.log, self._clock.monotonic_ms()
         hidden = log.hidden_producers_at
         if not hidden or len(partition.replicas) < 2:
-            return
+            return False
         known = self._hidden_since.get(partition.topic_partition)
         since_ms = known[1] if known is not None and known[0] is log else now_ms
         self._hidden_since[partition.topic_partition] = log, since_ms
         if now_ms - since_ms > _REPAIR_WAIT_MS:
-            return
+            return False
         for offset in hidden:
             self.suspect(log, offset)
-        text = f"{partition.topic_partition} is damaged at {hidden[0]}, and may have this batch there"
-        raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, text)
+        return True
 
     def held(self, topic: str, number: int) -> Partition:
         """Return a partition that has a replica here. Raises the `ApiError` of `unknown` if it has none."""

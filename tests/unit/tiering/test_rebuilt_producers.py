@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from barnabas.adapters.remote_memory import MemoryRemoteStorage
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
@@ -25,15 +26,20 @@ KEY, TOPIC_ID = TopicPartition("t", 0), b"topic-id-of-16-b"
 CONFIG = LogConfig(segment_bytes=300, remote_storage_enable=True, local_retention_bytes=0, retention_ms=-1)
 
 
-def folder() -> Folder:
-    return MemoryLogDir(MemoryDisk(now_ms=lambda: 0)).folder("t-0")
+def folder(disk: MemoryDisk | None = None) -> Folder:
+    return MemoryLogDir(disk or MemoryDisk(now_ms=lambda: 0)).folder("t-0")
 
 
 def append(log: UnifiedLog, records: memoryview, epoch: int = 0) -> int:
     return log.append(records, leader_epoch=epoch, now_ms=0).base_offset
 
 
-def copied(log: UnifiedLog, store: MemoryRemoteStorage, offload: Callable[..., None] | None = None) -> None:
+def copied(
+    log: UnifiedLog,
+    store: MemoryRemoteStorage,
+    offload: Callable[..., None] | None = None,
+    awaits_producers: Callable[[], bool] = lambda: False,
+) -> None:
     """Let the leader of this log copy what it can, and delete it locally."""
     scheduler = ManualScheduler(ManualClock(), SeededEntropy(1))
     manager = RemoteLogManager(
@@ -41,7 +47,7 @@ def copied(log: UnifiedLog, store: MemoryRemoteStorage, offload: Callable[..., N
         offload or scheduler.offload,
         scheduler=scheduler,
         clock=ManualClock(),
-        entropy=SeededEntropy(1),
+        entropy=SeededEntropy(len([*store.list_objects("")])),  # another segment id each time
         report=pytest.fail,
         interval_ms=50,
     )
@@ -53,6 +59,7 @@ def copied(log: UnifiedLog, store: MemoryRemoteStorage, offload: Callable[..., N
             log=log,
             last_stable_offset=lambda: log.log_end_offset,
             describe=lambda: TieredTopic(name="t", topic_id=TOPIC_ID, partitions=1),
+            awaits_producers=awaits_producers,
         )
     )
     scheduler.advance(1000)
@@ -80,13 +87,13 @@ def as_it_is(log: UnifiedLog, at: Folder) -> UnifiedLog:
     return log
 
 
-def opened_again(log: UnifiedLog, at: Folder) -> UnifiedLog:
+def opened_again(log: UnifiedLog, at: Folder, *, config: LogConfig = CONFIG, recovery_point: int = 0) -> UnifiedLog:
     """Return the log after a kill that came before snapshots of closed segments were written."""
     log.abandon()
     for name in at.files():
         if name.endswith(".snapshot"):
             at.delete(name)
-    return open_log(at, config=CONFIG)
+    return open_log(at, config=config, recovery_point=recovery_point, may_end_early=recovery_point > 0)
 
 
 @pytest.mark.parametrize("since", [as_it_is, opened_again])
@@ -107,6 +114,46 @@ def test_duplicate_is_known_by_a_rebuilt_follower_that_leads(since: Callable[[Un
     assert follower.log_end_offset == log.log_end_offset
     assert append(follower, numbered(b"b" * 50, producer=7, sequence=1), 1) == 1, "it is recognised, and not appended"
     assert append(follower, numbered(b"d" * 50, producer=7, sequence=2), 1) == 15
+
+
+@pytest.mark.parametrize("is_over", [False, True], ids=["wait", "bound of the wait has passed"])
+def test_segment_behind_damage_that_hides_producers_is_copied_after_the_repair(is_over: bool) -> None:
+    """The damaged segment is in remote storage already. The snapshots of later ones would lack its producers for ever:
+    a follower rebuilt from there, and leading, would append again what such a producer sends again."""
+    store, disk = MemoryRemoteStorage(), MemoryDisk(now_ms=lambda: 0)
+    at, config = folder(disk), evolve(CONFIG, local_retention_bytes=-1)
+    log = open_log(at, config=config)
+    append(log, numbered(b"a" * 50, producer=7, sequence=0))
+    append(log, numbered(b"b" * 50, producer=7, sequence=1))
+    for _ in range(2):
+        append(log, batch(b"c" * 50))
+    log.flushes.now()
+    copied(log, store)
+    assert log.remote_end == log.segments[1].base_offset == 2
+
+    log.abandon()
+    file = disk.folders["t-0"]["00000000000000000000.log"]
+    whole = bytes(file.data)
+    file.data[len(whole) - 1] ^= 1
+    log = opened_again(log, at, config=config, recovery_point=4)
+    assert log.hidden_producers_at == (1,)
+    for _ in range(7):
+        append(log, batch(b"c" * 50))
+    log.flushes.now()
+    copied(log, store, awaits_producers=lambda: not is_over)
+    if is_over:
+        assert log.remote_end > 2
+        return
+    assert log.remote_end == 2
+
+    file.data[:] = whole
+    log = opened_again(log, at)
+    append(log, batch(b"c" * 50))
+    log.flushes.now()
+    copied(log, store)
+    assert log.local_log_start_offset > 4
+    follower = rebuilt(log, store)
+    assert append(follower, numbered(b"b" * 50, producer=7, sequence=1), 1) == 1, "it is recognised, and not appended"
 
 
 @pytest.mark.parametrize("call", range(4))

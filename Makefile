@@ -4,6 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 DEMO   := $(VENV)/.demo
+# Where Python keeps no compiled code, pytest compiles the modules of its plug-ins again in each run.
+unexport PYTHONDONTWRITEBYTECODE
 # JOBS=N: how many processes share the work of a command. Six by default for tests on two cores, as they often wait.
 
 .PHONY: help install demo examples test lint format docs bench bench-goals bench-history bench-tiered bench-peers compatibility sim crashes specs prove fuzz chaos kills table-kills audit-proof wheel release clean

@@ -4,7 +4,8 @@
 
 `OTHER` is a checkout of the earlier version that is installed in a `.venv` of its own. Brokers of both versions run at
 once, and librdkafka uses them in turns, so that other work on the machine meets both alike. A ratio above 1 means that
-this version needs more. The brokers are started three times, since two processes of one version differ, too.
+this version needs more. The brokers are started six times, since two processes of one version differ, too. The last
+column is the range of the ratios of the starts.
 """
 
 import sys
@@ -25,7 +26,7 @@ PATIENCE_S = 60
 READ_TOPIC, WRITE_TOPIC = "read", "written"
 FETCHED = 2_000_000
 FETCHED_OF_THREE = 500_000
-STARTS = 3
+STARTS = 6
 """Number of times that the brokers are started: one process may take a sixth more than another of its version."""
 
 
@@ -90,16 +91,20 @@ def works(fetched: int, scale: int) -> Iterator[Work]:
     yield Work(
         "produce in full batches",
         lambda side: produce(side, WRITE_TOPIC, 250_000 * scale, batch=10_000, in_flight=400_000),
-        8,
+        12,
     )
     yield Work(
         "produce in batches of 10",
         lambda side: produce(side, WRITE_TOPIC, 20_000 * scale, batch=10, in_flight=1_000),
-        8,
+        12,
     )
-    yield Work("produce one at a time", lambda side: produce(side, WRITE_TOPIC, 1_500 * scale, batch=1, in_flight=1), 8)
+    yield Work(
+        "produce one at a time",
+        lambda side: produce(side, WRITE_TOPIC, 1_500 * scale, batch=1, in_flight=1),
+        12,
+    )
     yield Work(f"fetch {fetched:,}", lambda side: consume(side, fetched), 6)
-    yield Work("connect, fetch 20,000, disconnect, 5 times", lambda side: consume(side, 20_000, connections=5), 8)
+    yield Work("connect, fetch 20,000, disconnect, 5 times", lambda side: consume(side, 20_000, connections=5), 12)
 
 
 @contextmanager
@@ -126,6 +131,7 @@ def compare(what: str, earlier: Path) -> None:
     start, replicas, fetched, scale = (one, 1, FETCHED, 4) if what == "one" else (three, 3, FETCHED_OF_THREE, 1)
     print(f"{what}: CPU time of this version / of {earlier}: sums; medians; smallest rounds", flush=True)
     spent: dict[str, tuple[list[float], list[float]]] = {}
+    of_starts: dict[str, list[float]] = {}
     for _ in range(STARTS):
         with ExitStack() as stack:
             sides = [stack.enter_context(start(program)) for program in (PROGRAM, earlier)]
@@ -133,16 +139,19 @@ def compare(what: str, earlier: Path) -> None:
                 prepare(side, fetched, replicas)
             for work in works(fetched, scale):
                 both = spent.setdefault(work.name, ([], []))
+                done = len(both[0])
                 for number in range(1 + work.rounds // STARTS):
                     for which in (0, 1) if number % 2 else (1, 0):
                         before = sides[which].cpu()
                         work.run(sides[which])
                         if number:  # the first round warms up
                             both[which].append(sides[which].cpu() - before)
+                of_starts.setdefault(work.name, []).append(sum(both[0][done:]) / sum(both[1][done:]))
     for name, (new, old) in spent.items():
         ratios = sum(new) / sum(old), median(new) / median(old), min(new) / min(old)
         shown = "; ".join(f"{ratio:.2f}" for ratio in ratios)
-        print(f"  {name:<45} {shown}   ({sum(new):.2f} and {sum(old):.2f} s)", flush=True)
+        spread = f"{min(of_starts[name]):.2f} to {max(of_starts[name]):.2f}"
+        print(f"  {name:<45} {shown}   ({sum(new):.2f} and {sum(old):.2f} s)   {spread}", flush=True)
 
 
 def main() -> None:

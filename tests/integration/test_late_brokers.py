@@ -7,10 +7,10 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from threading import Event, Timer
 from unittest.mock import patch
 
 import pytest
+from support.waiting import wait_for
 
 from barnabas.app.broker.state.broker_state import BrokerState
 from barnabas.core.cluster.change_queue import elsewhere, on_disk
@@ -236,14 +236,17 @@ def test_broker_that_is_suspended_within_a_deletion_by_name_spares_the_later_top
 def test_deletion_that_has_no_turn_within_its_timeout_is_not_made(cluster: TestCluster) -> None:
     _create(cluster, EARLY, "in-time")
     _known_to_all(cluster, "in-time")
-    changes, is_over = _state(cluster, LATE).changes, Event()
+    changes = _state(cluster, LATE).changes
+    deletion = DeleteTopics(names=["in-time"], timeout_ms=50)
+
+    def outlast_deletion() -> None:
+        wait_for(lambda: len(changes._queue._waiting) > 1)
+        time.sleep(2 * deletion.timeout_ms / 1000)
 
     async def long_change() -> None:
-        await on_disk(lambda: is_over.wait(60))
+        await on_disk(outlast_deletion)
 
-    Timer(0.2, is_over.set).start()
     _state(cluster, LATE).scheduler.call_soon(lambda: changes.submit("a long change", long_change, lambda _: None))
-    deletion = DeleteTopics(names=["in-time"], timeout_ms=50)
     (refused,) = cluster.broker(LATE).ask(deletion).topics
     assert refused.error is ErrorCode.REQUEST_TIMED_OUT
     assert _has(cluster, EARLY, "in-time")

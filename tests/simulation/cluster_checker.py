@@ -6,6 +6,7 @@ It reads every broker's logs, and the coordination tree; a violation is raised a
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from math import inf
 from operator import attrgetter
 
@@ -650,23 +651,28 @@ def _plain(text: str) -> str:
 
 
 def offsets_in(log: UnifiedLog, start: int, end: int) -> Iterator[tuple[tuple[str, str, int], int]]:
-    """Yield the commits in a log of `__consumer_offsets` between two offsets: group, topic, partition, and offset."""
+    """Yield the commits in a log of `__consumer_offsets` between two offsets: group, topic, partition, and offset.
+
+    Batches that compaction has left empty, and those with bit rot, are passed.
+    """
     offset = start
     while offset < end:
         try:
             records = log.read(offset, max_bytes=READ_BYTES, limit=end, whole_first_batch=True).records
-        except (OffsetsDamaged, StorageError):
+        except OffsetsDamaged as damage:
+            offset = damage.next_offset
+            continue
+        except StorageError:
             return
         data = records.read() if hasattr(records, "read") else bytes(records)
         before = offset
-        try:
-            for message in MessageSet(data, CODECS, from_offset=offset):
-                offset = message.offset + 1
+        for entry in _batches(data, before):
+            offset = entry.next
+        with suppress(ApiError):  # it has rotten
+            for message in MessageSet(data, CODECS, from_offset=before):
                 key = decode_key(message.key) if message.key else None
                 if isinstance(key, OffsetKey) and message.value is not None:
                     yield (key.group_id, *key.partition), decode_offset(message.value).offset
-        except ApiError:
-            return  # it has rotten
         if offset == before:
             return
 

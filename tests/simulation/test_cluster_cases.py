@@ -4,15 +4,19 @@ from functools import partial
 from typing import Any
 
 import pytest
-from simulation.cluster_checker import Agreed, Entry
+from simulation.cluster_checker import Agreed, Entry, offsets_in
 
 from barnabas import Admin, Consumer, Producer
+from barnabas.adapters.storage_memory import MemoryLogDir
 from barnabas.core.client.cluster_view import ClusterView
 from barnabas.core.cluster import layout, registry
 from barnabas.core.cluster.change_queue import elsewhere
 from barnabas.core.cluster.registry import ClusterRegistry
 from barnabas.core.cluster.topic_store import states_paths
 from barnabas.core.cluster.topics import NO_LEADER
+from barnabas.core.coordinator.group.records import StoredOffset, encode_offset, encode_offset_key
+from barnabas.core.message.batch_header import parse_header
+from barnabas.core.message.batch_writer import make_empty_batch
 from barnabas.core.tree import tree
 from barnabas.ports.broker_api.configs import ResourceKind
 from barnabas.ports.broker_api.metadata import NO_TOPIC_ID
@@ -20,9 +24,10 @@ from barnabas.ports.broker_api.replicas import ElectionType
 from barnabas.ports.broker_api.topics import NewTopic
 from barnabas.ports.coordination import CoordinationError
 from barnabas.ports.errors import ApiError, BarnabasError
-from barnabas.ports.types import TopicPartition
+from barnabas.ports.types import Offset, TopicPartition
 from barnabas.simulation import COORDINATION, World
 from barnabas.simulation.machine import SimulatedSession
+from barnabas.testing.logs import batch, open_log
 
 QUICK: dict[str, Any] = {
     "default_replication_factor": 3,
@@ -1051,3 +1056,20 @@ def test_checker_gives_up_what_an_unclean_leader_has_written_otherwise() -> None
     kept = Agreed(TopicPartition("t", 0), entries={0: lost}, end=1)
     kept.cut_where_it_differs([lost], 1, 4)
     assert (kept.entries, kept.end, kept.given_up_before) == ({0: lost}, 1, 0)
+
+
+def test_checker_finds_committed_offsets_after_batches_that_compaction_emptied() -> None:
+    """Seed 1027 of `security`: a segment that ended with such a batch."""
+    log = open_log(MemoryLogDir().folder("__consumer_offsets-0"))
+
+    def commit(offset: int) -> None:
+        key, value = encode_offset_key("g", "t", 0), encode_offset(StoredOffset(offset))
+        log.append(batch(value, keys=[key]), leader_epoch=0, now_ms=1000)
+
+    commit(5)
+    header = parse_header(batch(b""))._replace(base_offset=Offset(1), last_offset_delta=1, leader_epoch=0)
+    log.append_replicated(memoryview(make_empty_batch(header)), now_ms=1000)
+    log.roll(now_ms=1000)
+    commit(9)
+    found = [offset for _, offset in offsets_in(log, 0, log.log_end_offset)]
+    assert found == [5, 9]

@@ -90,7 +90,8 @@ class MovingMember:
         def begin(_: confluent_kafka.Consumer, given: list[confluent_kafka.TopicPartition]) -> None:
             self._assigned()
             assign = consumer.incremental_assign if is_incremental else consumer.assign
-            assign(_committed(consumer, given))
+            is_closing = self._over.is_set()  # then it reads nothing more, and may get no answer to an OffsetFetch
+            assign(given if is_closing else _committed(consumer, given))
 
         consumer.subscribe([self._topic], on_assign=begin)
         committed = 0

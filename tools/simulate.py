@@ -9,8 +9,11 @@ state (a fault, an act of an operator, a kind of election...) that no seed of a 
 --minutes play the stories in turn, and begin no seeds after this time.
 --fresh   begin with the first seed that was never recorded.
 --rare    play the few seeds of tests/simulation/rare_seeds.json, which reach all rare states between them.
---record  add what was played to tests/simulation/seeds.json; of a long run that reaches all rare states of a story,
-          write the few seeds that do so to rare_seeds.json.
+--record  add what was played to tests/simulation/seeds.json, after each 50 seeds; of a long run that reaches all rare
+          states of a story, write the few seeds that do so to rare_seeds.json.
+
+Where the output is no terminal, a line is written after each hundred seeds. SIGTERM ends a run at once; what was
+recorded until then stays.
 """
 
 import argparse
@@ -18,16 +21,19 @@ import gc
 import json
 import logging
 import os
+import signal
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from itertools import chain, count, cycle, islice
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from multiprocessing.queues import SimpleQueue
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -52,6 +58,10 @@ STORIES = [
     "classic",
 ]
 CHUNK = 5
+RECORD_EVERY = 50
+"""The number of seeds after which a run with --record writes what was played."""
+LINE_EVERY = 100
+"""The number of seeds after which a run whose output is no terminal writes a line."""
 FAILURES_MAX = 20
 LONG = 200
 """A run of this number of cluster seeds, or more, must reach every rare state."""
@@ -130,6 +140,7 @@ def prepare_worker(cores: SimpleQueue[int]) -> None:
     less time). Modules live as long as the process, and a seed makes many short-lived objects: collect cycles more
     rarely.
     """
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {cores.get()})
     logging.disable(logging.CRITICAL)
@@ -142,14 +153,19 @@ class Played:
     """The outcome of some seeds of one story."""
 
     def __init__(
-        self, name: str, count: int, failed: Sequence[tuple[int, str]], reached: Mapping[int, Counter[str]]
+        self, name: str, seeds: Sequence[int], failed: Sequence[tuple[int, str]], reached: Mapping[int, Counter[str]]
     ) -> None:
         self.name = name
-        self.count = count
+        self.seeds = seeds
         self.failed = failed
         """The seeds that failed, and why."""
         self.reached = reached
         """By seed: the number of times that it reached each rare state."""
+
+    @property
+    def count(self) -> int:
+        """The number of seeds."""
+        return len(self.seeds)
 
 
 def play(name: str, seeds: Sequence[int]) -> Played:
@@ -162,7 +178,56 @@ def play(name: str, seeds: Sequence[int]) -> Played:
             reached[seed] = +story(seed)
         except Exception as error:  # noqa: BLE001  # reported by the parent
             failed.append((seed, f"{type(error).__name__}: {' '.join(str(error).split())[:400]}"))
-    return Played(name, len(seeds), failed, reached)
+    return Played(name, seeds, failed, reached)
+
+
+class Recorder:
+    """Adds what was played to the record files while a run continues.
+
+    Chunks of seeds end in any order: a story's seeds count once all seeds before them were played, so that a run which
+    continues at the recorded seed leaves none out. What other processes have recorded meanwhile stays.
+    """
+
+    def __init__(self, firsts: Mapping[str, int], states: Mapping[str, Sequence[str]]) -> None:
+        """`firsts`: the first seed of each story; `states`: the rare states by story."""
+        self._next = dict(firsts)
+        self._states = states
+        self._waiting: dict[tuple[str, int], Played] = {}
+        """By story and first seed: the chunks before which others are missing."""
+        self._unsaved: list[Played] = []
+        self._reached: dict[str, dict[int, Counter[str]]] = {name: {} for name in states}
+        self._rare_saved: dict[str, int] = {}
+        """By story: how many seeds were played when its few seeds were written last."""
+
+    def add(self, played: Played) -> None:
+        """Take a chunk, and write the record when enough seeds are not in it yet."""
+        name = played.name
+        self._waiting[name, played.seeds[0]] = played
+        while (each := self._waiting.pop((name, self._next[name]), None)) is not None:
+            self._next[name] += each.count
+            self._unsaved.append(each)
+            if name in self._reached:
+                self._reached[name].update(each.reached)
+        if sum(each.count for each in self._unsaved) >= RECORD_EVERY:
+            self.save()
+
+    def save(self) -> None:
+        """Write what is not recorded yet."""
+        unsaved, self._unsaved = self._unsaved, []
+        if not unsaved:
+            return
+        record = _recorded()
+        for each in unsaved:
+            known = record[each.name]
+            known["played"] += each.count
+            known["failed"] += len(each.failed)
+            known["next"] = max(known["next"], each.seeds[-1] + 1)
+        _replace(RECORD, json.dumps(record, indent=2) + "\n")
+        for name in {each.name for each in unsaved} & self._reached.keys():
+            by_seed = self._reached[name]
+            # To choose the few seeds takes seconds in a run of thousands.
+            if len(by_seed) >= 2 * self._rare_saved.get(name, 0) and _save_few(name, self._states[name], by_seed):
+                self._rare_saved[name] = len(by_seed)
 
 
 def main() -> int:
@@ -185,39 +250,42 @@ def main() -> int:
     if chosen.rare and not RARE_SEEDS.exists():
         parser.error(f"--rare: {RARE_SEEDS.name} is not recorded yet; run --seeds {LONG} --record for each story first")
     rare = json.loads(RARE_SEEDS.read_text()) if chosen.rare else {}
+    recorder = Recorder(firsts, rare_states()) if chosen.record and not chosen.rare else None
     if chosen.rare:
         firsts = {name: min(rare.get(name, [0]), default=0) for name in names}
         work = chain.from_iterable(_in_chunks(name, rare.get(name, [])) for name in names)
-        played = _play_all(work, sum(len(rare.get(name, [])) for name in names), chosen.jobs)
+        played = _play_all(work, sum(len(rare.get(name, [])) for name in names), chosen.jobs, recorder)
     elif chosen.minutes is None:
         whole = ("cluster", "billing", chosen.story)
         planned = {name: chosen.seeds if name in whole else -(-chosen.seeds // OTHERS_SHARE) for name in names}
         work = chain.from_iterable(_chunks(name, firsts[name], seeds) for name, seeds in planned.items())
-        played = _play_all(work, sum(planned.values()), chosen.jobs)
+        played = _play_all(work, sum(planned.values()), chosen.jobs, recorder)
     else:
-        played = _play_all(_in_turn(firsts, began + 60 * chosen.minutes), None, chosen.jobs)
+        played = _play_all(_in_turn(firsts, began + 60 * chosen.minutes), None, chosen.jobs, recorder)
     failed = sum(len(each.failed) for each in played)
     counts = {name: sum(each.count for each in played if each.name == name) for name in names}
     played_seeds = ", ".join(f"{seeds} of {name} from {firsts[name]}" for name, seeds in counts.items())
     sys.stdout.write(f"{played_seeds} in {time.monotonic() - began:.0f} s; {failed or 'none'} failed\n")
-    if chosen.record and failed < FAILURES_MAX and not chosen.rare:
-        for name, seeds in counts.items():
-            known = record[name]
-            known["played"] += seeds
-            known["failed"] += sum(len(each.failed) for each in played if each.name == name)
-            known["next"] = max(known["next"], firsts[name] + seeds)
-        RECORD.write_text(json.dumps(record, indent=2) + "\n")
+    if recorder is not None and failed < FAILURES_MAX:
+        recorder.save()
     unreached = False
     for name, states in rare_states().items():
         if counts.get(name):
             is_long = chosen.rare or counts[name] >= LONG
-            unreached |= _show_reached(name, states, played, is_long, records=chosen.record and not chosen.rare)
+            unreached |= _show_reached(name, states, played, is_long, records=recorder is not None)
     return 1 if failed or unreached else 0
 
 
 def _recorded() -> dict[str, dict[str, int]]:
     known = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     return {name: known.get(name, {"played": 0, "failed": 0, "next": 0}) for name in STORIES}
+
+
+def _replace(path: Path, content: str) -> None:
+    """Write a file that is whole at every moment."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh.write_text(content)
+    fresh.replace(path)
 
 
 def _show_reached(name: str, states: Sequence[str], played: Iterable[Played], is_long: bool, *, records: bool) -> bool:
@@ -235,11 +303,19 @@ def _show_reached(name: str, states: Sequence[str], played: Iterable[Played], is
     if missing and is_long:
         sys.stdout.write(f"no seed of {len(by_seed)} of {name} has reached: {', '.join(missing)}\n")
         return True
-    if records and not missing:
-        known = json.loads(RARE_SEEDS.read_text()) if RARE_SEEDS.exists() else {}
-        known[name] = _few_that_reach(states, by_seed)
-        RARE_SEEDS.write_text(json.dumps(known, indent=2) + "\n")
+    if records:
+        _save_few(name, states, by_seed)
     return False
+
+
+def _save_few(name: str, states: Sequence[str], by_seed: Mapping[int, Counter[str]]) -> bool:
+    """Write the few seeds that reach all rare states of a story; return False if these do not reach all of them."""
+    if set(states) - set().union(*by_seed.values()):
+        return False
+    known = json.loads(RARE_SEEDS.read_text()) if RARE_SEEDS.exists() else {}
+    known[name] = _few_that_reach(states, by_seed)
+    _replace(RARE_SEEDS, json.dumps(known, indent=2) + "\n")
+    return True
 
 
 def _few_that_reach(states: Iterable[str], by_seed: Mapping[int, Counter[str]]) -> list[int]:
@@ -276,18 +352,47 @@ def _usable_cores() -> list[int]:
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
 
 
-def _play_all(work: Iterator[tuple[str, Sequence[int]]], total: int | None, jobs: int) -> list[Played]:
+def _end_at_once(_number: int, _frame: FrameType | None) -> NoReturn:
+    """Handle SIGTERM: the processes of this tool's own end with it, in the middle of their seeds."""
+    for child in active_children():
+        child.kill()
+    raise SystemExit(128 + signal.SIGTERM)
+
+
+@contextmanager
+def _ends_at_sigterm() -> Iterator[None]:
+    before = signal.signal(signal.SIGTERM, _end_at_once)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _play_all(
+    work: Iterator[tuple[str, Sequence[int]]], total: int | None, jobs: int, recorder: Recorder | None
+) -> list[Played]:
     """Play all, or until too many have failed."""
-    failed = 0
+    began = time.monotonic()
+    failed = done_seeds = 0
     played: list[Played] = []
     bars = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     cores = get_context().SimpleQueue()
     for core in islice(cycle(_usable_cores()), jobs):
         cores.put(core)
     with (
+        _ends_at_sigterm(),
         ProcessPoolExecutor(jobs, initializer=prepare_worker, initargs=(cores,)) as pool,
         Progress(*bars, TimeRemainingColumn(), console=Console(stderr=True)) as progress,
     ):
+        has_bar = sys.stdout.isatty() and sys.stderr.isatty()
+
+        def say(line: str) -> None:
+            if has_bar:
+                progress.console.print(line, markup=False)
+            else:
+                sys.stdout.write(f"{line}\n")
+                sys.stdout.flush()
+
         task = progress.add_task("seeds", total=total)
         under_way: dict[Future[Played], tuple[str, Sequence[int]]] = {}
         while True:
@@ -300,8 +405,14 @@ def _play_all(work: Iterator[tuple[str, Sequence[int]]], total: int | None, jobs
                 played.append(done.result())
                 for seed, why in played[-1].failed:
                     failed += 1
-                    progress.console.print(f"{name} {seed}: {why}", markup=False)
-                    progress.console.print(f"  again: make sim STORY={name} FIRST={seed} SEEDS=1", markup=False)
+                    say(f"{name} {seed}: {why}")
+                    say(f"  again: make sim STORY={name} FIRST={seed} SEEDS=1")
+                if recorder is not None:
+                    recorder.add(played[-1])
+                before, done_seeds = done_seeds, done_seeds + len(seeds)
+                if not has_bar and before // LINE_EVERY < done_seeds // LINE_EVERY:
+                    of_all = f" of {total}" if total is not None else ""
+                    say(f"{done_seeds}{of_all} seeds in {time.monotonic() - began:.0f} s; {failed or 'none'} failed")
                 progress.advance(task, len(seeds))
                 progress.update(task, description=f"seeds ({failed} failed)")
             if failed >= FAILURES_MAX:

@@ -2,6 +2,8 @@
 
 import importlib.util
 import json
+import signal
+import subprocess
 import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -39,10 +41,10 @@ def test_failing_seed_is_reported_with_replay_command(
     monkeypatch.setattr(tool, "ProcessPoolExecutor", ThreadPoolExecutor)
     monkeypatch.setattr(tool, "rare_states", lambda: {"cluster": ["fault: kill"]})
     assert run(tool, monkeypatch, "--seeds", "12", "--story", "cluster", "--jobs", "2") == 1
-    out, err = capfd.readouterr()
+    out = capfd.readouterr().out
     assert "12 of cluster" in out and "1 failed" in out
-    assert "cluster 7: AssertionError: it broke" in err
-    assert "make sim STORY=cluster FIRST=7 SEEDS=1" in err
+    assert "cluster 7: AssertionError: it broke" in out
+    assert "make sim STORY=cluster FIRST=7 SEEDS=1" in out
     assert run(tool, monkeypatch, "--seeds", "20", "--first", "8", "--jobs", "1") == 0
     assert (
         "20 of cluster from 8, 20 of billing from 8, 2 of transactions from 8, 2 of restore from 8, "
@@ -101,3 +103,37 @@ def test_few_seeds_that_reach_all_rare_states_are_recorded_and_played(
     monkeypatch.setattr(tool, "rare_states", lambda: {"cluster": ["state 5"]})
     assert run(tool, monkeypatch, "--rare") == 1
     assert "no seed of 3 of cluster has reached: state 5" in capfd.readouterr().out
+
+
+def test_a_run_that_is_ended_by_sigterm_has_written_lines_and_record(checkout: Path, tmp_path: Path) -> None:
+    program = f"""
+import sys, time
+from collections import Counter
+from pathlib import Path
+sys.path.insert(0, {str(checkout / "tools")!r})
+import simulate
+
+def play(seed):
+    assert seed != 7, "it broke"
+    while seed >= 120:
+        time.sleep(1)
+    return Counter()
+
+simulate.stories = lambda: dict.fromkeys(simulate.STORIES, play)
+simulate.rare_states = dict
+simulate.RECORD = Path({str(tmp_path / "seeds.json")!r})
+sys.argv = ["simulate.py", "--story", "cluster", "--seeds", "1000", "--jobs", "2", "--record"]
+sys.exit(simulate.main())
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        assert "cluster 7: AssertionError: it broke" in run.stdout.readline()
+        assert "make sim STORY=cluster FIRST=7 SEEDS=1" in run.stdout.readline()
+        line = run.stdout.readline()
+        assert line.startswith("100 of 1000 seeds in ") and line.endswith("; 1 failed\n")
+        run.terminate()
+        assert run.stdout.read() == ""  # the processes that played have ended, too
+        assert run.wait() == 128 + signal.SIGTERM
+    recorded = json.loads((tmp_path / "seeds.json").read_text())["cluster"]
+    assert recorded == {"played": recorded["next"], "failed": 1, "next": recorded["next"]}
+    assert 50 <= recorded["next"] <= 120

@@ -161,8 +161,9 @@ class ManualScheduler:
         if self._stopped:
             raise ClosedError("the scheduler has stopped")
         timer = _ManualTimer(callback)
-        self._added += 1
-        heappush(self._queue, (self.clock.monotonic_ms() + max(0.0, delay_ms), self._added, timer))
+        self._added = added = self._added + 1
+        now_ms = self.clock.monotonic_ms()
+        heappush(self._queue, (now_ms + delay_ms if delay_ms > 0 else now_ms, added, timer))
         return timer
 
     def call_soon(self, callback: Callback) -> None:
@@ -200,8 +201,11 @@ class ManualScheduler:
         ran = 0
         queue, now_ms = self._queue, self.clock.monotonic_ms()
         while queue and queue[0][0] <= now_ms:
-            ran += queue[0][2].callback is not None
-            self._run_one()
+            callback = heappop(queue)[2].callback
+            if callback is None:
+                continue
+            ran += 1
+            self._run(callback)
             if ran > _CALLBACKS_MAX:
                 raise RuntimeError(f"{ran} callbacks ran without time going on: an endless loop")
         return ran
@@ -236,8 +240,10 @@ class ManualScheduler:
 
     def _run_one(self) -> None:
         callback = heappop(self._queue)[2].callback
-        if callback is None:
-            return
+        if callback is not None:
+            self._run(callback)
+
+    def _run(self, callback: Callback) -> None:
         self.running = True
         try:
             callback()

@@ -489,6 +489,8 @@ class MemoryNetwork:
 
     def is_cut(self, connection: MemoryConnection) -> bool:
         """Return True if nothing passes on the way to this end of the connection."""
+        if not self._cuts:
+            return False
         other = connection.other.node if connection.other is not None else connection.node
         return not self.passes(other, connection.node)
 

@@ -46,4 +46,5 @@ class SkewedClock:
 
     def monotonic_ms(self) -> float:
         """Return milliseconds since this machine was switched on, long ago."""
-        return self._clock.monotonic_ms() + self._monotonic_ms + self._gained()
+        gained_ms = self._gained_ms if self._rate == 1.0 else self._gained()
+        return self._clock.monotonic_ms() + self._monotonic_ms + gained_ms

@@ -67,7 +67,7 @@ class SimulatedNetwork(MemoryNetwork):
         ]
 
     def is_cut(self, connection: MemoryConnection) -> bool:
-        return connection in self._delayed or super().is_cut(connection)
+        return (bool(self._delayed) and connection in self._delayed) or super().is_cut(connection)
 
     def crash(self, node: str) -> None:
         """End the process of a node: its ports are closed and its connections reset. What it had sent over a delayed

@@ -111,9 +111,18 @@ class TreeView:
 
     def __init__(self, tree: MemoryTree) -> None:
         self._nodes = tree.nodes
+        self._topics: Mapping[str, Topic] = {}
+        self._topics_at = -1
+        """The number of changes of the tree when these topics were read."""
 
-    def topics(self) -> dict[str, Topic]:
-        """Return the topics without those that are being deleted, and without their configs."""
+    def topics(self) -> Mapping[str, Topic]:
+        """Return the topics without those that are being deleted, and without their configs: the same object until the
+        tree changes."""
+        if self._topics_at != self._nodes.applied:
+            self._topics_at, self._topics = self._nodes.applied, self._read_topics()
+        return self._topics
+
+    def _read_topics(self) -> dict[str, Topic]:
         found = {}
         for name in self._children(layout.TOPICS):
             topic, deleting = _decode_topic(name, self._nodes.get(layout.topic_path(name)).data)

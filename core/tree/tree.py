@@ -117,6 +117,8 @@ class Tree:
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {"": _Entry(b"", 0, None, set())}
+        self.applied = 0
+        """The number of calls of `apply`: while it stays the same, so do the nodes."""
 
     def plan_create(self, path: str, data: bytes, owner: int | None = None) -> list[Put]:
         """Plan the creation of the missing parents, topmost first, and of the node.
@@ -175,6 +177,7 @@ class Tree:
     def apply(self, changes: Sequence[Change]) -> dict[str, bool]:
         """Apply planned changes; return their paths in order, with True for created or deleted nodes."""
         touched: dict[str, bool] = {}
+        self.applied += 1
         for change in changes:
             path = change.path
             known = self._entries.get(path)
@@ -216,9 +219,9 @@ class Tree:
         return sorted(self._checked(path, None).children)
 
     def _checked(self, path: str, version: int | None) -> _Entry:
-        check_path(path)
-        entry = self._entries.get(path)
+        entry = self._entries.get(path) if path else None
         if entry is None:
+            check_path(path)  # that of a node is valid
             raise NoNode(path)
         if version is not None and version != entry.version:
             raise BadVersion(f"{path} has version {entry.version}, not {version}")

@@ -44,10 +44,10 @@ LEADERLESS_MAX_MS = 6_000.0
 LOOK_EVERY_MS = 250.0
 OFFSETS = "__consumer_offsets"
 SHOWN = attrgetter(
-    *("log", "log.log_start_offset", "log.log_end_offset", "high_watermark"),
+    *("log", "log._state.start", "log._state.end", "high_watermark"),
     *("leader", "leader_epoch", "epoch_start_offset"),
 )
-"""Gives what a look at a partition goes by."""
+"""Gives what a look at a partition goes by: fields, as properties are most of the time that a look takes."""
 CODECS = builtin_codecs()
 
 

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
+from operator import itemgetter
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
@@ -54,6 +55,7 @@ from barnabas.core.replica.partition.partition import Partition
 from barnabas.ports.errors import ApiError, ConfigError
 from barnabas.ports.types import TopicPartition
 
+_first = itemgetter(0)
 Entry = tuple[int, int]
 """The leader epoch of a message, and which message it is."""
 LogEntries = tuple[Entry, ...]
@@ -81,6 +83,7 @@ _SHARED = (
     "retired",
     "cordoned",
     "topic_known",
+    "settled_for",
 )
 """The attributes that a copy of a situation shares until it changes them."""
 K = TypeVar("K", int, tuple[int, int])
@@ -183,6 +186,7 @@ class Situation:
         "rules",
         "scope",
         "sent",
+        "settled_for",
         "starts",
         "topic",
         "topic_known",
@@ -254,6 +258,8 @@ class Situation:
         """Brokers that were drained, stopped, removed, and scrapped with their disks."""
         self.led: dict[int, tuple[int, int]] = {1: (self.tree.leader_epoch, 1)}
         """The leader epoch, and the life, in which each live broker has led last."""
+        self.settled_for: tuple[object, ...] | None = None
+        """The arguments of the last call of `settled` that changed nothing: equal ones would change nothing again."""
 
     def copy(self) -> "Situation":
         new = Situation.__new__(Situation)
@@ -272,14 +278,14 @@ class Situation:
         states = [self.tree, *(self.images[each] for each in sorted(self.images))] if self.scope.stale else [self.tree]
         if self.backup is not None:
             states.append(self.backup.tree)
-        epochs = {each.broker_epoch for each in self.live.values()} | {
-            each.previous_epoch for each in self.live.values()
-        }
-        epochs.update(self.in_order.values())
+        epochs = {*self.in_order.values()}
+        for each in self.live.values():
+            epochs.add(each.broker_epoch)
+            epochs.add(each.previous_epoch)
         epochs.update(self.begun.values())
-        epochs.update(own.broker_epoch for _, own in self.asked.values())
-        epochs.update(life for life, _ in self.ends.values())
-        epochs.update(life for life, _, _ in self.sent.values())
+        epochs.update([own.broker_epoch for _, own in self.asked.values()])
+        epochs.update([life for life, _ in self.ends.values()])
+        epochs.update([life for life, _, _ in self.sent.values()])
         if self.rolls_back:
             epochs.update(self.last_lives.values())
             epochs.update(self.registered.values())
@@ -289,23 +295,23 @@ class Situation:
                 epochs.update(self.backup.registered.values())
         for state in states:
             epochs.update(state.broker_epochs.values())
-            epochs.update(claim.broker_epoch for claim in state.claims.values())
+            epochs.update([claim.broker_epoch for claim in state.claims.values()])
         number = {epoch: order for order, epoch in enumerate(sorted(epochs))}
         return (
-            tuple(_state_key(state, number) for state in states),
+            tuple([_state_key(state, number) for state in states]),
             self._assignment_key(),
             self._rollback_key(number),
             (self.wanted, self.rules.min_isr, *(self.configured[each] for each in self.brokers)),
-            tuple((each, number[life.broker_epoch], number[life.previous_epoch]) for each, life in _items(self.live)),
-            tuple((each, number[life]) for each, life in _items(self.in_order)),
-            tuple(number[self.begun[each]] for each in self.brokers),
-            tuple(self.logs[each] for each in self.brokers),
+            tuple([(each, number[life.broker_epoch], number[life.previous_epoch]) for each, life in _items(self.live)]),
+            tuple([(each, number[life]) for each, life in _items(self.in_order)]),
+            tuple([number[self.begun[each]] for each in self.brokers]),
+            tuple([self.logs[each] for each in self.brokers]),
             tuple(_items(self.uncut)),
-            tuple(self.high_watermarks[each] for each in self.brokers),
+            tuple([self.high_watermarks[each] for each in self.brokers]),
             tuple(self.starts[each] if each == self.images.get(each, self.tree).leader else 0 for each in self.brokers),
-            tuple((pair, number[life], end) for pair, (life, end) in _items(self.ends)),
-            tuple((each, own.broker_id, number[own.broker_epoch]) for each, (_, own) in _items(self.asked)),
-            tuple((each, number[life], epoch, log) for each, (life, epoch, log) in _items(self.sent)),
+            tuple([(pair, number[life], end) for pair, (life, end) in _items(self.ends)]),
+            tuple([(each, own.broker_id, number[own.broker_epoch]) for each, (_, own) in _items(self.asked)]),
+            tuple([(each, number[life], epoch, log) for each, (life, epoch, log) in _items(self.sent)]),
             self.lossy,
             self.retired,
             self.cordoned,
@@ -502,7 +508,7 @@ class Situation:
     def calm(self) -> None:
         """Let the controller settle the state, and brokers claim what they have."""
         while True:
-            after = None if self.scope.apart else settled(self.tree, self.replicas, self.live, self.rules)
+            after = None if self.scope.apart else self._next_state()
             if after is not None:
                 self.store(after)
                 continue
@@ -519,6 +525,15 @@ class Situation:
                     break
             else:
                 return
+
+    def _next_state(self) -> PartitionState | None:
+        settled_for = (self.tree, self.replicas, self.rules, tuple(self.live.items()))
+        if settled_for == self.settled_for:
+            return None
+        after = settled(self.tree, self.replicas, self.live, self.rules)
+        if after is None:
+            self.settled_for = settled_for
+        return after
 
     def check(self) -> None:
         """A leader has every committed message; `beyond`: every one that is on a disk at all. Without a leader some
@@ -594,16 +609,16 @@ class Situation:
         for broker in _dead(then):
             start(then, broker)
             then.calm()
-        while True:
-            before = then.key()
+        before, key = None, then.key()
+        while key != before:
+            before = key
             for name in ("learn", "see", "hear", "settle", "fetch", "finish"):
                 action = ACTIONS[name]
                 for broker in list(action.brokers(then)):
                     if broker in action.brokers(then):
                         action.happens(then, broker)
                         then.calm()
-            if then.key() == before:
-                break
+            key = then.key()
         is_moving = reassignment.is_moving(then.topic, KEY.partition)
         if then.tree.leader not in then.live or is_moving:
             what = "moves" if is_moving else "has no leader"
@@ -633,8 +648,8 @@ def _registration(broker: int, broker_epoch: int, previous_epoch: int = -1) -> B
     return BrokerRegistration(broker_id=broker, endpoints=(), broker_epoch=broker_epoch, previous_epoch=previous_epoch)
 
 
-def _items(some: Mapping[K, V]) -> list[tuple[K, V]]:
-    return [(key, some[key]) for key in sorted(some)]
+def _items(some: Mapping[K, V]) -> Sequence[tuple[K, V]]:
+    return sorted(some.items(), key=_first) if some else ()
 
 
 def _assignment_key(topic: Topic) -> object:
@@ -651,8 +666,8 @@ def _state_key(state: PartitionState, number: Mapping[int, int]) -> object:
         state.suspects,
         state.min_isr,
         state.replicas,
-        tuple((each, number[epoch]) for each, epoch in _items(state.broker_epochs)),
-        tuple((each, number[c.broker_epoch], c.extent, c.lost) for each, c in _items(state.claims)),
+        tuple([(each, number[epoch]) for each, epoch in _items(state.broker_epochs)]),
+        tuple([(each, number[c.broker_epoch], c.extent, c.lost) for each, c in _items(state.claims)]),
     )
 
 

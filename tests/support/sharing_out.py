@@ -41,6 +41,18 @@ LONGEST_FIRST: Sequence[str] = (
     "tests/integration/test_least_rights.py",
     "tests/integration/test_queries.py",
     "tests/integration/test_release.py",
+    "tests/unit/coordinator/test_coordinator_search.py",
+    "tests/unit/tiering/test_tiering_search.py",
+    "tests/adapters/test_wire_kafka_oracle.py",
+    "tests/unit/log/test_log_damage.py",
+    "tests/unit/client/test_consumer_membership_stories.py",
+    "tests/unit/log/test_compaction_machine.py",
+    "tests/unit/cluster/test_registry.py",
+    "tests/unit/pipeline/test_table_iceberg.py",
+    "tests/unit/testing/test_sharing_out.py",
+    "tests/unit/tiering/test_tiering_seeds.py",
+    "tests/unit/message/test_codecs_builtin.py",
+    "tests/unit/cluster/test_acl_search.py",
 )
 """Groups and files that take long, by the CPU time and the waits that were measured: begun last, one of them would keep
 a worker busy while the others have nothing left. All others come as pytest-randomly has shuffled them."""

@@ -35,8 +35,18 @@ _RETRIES, _RETRY_S, _TIMEOUT_S = 3, 20, 30
 _PARTS_UNDER_WAY = 2
 """An upload holds these parts in memory; a broker has as many uploads at a time as copier threads."""
 _BEYOND_END = ("416", "InvalidRange", "outside the object", "requested range")
-SETTINGS = ("access.key.id", "endpoint", "region", "secret.access.key", "session.token", "virtual.hosted.style")
+SETTINGS = (
+    "access.key.id",
+    "endpoint",
+    "payload.checksum",
+    "region",
+    "secret.access.key",
+    "session.token",
+    "virtual.hosted.style",
+)
 """The settings; without keys, the environment (`AWS_ACCESS_KEY_ID`, ...) or the machine's role gives them."""
+PAYLOAD_CHECKSUMS = ("sha256", "crc64nvme", "none")
+"""Values of `payload.checksum`: by what the store checks the payloads that it receives."""
 
 
 class S3RemoteStorage:
@@ -65,8 +75,7 @@ class S3RemoteStorage:
                 options[option] = settings[name]
         if endpoint is not None:
             options["endpoint"] = endpoint.rstrip("/")
-        # A signed payload takes a SHA-256, 0.7 ms per MB. TLS protects the bytes already.
-        options["unsigned_payload"] = form is None or form["scheme"] == "https"
+        options |= _payload_options(settings.get("payload.checksum"), is_tls=form is None or form["scheme"] == "https")
         options["virtual_hosted_style_request"] = settings.get("virtual.hosted.style", "false") == "true"
         try:
             self._store = S3Store(
@@ -163,6 +172,22 @@ class S3RemoteStorage:
         """Do nothing: obstore closes idle connections."""
 
 
+def _payload_options(checksum: str | None, *, is_tls: bool) -> dict[str, Any]:
+    """Return how a payload is protected on its way. Raises `ConfigError`.
+
+    A signed payload takes a SHA-256, 0.7 ms per MB, a CRC-64/NVME 0.1. A CRC finds damage, but a stranger on the way
+    can forge it: so it is the default where TLS keeps strangers out.
+    """
+    if checksum is None:
+        checksum = "crc64nvme" if is_tls else "sha256"
+    if checksum not in PAYLOAD_CHECKSUMS:
+        raise ConfigError(f"rsm.config.payload.checksum={checksum}: expected one of {', '.join(PAYLOAD_CHECKSUMS)}")
+    if checksum == "none" and not is_tls:
+        raise ConfigError("rsm.config.payload.checksum=none: without TLS the store must check what it receives")
+    options: dict[str, Any] = {"unsigned_payload": checksum != "sha256"}
+    return options | ({"checksum_algorithm": checksum} if checksum == "crc64nvme" else {})
+
+
 def _short(error: BaseException) -> str:
     """Return the first line of an error; signatures and tokens stand in the lines after it, if anywhere."""
     return str(error).splitlines()[0][:300] if str(error) else type(error).__name__
@@ -174,6 +199,14 @@ _REMEDIES = (
         ("169.254.169.254", "credential", "Missing AccessKeyId", "Missing SecretAccessKey"),
         "a key is missing: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or for a broker rsm.config.access.key.id "
         "and rsm.config.secret.access.key",
+    ),
+    (
+        ("BadDigest", "XAmzContentSHA256Mismatch"),
+        "what came there is not what was sent: look for bad memory or proxies",
+    ),
+    (
+        ("NotImplemented", "checksum", "Checksum"),
+        "a store that does not know CRC-64/NVME needs rsm.config.payload.checksum=sha256, or none",
     ),
     (("NoSuchBucket", "404 Not Found"), "make the bucket, or correct its name"),
     (("403", "401", "InvalidAccessKeyId", "SignatureDoesNotMatch"), "check the keys, and what they may do there"),

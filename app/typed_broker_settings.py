@@ -290,6 +290,7 @@ class BrokerKeywords(TypedDict, total=False):
     reserved_broker_max_id: int | str | None
     rsm_config_access_key_id: str | None
     rsm_config_endpoint: str | None
+    rsm_config_payload_checksum: str | None
     rsm_config_region: str | None
     rsm_config_secret_access_key: str | Secret[str] | None
     rsm_config_session_token: str | Secret[str] | None

@@ -1,7 +1,7 @@
 """Tiered storage: what copying costs a producer, and how fast a cold reader is against the store's own range reads.
 
-Plain and tiered topics take turns; CPU is that of the broker. `python benchmarks/tiered.py copying` (`cold`, `hot`,
-`direct`) measures one thing; `make bench-tiered` all that has a goal, and a restore, within twelve minutes.
+Plain and tiered topics take turns; CPU is that of the broker. `python benchmarks/tiered.py copying` (`uploads`, `cold`,
+`hot`, `direct`) measures one thing; `make bench-tiered` all that has a goal, and a restore, within twelve minutes.
 """
 
 import os
@@ -14,7 +14,8 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from functools import partial
 from multiprocessing import get_context
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Event
@@ -39,13 +40,16 @@ from s3_sink import s3_sink
 from barnabas import Admin, SimpleConsumer
 from barnabas.adapters.remote_folder import FolderRemoteStorage
 from barnabas.adapters.remote_s3 import S3RemoteStorage
+from barnabas.adapters.storage_fs import open_log_dir
 from barnabas.app.certificates import DevelopmentAuthority
 from barnabas.app.clients.arrow.decode import decode_arrow
 from barnabas.app.reserve_port import reserve_port
 from barnabas.core.message.codec import NO_CODECS
+from barnabas.core.tiering.manifest import RemoteSegment
+from barnabas.core.tiering.segment_objects import CheckedBatches
 from barnabas.ports.broker_api.offsets import LATEST_TIERED
 from barnabas.ports.remote_storage import ObjectInfo, RemoteStorage
-from barnabas.ports.types import TopicPartition
+from barnabas.ports.types import Position, TopicPartition
 from barnabas.testing.logs import batch
 
 MB = 1 << 20
@@ -56,6 +60,7 @@ SEGMENT_BYTES = 16 * MB
 CHUNK = MB
 COPY_COST_MAX, COLD_GOAL, HOT_MAX = 0.05, 0.5, 1.1
 READ_ROUNDS = 9
+UPLOADS, UPLOAD_ROUNDS = 6, 15
 PATIENCE_S = 60
 HOT_ROUNDS, HOT_FETCHES, READERS, READER_RATE = 6, 300, 4, 20 * MB
 
@@ -437,16 +442,93 @@ def copying_to_s3() -> list[Result]:
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         tls.load_cert_chain(authority.issue("store", ("127.0.0.1",), 2).path)
         os.environ["SSL_CERT_FILE"] = str(authority.path)
-        for scheme, context in (("http", None), ("https", tls)):
+        for name, context, checksum in (
+            ("HTTP", None, "sha256"),
+            ("HTTP, CRC only", None, "crc64nvme"),
+            ("HTTPS", tls, "crc64nvme"),
+        ):
             with s3_sink(context) as (endpoint, store):
-                settings = [f"rsm.config.endpoint={endpoint}", *keys]
-                found += copying(f"S3 by {scheme}", "s3://bucket/k", *settings, store=store)
+                settings = [f"rsm.config.endpoint={endpoint}", f"rsm.config.payload.checksum={checksum}", *keys]
+                found += copying(f"S3 by {name}", "s3://bucket/k", *settings, store=store)
         del os.environ["SSL_CERT_FILE"]
     return found
 
 
+def _segment() -> tuple[bytes, RemoteSegment]:
+    """Return batches of a quarter of a megabyte, as a closed segment has them, and what a manifest says of it."""
+    values = [os.urandom(MESSAGE_BYTES) for _ in range(1_200)]
+    one, content, offset = bytearray(batch(*values)), bytearray(), 0
+    while len(content) + len(one) <= SEGMENT_BYTES:
+        one[:8], one[12:16] = offset.to_bytes(8, "big"), bytes(4)  # the CRC covers neither offset nor leader epoch
+        content += one
+        offset += len(values)
+    remote = RemoteSegment(
+        segment_id="00",
+        base_offset=0,
+        next_offset=offset,
+        size=len(content),
+        max_timestamp=1000,
+        epochs=((0, 0),),
+        leader_epoch=0,
+        has_aborted=False,
+    )
+    return bytes(content), remote
+
+
+def uploads() -> list[Result]:
+    """Copy a segment by the adapter alone, without a broker: CPU by what protects the payload. The ways take turns."""
+    content, remote = _segment()
+    keys = {"access.key.id": "x", "secret.access.key": "y"}
+    cpu: dict[str, list[float]] = {}
+    with ExitStack() as opened:
+        folder = opened.enter_context(tempfile.TemporaryDirectory(dir=_memory()))
+        authority = DevelopmentAuthority(Path(folder))
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(authority.issue("store", ("127.0.0.1",), 2).path)
+        os.environ["SSL_CERT_FILE"] = str(authority.path)
+        file = opened.enter_context(closing(open_log_dir(Path(folder) / "data"))).folder("tiered-0").open("0.log")
+        file.append(content)
+        stores = {}
+        for scheme, context, ways in (
+            ("HTTP", None, ("sha256", "crc64nvme")),
+            ("HTTPS", tls, ("sha256", "none", "crc64nvme")),
+        ):
+            endpoint, _ = opened.enter_context(s3_sink(context))
+            for way in ways:
+                settings = {"endpoint": endpoint, "payload.checksum": way, **keys}
+                stores[f"{scheme} {way}"] = S3RemoteStorage("bucket", "k", settings)
+        del os.environ["SSL_CERT_FILE"]
+
+        def read_and_check() -> None:
+            CheckedBatches(file.region(Position(0), len(content)), remote).finish()
+
+        def upload(storage: RemoteStorage) -> None:
+            checked = CheckedBatches(file.region(Position(0), len(content)), remote)
+            storage.put("segment", checked)
+            checked.finish()
+
+        works = {"read and check alone": read_and_check} | {way: partial(upload, each) for way, each in stores.items()}
+        for number in range(UPLOAD_ROUNDS + 1):
+            for way, work in works.items():
+                began = time.process_time()
+                for _ in range(UPLOADS):
+                    work()
+                if number:  # the first round is a warm-up
+                    spent = (time.process_time() - began) * 1000 / (UPLOADS * len(content) / MB)
+                    cpu.setdefault(way, []).append(spent)
+    return [
+        Result(
+            f"CPU of an upload by {scheme}, {after} / {before}",
+            median(map(truediv, cpu[f"{scheme} {after}"], cpu[f"{scheme} {before}"])),
+            details={f"{way} ms/MB": median(each) for way, each in cpu.items() if way.split()[0] in (scheme, "read")},
+        )
+        for scheme, before, after in (("HTTP", "sha256", "crc64nvme"), ("HTTPS", "none", "crc64nvme"))
+    ]
+
+
 WORKS: dict[str, tuple[Callable[[], list[Result]], ...]] = {
     "copying": (copying_to_s3, copying_to_folder),
+    "uploads": (uploads,),
     "cold": (lambda: [in_folder()], lambda: [in_s3()]),
     "hot": (lambda: [hot_fetches()],),
     "direct": (lambda: [direct_reads()],),

@@ -12,6 +12,7 @@ from .keys import LONG_MAX, flag_key, int_key, long_key, password_key, text_key
 _SETTINGS = {
     "rsm.config.access.key.id": "access.key.id",
     "rsm.config.endpoint": "endpoint",
+    "rsm.config.payload.checksum": "payload.checksum",
     "rsm.config.region": "region",
     "rsm.config.secret.access.key": "secret.access.key",
     "rsm.config.session.token": "session.token",
@@ -104,6 +105,12 @@ class RemoteKeys:
     )
     rsm_config_endpoint: str | None = text_key(
         "rsm.config.endpoint", None, doc="Ours. Of s3://: http[s]://HOST:PORT of a store that is not Amazon's."
+    )
+    rsm_config_payload_checksum: str | None = text_key(
+        "rsm.config.payload.checksum",
+        None,
+        ("sha256", "crc64nvme", "none"),
+        doc="Ours. Of s3://: by what the store checks what it receives; unset: crc64nvme by HTTPS, sha256 by HTTP.",
     )
     rsm_config_region: str | None = text_key("rsm.config.region", None, doc="Ours. Of s3://: the region of the bucket.")
     rsm_config_virtual_hosted_style: bool | None = flag_key(

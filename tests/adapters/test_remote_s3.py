@@ -1,5 +1,6 @@
 """Remote storage in S3 keeps the contract of remote storage, at moto's server."""
 
+import base64
 import hashlib
 import ssl
 import threading
@@ -22,6 +23,7 @@ from support.s3_server import KEYS, S3Server
 from barnabas.adapters.remote_s3 import S3RemoteStorage, open_s3_remote_storage
 from barnabas.ports.errors import ConfigError
 from barnabas.ports.remote_storage import CHUNK_BYTES, RemoteStorage, RemoteStorageError
+from barnabas.ports.types import Buffer
 from barnabas.testing.contracts.remote_storage import RemoteStorageContract
 
 
@@ -54,7 +56,11 @@ def test_malformed_url_is_refused_without_its_text(url: str) -> None:
 
 @pytest.mark.parametrize(
     ("settings", "why"),
-    [({"secret": "hush-hush"}, "unknown settings"), ({"endpoint": "http://user:hush-hush@host"}, "endpoint")],
+    [
+        ({"secret": "hush-hush"}, "unknown settings"),
+        ({"endpoint": "http://user:hush-hush@host"}, "endpoint"),
+        ({"payload.checksum": "md5"}, "expected one of sha256, crc64nvme, none"),
+    ],
 )
 def test_wrong_setting_is_refused_without_its_value(settings: dict[str, str], why: str) -> None:
     with pytest.raises(ConfigError, match=why) as raised:
@@ -89,8 +95,11 @@ def test_malformed_endpoint_of_the_environment_is_named_as_such(monkeypatch: pyt
 class _Requests:
     """Notes how each PUT describes its payload, and how many of them are answered at the same time."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_damaging: bool = False) -> None:
         self.payloads: list[str] = []
+        self.checksums: list[str | None] = []
+        self.is_damaging = is_damaging
+        """Whether a byte of each payload changes on its way."""
         self.most_at_once = self._now = 0
         self._lock = threading.Lock()
 
@@ -105,22 +114,36 @@ class _Requests:
             self._now -= 1
 
 
+def _crc64_nvme(content: Buffer) -> str:
+    """Return the checksum as S3 writes it: the reflected polynomial of NVM Express, all ones before and after."""
+    crc = 0xFFFF_FFFF_FFFF_FFFF
+    for byte in content:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x9A6C_9329_AC4B_C9B5 if crc & 1 else 0)
+    return base64.b64encode((crc ^ 0xFFFF_FFFF_FFFF_FFFF).to_bytes(8, "big")).decode()
+
+
 def _handler(requests: _Requests) -> type[BaseHTTPRequestHandler]:
     """Return a handler of single and of multipart uploads."""
 
     class Uploads(BaseHTTPRequestHandler):
         def do_PUT(self) -> None:
             with requests.count(self.headers["x-amz-content-sha256"]):
-                self.rfile.read(int(self.headers["Content-Length"]))
+                content = bytearray(self.rfile.read(int(self.headers["Content-Length"])))
+                given = self.headers["x-amz-checksum-crc64nvme"]
+                requests.checksums.append(given)
+                content[0] ^= requests.is_damaging
+                is_right = given is None or len(content) > 1000 or given == _crc64_nvme(content)
                 time.sleep(0.05 if "partNumber" in self.path else 0)
-                self._answer(b"")
+                self._answer(b"" if is_right else b"<Error><Code>BadDigest</Code></Error>", 200 if is_right else 400)
 
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
             self._answer(b'<?xml version="1.0"?><R><UploadId>1</UploadId><ETag>"1"</ETag></R>')
 
-        def _answer(self, body: bytes) -> None:
-            self.send_response(200)
+        def _answer(self, body: bytes, status: int = 200) -> None:
+            self.send_response(status)
             self.send_header("ETag", '"1"')
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -133,8 +156,8 @@ def _handler(requests: _Requests) -> type[BaseHTTPRequestHandler]:
 
 
 @contextmanager
-def _server(requests: _Requests, tls: ssl.SSLContext | None = None) -> Iterator[RemoteStorage]:
-    """Run a server; yield storage in a bucket there."""
+def _server(requests: _Requests, tls: ssl.SSLContext | None = None, checksum: str = "") -> Iterator[RemoteStorage]:
+    """Run a server; yield storage in a bucket there, with that `payload.checksum`."""
     with ThreadingHTTPServer(("127.0.0.1", 0), _handler(requests)) as server:
         if tls is not None:
             server.socket = tls.wrap_socket(server.socket, server_side=True)
@@ -143,10 +166,21 @@ def _server(requests: _Requests, tls: ssl.SSLContext | None = None) -> Iterator[
         try:
             endpoint = f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_address[1]}"
             keys = {"access.key.id": KEYS[0], "secret.access.key": KEYS[1]}
-            yield open_s3_remote_storage("s3://bucket/x", {"endpoint": endpoint, **keys})
+            given = {"payload.checksum": checksum} if checksum else {}
+            yield open_s3_remote_storage("s3://bucket/x", {"endpoint": endpoint, **keys, **given})
         finally:
             server.shutdown()
             thread.join()
+
+
+@pytest.fixture
+def tls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ssl.SSLContext:
+    """The side of a server whose certificate clients trust."""
+    found = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    certificate("127.0.0.1").configure_cert(found)
+    authority().cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    return found
 
 
 def test_payload_is_hashed_for_the_signature_without_tls() -> None:
@@ -154,17 +188,65 @@ def test_payload_is_hashed_for_the_signature_without_tls() -> None:
     with _server(requests) as storage:
         storage.put("k", b"content")
     assert requests.payloads == [hashlib.sha256(b"content").hexdigest()]
+    assert requests.checksums == [None]
 
 
-def test_payload_that_tls_protects_is_not_hashed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    certificate("127.0.0.1").configure_cert(tls)
-    authority().cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+def test_payload_that_tls_protects_has_a_crc_in_place_of_a_hash(tls: ssl.SSLContext) -> None:
     requests = _Requests()
     with _server(requests, tls) as storage:
         storage.put("k", b"content")
-    assert requests.payloads == ["UNSIGNED-PAYLOAD"]
+        storage.replace("m", b"manifest", None)
+    assert requests.payloads == ["UNSIGNED-PAYLOAD"] * 2
+    assert requests.checksums == [_crc64_nvme(b"content"), _crc64_nvme(b"manifest")]
+
+
+def test_crc_is_that_of_the_published_check_value() -> None:
+    assert _crc64_nvme(b"123456789") == base64.b64encode(bytes.fromhex("ae8b14860a799888")).decode()
+
+
+def test_each_part_of_a_large_object_has_its_crc() -> None:
+    requests = _Requests()
+    with _server(requests, checksum="crc64nvme") as storage:
+        storage.put("k", bytes(CHUNK_BYTES) + b"the end")
+    assert len(requests.checksums) == 2
+    assert None not in requests.checksums
+    assert _crc64_nvme(b"the end") in requests.checksums
+
+
+@pytest.mark.parametrize("call", ["put", "replace"])
+def test_payload_that_was_damaged_on_its_way_is_refused_by_the_store(call: str) -> None:
+    with (
+        _server(_Requests(is_damaging=True), checksum="crc64nvme") as storage,
+        pytest.raises(RemoteStorageError, match=r"cannot store k in .*; what came there is not what was sent"),
+    ):
+        storage.put("k", b"content") if call == "put" else storage.replace("k", b"content", None)
+
+
+@pytest.mark.parametrize(
+    ("checksum", "payload"), [("none", "UNSIGNED-PAYLOAD"), ("sha256", hashlib.sha256(b"content").hexdigest())]
+)
+def test_store_that_knows_no_crc_gets_none(tls: ssl.SSLContext, checksum: str, payload: str) -> None:
+    requests = _Requests()
+    with _server(requests, tls, checksum) as storage:
+        storage.put("k", b"content")
+    assert (requests.payloads, requests.checksums) == ([payload], [None])
+
+
+def test_payload_without_any_protection_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"payload\.checksum=none: without TLS"):
+        S3RemoteStorage("bucket", "", {"endpoint": "http://127.0.0.1:9", "payload.checksum": "none"})
+
+
+@pytest.mark.parametrize("checksum", ["crc64nvme", "sha256"])
+def test_moto_keeps_what_comes_with_a_checksum(s3_server: S3Server, checksum: str) -> None:
+    settings = {**s3_server.settings, "payload.checksum": checksum}
+    storage = open_s3_remote_storage(s3_server.make_bucket(), settings)
+    content = bytes(range(256)) * (CHUNK_BYTES // 256) + b"the end"
+    storage.put("large", content)
+    assert storage.read("large").content == content
+    version = storage.replace("small", b"one", None)
+    storage.replace("small", b"two", version)
+    assert storage.read("small").content == b"two"
 
 
 def test_large_object_has_few_parts_in_memory_at_a_time() -> None:

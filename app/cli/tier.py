@@ -2,7 +2,8 @@
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -135,9 +136,11 @@ def restore(
     from ..compose.remote_storage import opened_for_command
     from ..mirror.restoring import TierRestore
 
-    with opened_for_command(url) as storage:
-        found = _topics_in(storage, url, names or [], topic_id)
-        restoring = TierRestore(storage, {"bootstrap.servers": bootstrap, **connection_settings()})
+    with (
+        opened_for_command(url) as storage,
+        closing(TierRestore(storage, {"bootstrap.servers": bootstrap, **connection_settings()})) as restoring,
+    ):
+        found = topics_in(storage, url, names or [], topic_id, restoring.topic_ids)
         total = sum(_size(parts) for parts in found.values())
         try:
             with progress("bytes", total) as advance:
@@ -157,8 +160,6 @@ def restore(
         except BaseException:
             typer.echo("barnabas: the restore is not complete; the same command continues it", err=True)
             raise
-        finally:
-            restoring.close()
 
 
 def _restored(made: "RestoredTopic") -> str:
@@ -192,7 +193,7 @@ def open_remote(
     from ..compose.remote_storage import opened_for_command
 
     with opened_for_command(url) as storage:
-        parts = _topics_in(storage, url, [topic], topic_id)[topic]
+        parts = topics_in(storage, url, [topic], topic_id)[topic]
     newest = max(parts, key=lambda each: each.manifest.changes).manifest.topic
     count = max([newest.partitions, *(each.manifest.partition + 1 for each in parts)])
     name = name or topic
@@ -218,10 +219,18 @@ def _size(parts: "list[RemotePartition]") -> int:
     return sum(each.size for each in parts)
 
 
-def _topics_in(
-    storage: "RemoteStorage", url: str, names: list[str], topic_id: str | None
+def topics_in(
+    storage: "RemoteStorage",
+    url: str,
+    names: list[str],
+    topic_id: str | None,
+    own_ids: Callable[[], Collection[str]] = tuple,
 ) -> "dict[str, list[RemotePartition]]":
-    """Return the partitions of the topics with these names, of all without names. Raises `ConfigError`."""
+    """Return the partitions of the topics with these names, of all without names. Raises `ConfigError`.
+
+    `own_ids` returns the ids of topics that the cluster itself has: where a topic of the store was restored into a
+    cluster with the same store, the one to restore is the other one.
+    """
     from ..mirror.restoring import read_partitions
 
     found: dict[str, dict[str, list[RemotePartition]]] = {}
@@ -233,6 +242,9 @@ def _topics_in(
     if missing or not found:
         raise ConfigError(f"{url} has no topic {', '.join(missing)}".rstrip())
     for name, by_id in found.items():
+        if len(by_id) > 1:
+            for own in {*own_ids()} & by_id.keys():
+                del by_id[own]
         if len(by_id) > 1:
             raise ConfigError(f"{name} was there more than once, as {', '.join(by_id)}: give --topic-id")
     return {name: next(iter(by_id.values())) for name, by_id in found.items()}

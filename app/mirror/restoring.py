@@ -137,6 +137,10 @@ class TierRestore:
         self._admin.close()
         self._shell.close()
 
+    def topic_ids(self) -> set[str]:
+        """Return the ids of the cluster's topics, in hexadecimal digits. Raises `BarnabasError`."""
+        return {each.topic_id.hex() for each in self._admin.describe_topics()}
+
     def restore(self, topic: str, parts: list[RemotePartition], moved: Callable[[int], None]) -> RestoredTopic:
         """Create the topic, and bring back what is readable of its partitions; `moved` is called with sizes.
 

@@ -4,7 +4,7 @@ What it is asked is done at once, in the test's own thread.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..app.broker.lifecycle.broker_server import BrokerServer
 from ..app.compose.broker import outside_of, plugin_host
@@ -31,6 +31,10 @@ from .by_hand import (
     MemoryTree,
     SeededEntropy,
 )
+
+if TYPE_CHECKING:
+    from ..app.broker.state.tiering import RemoteOutside
+    from ..plugins.host import PluginHost
 
 ResultT = TypeVar("ResultT")
 HERE = Caller(client_id="test", host="127.0.0.1", connection=1)
@@ -79,6 +83,7 @@ class ManualBroker:
         config = BrokerConfig.from_mapping(
             {"listeners": "kafka://broker:9092", "storage": "memory", "coordination": "memory"}, self.settings
         )
+        plugins = plugin_host(config, self.plugins)
         outside = outside_of(
             config,
             scheduler=self.scheduler,
@@ -90,12 +95,24 @@ class ManualBroker:
             open_coordination=lambda: self.wrap_session(self.tree.session(deliver=self.scheduler.call_soon)),
             report=self.lines.append,
             shared=self.shared,
+            open_remote_storage=lambda: self._remote_of(config, plugins),
         )
-        node = BrokerServer(config, outside, plugin_host(config, self.plugins))
+        node = BrokerServer(config, outside, plugins)
         node.start()
         if self.shared:
             self.scheduler.run_until(lambda: node.ready)
         return node
+
+    def _remote_of(self, config: BrokerConfig, plugins: "PluginHost") -> "RemoteOutside":
+        """Open the remote storage of the settings; the scheduler makes its calls."""
+        from ..app.broker.state.tiering import RemoteOutside
+        from ..app.compose.remote_storage import open_remote_storage
+
+        storage = open_remote_storage(
+            config.remote_log_storage_manager_class_name or "", config.remote_settings, plugins
+        )
+        offload = self.scheduler.offload
+        return RemoteOutside(storage=storage, offload_copy=offload, offload_read=offload, close=storage.close)
 
     @property
     def reports(self) -> list[str]:

@@ -46,7 +46,7 @@ from barnabas.testing.manual_broker import HERE, ManualBroker, batch
 
 TOPIC_IDS = {"t": bytes(range(16)), "u": bytes(range(16, 32))}
 TIERED = {"remote.storage.enable": "true", "segment.bytes": "400", "retention.ms": "-1"}
-SETTINGS: dict[str, object] = {
+SETTINGS: dict[str, Any] = {
     "remote.log.storage.system.enable": "true",
     "remote.log.manager.task.interval.ms": "1000",
     "offsets.topic.num.partitions": "1",
@@ -277,7 +277,7 @@ class Restored:
         self,
         admin: Admin,
         topic: str,
-        overrides: Mapping[str, str],
+        overrides: Mapping[str, str | None],
         contents: Mapping[TopicPartition, bytes],
         lost: "LostCluster",
     ) -> None:
@@ -287,10 +287,10 @@ class Restored:
         assert {place: (starts[place], ends[place]) for place in contents} == {
             place: lost.ranges[place] for place in contents
         }, topic
-        for (group, *place), offset in COMMITTED.items():
-            if place[0] == topic:
-                found = admin.group_offsets(group).get(TopicPartition(*place))
-                assert found is not None and found.offset == offset, (group, place)
+        for (group, name, partition), offset in COMMITTED.items():
+            if name == topic:
+                found = admin.group_offsets(group).get(TopicPartition(name, partition))
+                assert found is not None and found.offset == offset, (group, name, partition)
 
     def _content(self, place: TopicPartition, offset: int) -> bytes:
         """Return all batches of a partition from `offset` on."""
@@ -314,7 +314,7 @@ def _batch(offset: int, epoch: int) -> bytes:
 
 @define
 class LostCluster:
-    """What a lost cluster has left in the store: two topics.
+    """Two topics that a lost cluster has left in the store.
 
     Partition 0 of "t" begins within a batch, and has two leader epochs; partition 2 had no closed segment.
     """

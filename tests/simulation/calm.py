@@ -58,8 +58,11 @@ def _producers(partition: Partition, start: int) -> dict[int, tuple[int, int, in
 
 
 def piled_up(world: World, *, old_disks: bool = False) -> str:
-    """Return what has grown without an end to it; empty if nothing has. Brokers ignore folders of deleted topics that
-    returned with an old copy of a disk: their deletion is no longer known."""
+    """Return what has grown without an end to it; empty if nothing has.
+
+    Brokers ignore folders of deleted topics that came back with an old copy of a disk, or with a broker that had been
+    removed: that the topic was deleted is no longer known.
+    """
     known = world.look.topics().keys()
     sessions = sum(len(machine.sessions) for machine in world.machines)
     if world.tree.session_count > sessions + world.abandoned_sessions:
@@ -71,6 +74,10 @@ def piled_up(world: World, *, old_disks: bool = False) -> str:
         if waiting > WAITING_MAX:
             return f"{waiting} requests wait in {broker.name}"
         folders = {name for disk in broker.disks for name in disk.folders if name and not name.endswith("-stray")}
+        if any(f"broker {broker.broker_id} was removed from the cluster" in line for line in world.reports):
+            folders = {
+                each for each in folders if not any(f"/{each} belongs to no topic" in line for line in world.reports)
+            }
         gone = {name for name in folders if name.rpartition("-")[0] not in known}
         if gone and not old_disks:
             return f"{broker.name} still has the folders {sorted(gone)} of deleted topics"

@@ -29,6 +29,7 @@ from barnabas.adapters.system import SeededEntropy
 from barnabas.core.replica.partition.partition import Partition
 from barnabas.ports.broker_api.configs import ResourceKind
 from barnabas.ports.entropy import Entropy
+from barnabas.ports.errors import ApiError
 from barnabas.ports.remote_storage import RemoteStorage
 from barnabas.ports.types import TopicPartition
 from barnabas.simulation import Disasters, SimulatedBroker, World
@@ -221,8 +222,7 @@ class ClusterStory:
         self._await("all brokers are in sync", self._all_in_sync)
         if "set_min_isr" in self.acts and self.replicated:
             with Admin(world.client("founder"), default_api_timeout_ms=30_000) as admin:
-                admin.alter_configs(ResourceKind.BROKER, "", {"min.insync.replicas": None})
-                admin.alter_topic_configs(TOPIC, {"min.insync.replicas": None})
+                self._await("min.insync.replicas has its default", lambda: _resets_min_isr(admin))
         before = [writer.acknowledged for writer in self.writers]
         self._await(
             "writers get on", lambda: all(w.acknowledged > n for w, n in zip(self.writers, before, strict=True))
@@ -331,6 +331,18 @@ class ClusterStory:
                 why += f" rotten: {rotten}" if rotten else ""
                 raise Broken(f"liveness: {what}: not within {limit:.0f} s of calm{why and f'; {why}'}")
             self.world.run(0.1)
+
+
+def _resets_min_isr(admin: Admin) -> bool:
+    """Remove what operators have set. False: the outcome is unknown, as a connection of before had been lost."""
+    try:
+        admin.alter_configs(ResourceKind.BROKER, "", {"min.insync.replicas": None})
+        admin.alter_topic_configs(TOPIC, {"min.insync.replicas": None})
+    except ApiError as error:
+        if not error.retriable:
+            raise
+        return False
+    return True
 
 
 def _check_book(number: int, book: Book) -> None:

@@ -918,7 +918,7 @@ def open_topics(state: BrokerState, deleted: Iterable[bytes]) -> None:
     gone = set(deleted) - {topic.topic_id for topic in state.image.deleting.values()}
     if gone:  # the start has renamed their folders
         state.logs.flush_folder_names()
-    for topic_id in gone:
+    for topic_id in sorted(gone):
         confirm_deleted(state.registry.coordination, topic_id, state.node_id)
     for topic in list(state.image.deleting.values()):
         if state.drop_topic(topic):

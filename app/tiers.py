@@ -143,35 +143,31 @@ def read_tiers(admin: Admin, topics: Sequence[TopicMetadata], stored: Stored | N
     `read_store` has found; None: it is not known. Raises `BarnabasError`."""
     settings = admin.describe_configs_of(ResourceKind.TOPIC, [each.name or "" for each in topics], KEYS)
     tiered = [each for each in topics if settings.get(each.name or "", {}).get("remote.storage.enable") == "true"]
-    places = [
+    topic_partitions = [
         TopicPartition(topic.name or "", each.partition)
         for topic in tiered
         for each in topic.partitions
         if each.leader >= 0
     ]
     starts, local, copied, ends = (
-        _offsets(admin, places, what) for what in ("earliest", EARLIEST_LOCAL, LATEST_TIERED, "latest")
+        _offsets(admin, topic_partitions, what) for what in ("earliest", EARLIEST_LOCAL, LATEST_TIERED, "latest")
     )
-    copied_to = {
-        place: start if copied[place] == _NONE else copied[place] + 1
-        for place, start in starts.items()
-        if place in copied
-    }
-    waiting = {place: offset for place, offset in copied_to.items() if offset < ends.get(place, offset)}
+    copied_to = {tp: start if copied[tp] == _NONE else copied[tp] + 1 for tp, start in starts.items() if tp in copied}
+    waiting = {tp: offset for tp, offset in copied_to.items() if offset < ends.get(tp, offset)}
     since = admin.record_timestamps(waiting) if waiting else {}
     sizes = _local_sizes(admin, tiered)
 
     def partition(topic: TopicMetadata, number: int) -> TierPartition:
-        place = TopicPartition(topic.name or "", number)
-        since_ms = since.get(place, _NONE)
+        tp = TopicPartition(topic.name or "", number)
+        since_ms = since.get(tp, _NONE)
         return TierPartition(
             partition=number,
-            start=starts.get(place),
-            local_start=local.get(place),
-            copied_to=copied_to.get(place),
-            end=ends.get(place),
-            local_bytes=sizes.get(place),
-            stored=None if stored is None else stored.get((place.topic, bytes(topic.topic_id), number)),
+            start=starts.get(tp),
+            local_start=local.get(tp),
+            copied_to=copied_to.get(tp),
+            end=ends.get(tp),
+            local_bytes=sizes.get(tp),
+            stored=None if stored is None else stored.get((tp.topic, bytes(topic.topic_id), number)),
             waiting_since_ms=None if since_ms < 0 else since_ms,
         )
 
@@ -186,12 +182,12 @@ def read_tiers(admin: Admin, topics: Sequence[TopicMetadata], stored: Stored | N
     return TierSnapshot(taken_ms=time.time_ns() // 1_000_000, topics=found)
 
 
-def _offsets(admin: Admin, places: Sequence[TopicPartition], what: int | str) -> Mapping[TopicPartition, int]:
+def _offsets(admin: Admin, partitions: Sequence[TopicPartition], what: int | str) -> Mapping[TopicPartition, int]:
     """Return the offsets that the cluster says; none from one that does not know this kind."""
-    if not places:
+    if not partitions:
         return {}
     try:
-        return admin.list_offsets(dict.fromkeys(places, what), skip_errors=True)
+        return admin.list_offsets(dict.fromkeys(partitions, what), skip_errors=True)
     except ApiError:
         return {}
 
@@ -209,9 +205,9 @@ def _local_sizes(admin: Admin, topics: Sequence[TopicMetadata]) -> dict[TopicPar
         return sizes
     for node, folders in described.items():
         for replica in (replica for folder in folders for replica in folder.replicas):
-            place = TopicPartition(replica.topic, replica.partition)
-            if leaders.get(place) == node and not replica.is_future:
-                sizes[place] = replica.size_bytes
+            tp = TopicPartition(replica.topic, replica.partition)
+            if leaders.get(tp) == node and not replica.is_future:
+                sizes[tp] = replica.size_bytes
     return sizes
 
 

@@ -93,7 +93,7 @@ class AuditedConsumer:
         self._width_ms = window_ms
         self._interval_s = interval_s
         self._counts: dict[TopicPartition, MessageCounts] = {}
-        self._in_doubt: dict[TopicPartition, MessageCounts] = {}
+        self._uncommitted: dict[TopicPartition, MessageCounts] = {}
         """Counts of an open transaction, or of one with an unknown outcome."""
         self._gone: set[TopicPartition] = set()
         """Partitions of these counts that now belong to other members."""
@@ -165,7 +165,7 @@ class AuditedConsumer:
         resolves it), and permanently `ProducerFenced`.
         """
         self._end_earlier()
-        self._look()
+        self._read_end_offsets()
         if self._handed or self._counts or self._reaching.has_news:
             with self.transaction():
                 pass
@@ -182,7 +182,7 @@ class AuditedConsumer:
         try:
             yield self._producer
             self._count()
-            self._in_doubt, self._counts = self._counts, {}
+            self._uncommitted, self._counts = self._counts, {}
             self._producer.send_many(TOPIC, self._messages())
             if self.consumer.assignment:
                 self._producer.send_offsets(self.consumer, timeout=_POSITIONS_S)
@@ -195,8 +195,8 @@ class AuditedConsumer:
     def rewind(self) -> None:
         """Seek to the committed offsets."""
         self._end_earlier()
-        for place, at in self.consumer.committed().items():
-            self.consumer.seek(place, "earliest" if at is None else at.offset)
+        for tp, at in self.consumer.committed().items():
+            self.consumer.seek(tp, "earliest" if at is None else at.offset)
         self._handed.clear()
         self._counts.clear()
         self._reaching.forget(self.consumer.assignment)
@@ -232,21 +232,21 @@ class AuditedConsumer:
         except BarnabasError as error:
             logger.warning("audit of %s: commit failed, messages will arrive again: %s", self.tier, error)
 
-    def came(self, places: list[TopicPartition]) -> None:
+    def came(self, topic_partitions: list[TopicPartition]) -> None:
         """Handle assigned partitions."""
-        if self._latest and places:
+        if self._latest and topic_partitions:
             now_ms = wall_ms()
-            for place, at in self.consumer.committed(places).items():
+            for tp, at in self.consumer.committed(topic_partitions).items():
                 if at is None:
-                    self._reaching.begins(place.topic, now_ms)
+                    self._reaching.begins(tp.topic, now_ms)
 
-    def went(self, places: list[TopicPartition]) -> None:
+    def went(self, topic_partitions: list[TopicPartition]) -> None:
         """Handle revoked partitions: their new member counts what was not committed."""
         self._count()
-        for place in places:
-            self._counts.pop(place, None)
-        self._gone |= self._in_doubt.keys() & set(places)
-        self._reaching.forget(places)
+        for tp in topic_partitions:
+            self._counts.pop(tp, None)
+        self._gone |= self._uncommitted.keys() & set(topic_partitions)
+        self._reaching.forget(topic_partitions)
 
     # --- internals
 
@@ -255,34 +255,34 @@ class AuditedConsumer:
         for index, message in enumerate(messages):
             last = index + 1 == len(messages)
             if last or messages[index + 1][4:6] != message[4:6]:
-                place = TopicPartition(message.topic, message.partition)
-                counts = self._counts.get(place)
+                tp = TopicPartition(message.topic, message.partition)
+                counts = self._counts.get(tp)
                 if counts is None:
-                    counts = self._counts[place] = MessageCounts(self._width_ms)
+                    counts = self._counts[tp] = MessageCounts(self._width_ms)
                 counts.add(messages[start : index + 1], now_ms)
                 start = index + 1
         messages.clear()
 
-    def _look(self) -> None:
+    def _read_end_offsets(self) -> None:
         """Look up the end offsets of the source; a failure is retried."""
-        places = self.consumer.assignment
+        topic_partitions = self.consumer.assignment
         try:
-            wanted = self._reaching.unprobed(places)
+            wanted = self._reaching.unprobed(topic_partitions)
             if wanted:
                 now_ms = wall_ms()
                 found = self._admin.list_offsets(dict.fromkeys(wanted, "latest"))
                 self._reaching.probed(now_ms, found)
-                topics = sorted({place.topic for place in wanted})
+                topics = sorted({tp.topic for tp in wanted})
                 self._reaching.partitions |= {
                     topic.name or "": len(topic.partitions) for topic in self._admin.describe_topics(topics)
                 }
-            self._reaching.read_to({place: self.consumer.position(place, 0) for place in places})
+            self._reaching.read_to({tp: self.consumer.position(tp, 0) for tp in topic_partitions})
         except BarnabasError as error:
             logger.info("audit of %s: the ends of its partitions cannot be looked up now: %s", self.tier, error)
 
     def _messages(self) -> list[Message]:
         together = MessageCounts(self._width_ms)
-        for counts in self._in_doubt.values():
+        for counts in self._uncommitted.values():
             together.absorb(counts)
         return self._reports.messages(together)
 
@@ -302,15 +302,15 @@ class AuditedConsumer:
             self._abort()
             raise
         self._committing = False
-        self._in_doubt = {}
+        self._uncommitted = {}
         self._gone.clear()
 
     def _abort(self) -> None:
         self._producer.abort_transaction()
         self._aborting = False
-        for place in self._in_doubt.keys() - self._gone:
-            self._counts.setdefault(place, MessageCounts(self._width_ms)).absorb(self._in_doubt[place])
-        self._in_doubt = {}
+        for tp in self._uncommitted.keys() - self._gone:
+            self._counts.setdefault(tp, MessageCounts(self._width_ms)).absorb(self._uncommitted[tp])
+        self._uncommitted = {}
         self._gone.clear()
 
 

@@ -93,7 +93,7 @@ class ProducerAudit(CallbackHandler):
     def _run(self) -> None:
         self._publish([InstanceReport(origin=self._origin(), closed=False)], self._patience_s)
         while not self._ended.wait(self._interval_s):
-            self._publish(self._take(), self._patience_s)
+            self._publish(self._next_reports(), self._patience_s)
 
     def close(self) -> None:
         """Publish the last counts and close. A second call has no effect."""
@@ -111,13 +111,15 @@ class ProducerAudit(CallbackHandler):
 
     def _close_in_order(self, deadline: float) -> None:
         """Publish the counts first: a reader of the end may rely on them."""
-        self._publish(self._take(), max(0.1, deadline - time.monotonic()))
+        self._publish(self._next_reports(), max(0.1, deadline - time.monotonic()))
         if not self._unsent:
-            self._publish(self._take(), max(0.1, deadline - time.monotonic()))  # what the one before had to leave
+            self._publish(
+                self._next_reports(), max(0.1, deadline - time.monotonic())
+            )  # what the one before had to leave
         if not self._unsent:
             self._publish([InstanceReport(origin=self._origin(), closed=True)], max(0.1, deadline - time.monotonic()))
 
-    def _take(self) -> list[Report]:
+    def _next_reports(self) -> list[Report]:
         """Return the next reports; nothing while earlier ones are not delivered, so that they stay few."""
         if self._unsent:
             return []

@@ -47,12 +47,12 @@ class AuditReader:
         """Read all reports published until now, including the latest commits."""
         for admin, consumer in zip(self._admins, self._consumers, strict=True):
             ends = admin.list_offsets(dict.fromkeys(consumer.assignment, "latest"))
-            self._take(consumer.messages(stop_at_end=True))
+            self._add_reports(consumer.messages(stop_at_end=True))
             deadline = time.monotonic() + _MARKERS_S
             while not consumer.reached(ends) and time.monotonic() < deadline:
-                self._take(consumer.poll_many(timeout=0.02))
+                self._add_reports(consumer.poll_many(timeout=0.02))
 
-    def _take(self, messages: Iterable[Message]) -> None:
+    def _add_reports(self, messages: Iterable[Message]) -> None:
         for message in messages:
             report = decode(message.value)
             if report is not None:

@@ -34,36 +34,36 @@ class ReachTracker:
     _reached_ms: dict[TopicPartition, int] = field(factory=dict)
     _since_ms: dict[str, int] = field(factory=dict)
 
-    def unprobed(self, places: Iterable[TopicPartition]) -> list[TopicPartition]:
+    def unprobed(self, topic_partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Return the partitions whose end must be looked up."""
-        return [place for place in places if place not in self._probes]
+        return [tp for tp in topic_partitions if tp not in self._probes]
 
     def probed(self, time_ms: int, ends: Mapping[TopicPartition, int]) -> None:
         """Add end offsets of partitions, at this time or later."""
-        self._probes |= {place: (time_ms, end) for place, end in ends.items()}
+        self._probes |= {tp: (time_ms, end) for tp, end in ends.items()}
 
     def read_to(self, positions: Mapping[TopicPartition, int]) -> None:
         """Handle the positions of the reader: everything before them is counted."""
-        for place, position in positions.items():
-            probe = self._probes.get(place)
+        for tp, position in positions.items():
+            probe = self._probes.get(tp)
             if probe is not None and position >= probe[1]:
-                self._upto_ms[place] = self._reached_ms[place] = probe[0]
-                del self._probes[place]
+                self._upto_ms[tp] = self._reached_ms[tp] = probe[0]
+                del self._probes[tp]
 
     def begins(self, topic: str, time_ms: int) -> None:
         """Start a topic: earlier messages are not counted."""
         self._since_ms[topic] = max(time_ms, self._since_ms.get(topic, 0))
 
-    def forget(self, places: Iterable[TopicPartition]) -> None:
+    def forget(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Forget partitions that are no longer read, or read again from an earlier offset."""
-        for place in places:
-            self._probes.pop(place, None)
-            self._upto_ms.pop(place, None)
-            self._reached_ms.pop(place, None)
+        for tp in topic_partitions:
+            self._probes.pop(tp, None)
+            self._upto_ms.pop(tp, None)
+            self._reached_ms.pop(tp, None)
 
-    def reached_ms(self, places: Iterable[TopicPartition]) -> int:
+    def reached_ms(self, topic_partitions: Iterable[TopicPartition]) -> int:
         """Return the time up to which these partitions are counted; -1: unknown."""
-        return min((self._reached_ms.get(place, -1) for place in places), default=2**63)
+        return min((self._reached_ms.get(tp, -1) for tp in topic_partitions), default=2**63)
 
     @property
     def has_news(self) -> bool:
@@ -74,8 +74,8 @@ class ReachTracker:
         """Return the new results for a report."""
         upto, self._upto_ms = self._upto_ms, {}
         found: dict[str, TopicReach] = {}
-        for topic in sorted({place.topic for place in upto}):
-            of_topic = {place.partition: time_ms for place, time_ms in upto.items() if place.topic == topic}
+        for topic in sorted({tp.topic for tp in upto}):
+            of_topic = {tp.partition: time_ms for tp, time_ms in upto.items() if tp.topic == topic}
             count = max(self.partitions.get(topic, 0), max(of_topic) + 1)
             found[topic] = TopicReach(partitions=count, upto_ms=of_topic, since_ms=self._since_ms.get(topic, 0))
         return found
@@ -130,8 +130,8 @@ class TierCounter:
         self._reports.reaching.read_to(positions)
         return [message._replace(topic=TOPIC) for message in self._reports.messages(counts)]
 
-    def unprobed(self, places: Iterable[TopicPartition]) -> Sequence[TopicPartition]:
-        return self._reports.reaching.unprobed(place for place in places if place.topic != TOPIC)
+    def unprobed(self, partitions: Iterable[TopicPartition]) -> Sequence[TopicPartition]:
+        return self._reports.reaching.unprobed(tp for tp in partitions if tp.topic != TOPIC)
 
     def probed(self, time_ms: int, ends: Mapping[TopicPartition, int], partitions: Mapping[str, int]) -> None:
         self._reports.reaching.probed(time_ms, ends)

@@ -78,11 +78,11 @@ class AuditTotals:
         if isinstance(report, CountReport):
             self._counts.append(report)
             if origin.tier == PRODUCER:
-                self._hear_of(origin, closed=False)
+                self._update_instance(origin, closed=False)
         elif isinstance(report, ReachReport):
-            self._reached(origin.tier, report)
+            self._add_reach(origin.tier, report)
         elif isinstance(report, InstanceReport):
-            self._hear_of(origin, closed=report.closed)
+            self._update_instance(origin, closed=report.closed)
 
     @property
     def width_ms(self) -> int:
@@ -129,7 +129,7 @@ class AuditTotals:
         progress = self._progress.get((tier, topic))
         return 0 if progress is None else progress.since_ms
 
-    def _reached(self, tier: str, report: ReachReport) -> None:
+    def _add_reach(self, tier: str, report: ReachReport) -> None:
         for topic, reach in report.topics.items():
             progress = self._progress.setdefault((tier, topic), _TierProgress())
             progress.partitions = max(progress.partitions, reach.partitions)
@@ -137,7 +137,7 @@ class AuditTotals:
             for partition, time_ms in reach.upto_ms.items():
                 progress.upto_ms[partition] = max(time_ms, progress.upto_ms.get(partition, 0))
 
-    def _hear_of(self, origin: Reporter, *, closed: bool) -> None:
+    def _update_instance(self, origin: Reporter, *, closed: bool) -> None:
         state = self.instances.setdefault(origin.by, InstanceState())
         state.last_report_ms = max(state.last_report_ms, origin.time_ms)
         state.closed |= closed

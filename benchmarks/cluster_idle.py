@@ -9,7 +9,7 @@ from barnabas import Admin
 
 TOPIC = "bench"
 PARTITIONS = 1000
-SETTLE_S, SECONDS = 5.0, 20.0
+WARM_UP_S, SECONDS = 5.0, 20.0
 
 
 def measure() -> list[Result]:
@@ -17,7 +17,7 @@ def measure() -> list[Result]:
         with Admin(running.bootstrap) as admin:
             admin.create_topic(TOPIC, partitions=PARTITIONS, replication_factor=3)
             wait_until(lambda: all_in_sync(admin, TOPIC), 120, "replicas in sync")
-        time.sleep(SETTLE_S)
+        time.sleep(WARM_UP_S)
         brokers, etcd = list(running.brokers().values()), running.etcd()
         before, before_etcd = cpu_seconds(brokers), cpu_seconds(etcd)
         time.sleep(SECONDS)

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from group_wire import Member, assignment_of, frame_of, settle, subscription_to, wait_for_coordinator
+from group_wire import Member, assignment_of, frame_of, join_all, subscription_to, wait_for_coordinator
 from harness import BareClient, Result, RunningBroker, broker, produce_frame
 
 from barnabas import Admin, Message
@@ -70,7 +70,7 @@ def measure() -> list[Result]:
         client = BareClient(running.host, running.port)
         member = Member(client, "bench", assignment_of(TOPIC, range(PARTITIONS)))
         wait_for_coordinator(client, member.group_id)
-        settle([member], subscription_to(TOPIC))
+        join_all([member], subscription_to(TOPIC))
         for _ in range(ROUNDS):
             rate, cpu, answers = _rate(running, client, _commits(member, REQUESTS))
             if any(map(_commit_failed, answers)):

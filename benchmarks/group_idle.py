@@ -2,7 +2,7 @@
 
 import time
 
-from group_wire import Member, assignment_of, connect, frame_of, settle, subscription_to, wait_for_coordinator
+from group_wire import Member, assignment_of, connect, frame_of, join_all, subscription_to, wait_for_coordinator
 from harness import Result, broker
 
 TOPIC = "bench"
@@ -21,7 +21,7 @@ def measure() -> list[Result]:
         ]
         for member in members[:GROUPS]:
             wait_for_coordinator(member.client, member.group_id)
-        settle(members, subscription_to(TOPIC))
+        join_all(members, subscription_to(TOPIC))
         resident = running.resident_bytes()
         heartbeats = [(member.client, frame_of(member.heartbeat(), HEARTBEAT_VERSION)) for member in members]
         cpu, started = running.cpu_seconds(), time.perf_counter()

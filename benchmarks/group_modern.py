@@ -73,7 +73,7 @@ class Member:
                     self.least = min(self.least, self.size)
 
 
-def _settle(members: list[Member]) -> tuple[float, float]:
+def _measure_join(members: list[Member]) -> tuple[float, float]:
     """Return the seconds until all partitions have owners again, and until all members have the newest epoch too."""
     started, owned = time.perf_counter(), 0.0
     while True:
@@ -102,12 +102,12 @@ def _rebalance() -> Result:
         clients = [connect(running) for _ in range(CONNECTIONS)]
         wait_for_coordinator(clients[0], "bench")
         members = [Member(clients[n % CONNECTIONS], "bench", f"m{n:04}", names) for n in range(MEMBERS)]
-        first, _ = _settle(members[:-1])
+        first, _ = _measure_join(members[:-1])
         before = [member.owned for member in members]
         for member in members:
             member.least = member.size
         cpu = running.cpu_seconds()
-        seconds, settled = _settle(members)
+        seconds, settled = _measure_join(members)
         cpu = running.cpu_seconds() - cpu
         moved = sum(
             len(numbers - member.owned.get(topic_id, frozenset()))

@@ -4,7 +4,7 @@ cost of a member should not depend on their number.
 
 import time
 
-from group_wire import Member, assignment_of, connect, settle, subscription_to, wait_for_coordinator
+from group_wire import Member, assignment_of, connect, join_all, subscription_to, wait_for_coordinator
 from harness import Result, broker
 
 TOPIC = "bench"
@@ -16,7 +16,7 @@ MEMBERS_IN_ALL = 6_000
 """The number of members that are measured of either size, one rebalance after the other."""
 
 
-def _settle(count: int) -> tuple[float, float]:
+def _measure_join(count: int) -> tuple[float, float]:
     """Return the seconds of a rebalance in which every member joins again, and the broker's CPU seconds of one."""
     with broker(None, "group.initial.rebalance.delay.ms=1000") as running:
         clients = [connect(running) for _ in range(CONNECTIONS)]
@@ -29,13 +29,13 @@ def _settle(count: int) -> tuple[float, float]:
             )
             for number in range(count)
         ]
-        settle(members, subscription_to(TOPIC))
+        join_all(members, subscription_to(TOPIC))
         rounds = MEMBERS_IN_ALL // count
         seconds = []
         cpu = running.cpu_seconds()
         for number in range(rounds):
             started = time.perf_counter()
-            settle(members, subscription_to(f"{TOPIC}{number}"))
+            join_all(members, subscription_to(f"{TOPIC}{number}"))
             seconds.append(time.perf_counter() - started)
         cpu = (running.cpu_seconds() - cpu) / rounds
         for client in clients:
@@ -44,8 +44,8 @@ def _settle(count: int) -> tuple[float, float]:
 
 
 def measure() -> list[Result]:
-    few_seconds, few_cpu = _settle(FEWER)
-    seconds, cpu = _settle(MEMBERS)
+    few_seconds, few_cpu = _measure_join(FEWER)
+    seconds, cpu = _measure_join(MEMBERS)
     return [
         Result(
             "broker CPU of a member's rebalance: of 1,000 / of 250",

@@ -97,7 +97,7 @@ class Member:
         return Heartbeat(group_id=self.group_id, generation_id=self.generation_id, member_id=self.member_id)
 
 
-def settle(members: Sequence[Member], metadata: bytes) -> None:
+def join_all(members: Sequence[Member], metadata: bytes) -> None:
     """All join, then all get their assignments: a generation. `members` of several groups may be mixed."""
     joins = [member.join_request(metadata) for member in members]
     for member, join in zip(members, joins, strict=True):

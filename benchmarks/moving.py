@@ -172,7 +172,7 @@ def measure_mirror(size: int, rounds: int) -> None:
             admin.create_topic("t", partitions=PARTITIONS)
             fill(source.bootstrap, size)
             latest = admin.list_offsets({TopicPartition("t", number): "latest" for number in range(PARTITIONS)})
-            ends = {place.partition: offset for place, offset in latest.items()}
+            ends = {tp.partition: offset for tp, offset in latest.items()}
         bare = mirrored = float("inf")
         total = 0
         for _ in range(rounds):

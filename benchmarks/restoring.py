@@ -160,8 +160,8 @@ def main() -> None:
             print(f"  and {running.cpu_seconds() - before:.1f} s in the broker")
             print(f"  at most {peak / MB:.0f} MB in the command, {running.resident_bytes() / MB:.0f} MB in the broker")
         for number in range(PARTITIONS):
-            place = TopicPartition("t", number)
-            stored = sorted((work / "store" / partition_folder(place, TOPIC.topic_id)).glob("*.log"))
+            tp = TopicPartition("t", number)
+            stored = sorted((work / "store" / partition_folder(tp, TOPIC.topic_id)).glob("*.log"))
             brought = sorted((work / "new" / f"t-{number}").glob("*.log"))
             print(f"partition {number} is as in the store: {digest(stored) == digest(brought)}")
 

@@ -183,14 +183,14 @@ def copying(name: str, url: str, *settings: str, store: int | None = None) -> li
             admin.create_topic(topic, partitions=1, configs=given)
         for number in range(COPY_ROUNDS + 1):
             for topic in ("plain", "tiered") if number % 2 else ("tiered", "plain"):
-                place = TopicPartition(topic, 0)
+                tp = TopicPartition(topic, 0)
                 before, store_before = running.cpu_seconds(), _cpu_seconds(store)
-                start = admin.list_offsets({place: "latest"})[place]
+                start = admin.list_offsets({tp: "latest"})[tp]
                 took = _produce(running.bootstrap, topic, COPY_ROUND_BYTES)
                 if topic == "tiered":
-                    copied = admin.list_offsets({place: LATEST_TIERED})[place] + 1
+                    copied = admin.list_offsets({tp: LATEST_TIERED})[tp] + 1
                     share = max(0, copied - start) * MESSAGE_BYTES / COPY_ROUND_BYTES
-                    _wait_until_tiered(admin, place, Path(data) / "tiered-0")
+                    _wait_until_tiered(admin, tp, Path(data) / "tiered-0")
                 time.sleep(0.5)
                 if number:  # the first round is a warm-up
                     seconds[topic].append(took)
@@ -226,15 +226,15 @@ def _cpu_seconds(process_id: int | None) -> float:
     return float(times.user + times.system)
 
 
-def _wait_until_tiered(admin: Admin, place: TopicPartition, logs: Path) -> None:
+def _wait_until_tiered(admin: Admin, tp: TopicPartition, logs: Path) -> None:
     """Wait until all closed segments are copied."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         active = max(int(each.stem) for each in logs.glob("*.log"))
-        if admin.list_offsets({place: LATEST_TIERED})[place] + 1 >= active:
+        if admin.list_offsets({tp: LATEST_TIERED})[tp] + 1 >= active:
             return
         if time.monotonic() > deadline:
-            raise TimeoutError(f"the segments of {place} are not copied")
+            raise TimeoutError(f"the segments of {tp} are not copied")
         time.sleep(0.05)
 
 

@@ -162,14 +162,14 @@ def take_snapshot(admin: Admin, before: Snapshot | None) -> Snapshot:
     started = time.monotonic()
     cluster = admin.describe_cluster()
     topics = [topic for topic in admin.describe_topics() if topic.name is not None]
-    places = [
+    topic_partitions = [
         TopicPartition(topic.name or "", each.partition)
         for topic in topics
         for each in topic.partitions
         if each.leader >= 0
     ]
-    ends = admin.list_offsets(dict.fromkeys(places, "latest"), skip_errors=True)
-    starts = admin.list_offsets(dict.fromkeys(places, "earliest"), skip_errors=True)
+    ends = admin.list_offsets(dict.fromkeys(topic_partitions, "latest"), skip_errors=True)
+    starts = admin.list_offsets(dict.fromkeys(topic_partitions, "earliest"), skip_errors=True)
     sizes, volumes = _sizes(admin)
     taken_ms = time.time_ns() // 1_000_000
     elapsed_s = (taken_ms - before.taken_ms) / 1000 if before is not None else 0.0
@@ -228,19 +228,19 @@ def _topic_row(
     elapsed_s: float,
 ) -> TopicRow:
     name = topic.name or ""
-    places = [TopicPartition(name, each.partition) for each in topic.partitions]
-    known = [place for place in places if place in ends and place in starts]
+    topic_partitions = [TopicPartition(name, each.partition) for each in topic.partitions]
+    known = [tp for tp in topic_partitions if tp in ends and tp in starts]
     grown = None
     if before is not None and elapsed_s > 0:
-        grown = sum(max(0, ends[place] - before.ends[place]) for place in known if place in before.ends)
+        grown = sum(max(0, ends[tp] - before.ends[tp]) for tp in known if tp in before.ends)
     return TopicRow(
         name=name,
         internal=topic.internal,
-        partitions=len(places),
+        partitions=len(topic_partitions),
         replication_factor=max((len(each.replicas) for each in topic.partitions), default=0),
         under_replicated=sum(len(each.isr) < len(each.replicas) for each in topic.partitions),
         offline=sum(each.leader < 0 for each in topic.partitions),
-        messages=sum(ends[place] - starts[place] for place in known) if known or not places else None,
+        messages=sum(ends[tp] - starts[tp] for tp in known) if known or not topic_partitions else None,
         size_bytes=None if sizes is None else sizes.get(name, 0),
         rate=None if grown is None else grown / elapsed_s,
     )
@@ -281,16 +281,16 @@ class SnapshotThread:
     The time between two of them grows with the time that one takes, see `SHARE_MAX`.
     """
 
-    def __init__(self, name: str, take_value: Callable[[Any], Any]) -> None:
-        """`take_value` gets the value before, or None."""
+    def __init__(self, name: str, read_value: Callable[[Any], Any]) -> None:
+        """`read_value` gets the value before, or None."""
         self._name = name
-        self._take = take_value
+        self._read_value = read_value
         self._changed = Condition()
         self._value: Any = None
         self._number = 0
         self._wanted = 0
         """The number of the value that a page waits for."""
-        self._looked = 0.0
+        self._requested_s = 0.0
         self._closed = False
         self._thread: Thread | None = None
         self.trouble: BarnabasError | None = None
@@ -299,7 +299,7 @@ class SnapshotThread:
     def current(self) -> Any:
         """Return the newest value; wait for the first one only. Raises `BarnabasError` if there is none."""
         with self._changed:
-            self._look()
+            self._request_value()
             if self._value is None:
                 failed = self.trouble
                 self._changed.wait_for(
@@ -313,12 +313,12 @@ class SnapshotThread:
     def wake(self) -> None:
         """Take values from now on, without waiting for one."""
         with self._changed:
-            self._look()
+            self._request_value()
 
     def refresh(self, timeout_s: float = 3.0) -> None:
         """Wait for a value that was taken after this call, for so much time at most."""
         with self._changed:
-            self._look()
+            self._request_value()
             self._wanted = wanted = self._number + 1
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._number >= wanted or self._closed, timeout_s)
@@ -328,8 +328,8 @@ class SnapshotThread:
             self._closed = True
             self._changed.notify_all()
 
-    def _look(self) -> None:
-        self._looked = time.monotonic()
+    def _request_value(self) -> None:
+        self._requested_s = time.monotonic()
         if self._thread is None and not self._closed:
             self._thread = Thread(target=self._run, name=f"console-{self._name}", daemon=True)
             self._thread.start()
@@ -341,7 +341,7 @@ class SnapshotThread:
             with self._changed:
                 number, before = self._wanted, self._value
             try:
-                value, trouble = self._take(before), None
+                value, trouble = self._read_value(before), None
             except BarnabasError as error:
                 value, trouble = before, error
             took_s = time.monotonic() - started
@@ -353,7 +353,7 @@ class SnapshotThread:
                     lambda: self._closed or self._wanted > self._number, max(INTERVAL_S, took_s / SHARE_MAX)
                 )
                 self._changed.wait_for(
-                    lambda: self._closed or self._wanted > self._number or time.monotonic() - self._looked < IDLE_S
+                    lambda: self._closed or self._wanted > self._number or time.monotonic() - self._requested_s < IDLE_S
                 )
                 if self._closed:
                     return

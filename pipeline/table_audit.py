@@ -39,7 +39,7 @@ def audited_load(audit: "TableAudit | None", print_line: Callable[[str], object]
         yield
         return
     try:
-        audit.look()
+        audit.read_end_offsets()
     except BarnabasError as error:
         print_line(f"audit: where the topics end cannot be looked up: {error}")
     try:
@@ -145,7 +145,7 @@ class TableAudit:
         """False while no load has made one. Raises `BarnabasError`."""
         return open_store(self._folder).exists()
 
-    def look(self) -> None:
+    def read_end_offsets(self) -> None:
         """Read where the topics end, before a load. The count after it then shows whether the table has come that far.
 
         Raises `BarnabasError`.

@@ -132,7 +132,7 @@ class Disasters:
         world.network.faults = NetworkFaults(latency_ms_max=LATENCY_MS)
         for broker in world.brokers.values():
             broker.points.disarm()
-            self._mend_disk(broker)
+            self._heal_disk(broker)
             self._up(broker)()
 
     def __enter__(self) -> "Disasters":
@@ -234,7 +234,7 @@ class Disasters:
         disk = self._one_of(broker.disks)
         self._world.report(f"--- {disk.path} of {broker.name} does not answer")
         disk.failed = True
-        return self._ends(self._some_seconds(), lambda: self._mend_disk(broker))
+        return self._ends(self._some_seconds(), lambda: self._heal_disk(broker))
 
     def _lose(self, lose: Callable[[SimulatedBroker], None], broker: SimulatedBroker | None = None) -> bool:
         broker = broker or self._broker()
@@ -337,7 +337,7 @@ class Disasters:
         self._world.report(f"--- the disk of {broker.name} is full")
         disk = self._one_of(broker.disks)
         disk.bytes_max = disk.used_bytes + self._entropy.below(2_000)
-        return self._ends(self._some_seconds(), lambda: self._mend_disk(broker))
+        return self._ends(self._some_seconds(), lambda: self._heal_disk(broker))
 
     def _bad_disk(self) -> bool:
         broker = self._broker()
@@ -345,7 +345,7 @@ class Disasters:
             return False
         self._world.report(f"--- {broker.name} cannot write now and then")
         self._one_of(broker.disks).errors_per_million = 100_000
-        return self._ends(self._some_seconds(), lambda: self._mend_disk(broker))
+        return self._ends(self._some_seconds(), lambda: self._heal_disk(broker))
 
     def _bad_flush(self) -> bool:
         broker = self._broker()
@@ -353,9 +353,9 @@ class Disasters:
             return False
         self._world.report(f"--- {broker.name} cannot flush now and then")
         self._one_of(broker.disks).flush_errors_per_million = 300_000
-        return self._ends(self._some_seconds(), lambda: self._mend_disk(broker))
+        return self._ends(self._some_seconds(), lambda: self._heal_disk(broker))
 
-    def _mend_disk(self, broker: SimulatedBroker) -> None:
+    def _heal_disk(self, broker: SimulatedBroker) -> None:
         """Mend the disks, and start the broker again if it had given up some of its logs."""
         for disk in broker.disks:
             disk.failed, disk.bytes_max = False, -1

@@ -426,7 +426,7 @@ class Recording:
         found = self.folder.stat()
         self._device = found.st_dev
         self._nodes[found.st_ino] = ROOT
-        self._look()
+        self._scan_folder()
         self.operations += [Synced(number) for number in (*self._contents, *self._folders())]
         self.began = len(self.operations)
         wrappers: dict[Callable[..., Any], tuple[str, ...]] = {
@@ -485,7 +485,7 @@ class Recording:
             return None
         found = whole.parent.stat()
         if found.st_ino not in self._nodes:
-            self._look()
+            self._scan_folder()
         return self._nodes[found.st_ino], whole.name
 
     def _number(self, found: os.stat_result) -> int:
@@ -499,7 +499,7 @@ class Recording:
     def _folders(self) -> Iterable[int]:
         return (number for number in self._nodes.values() if number not in self._contents)
 
-    def _look(self) -> None:
+    def _scan_folder(self) -> None:
         """Notice what has come by other means."""
         known = {(op.folder, op.name) for op in self.operations if isinstance(op, Made)}
         for parent, folders, files in os.walk(self.folder):
@@ -625,7 +625,7 @@ class Recording:
         if found.st_dev != self._device:
             return
         if found.st_ino not in self._nodes or stat.S_ISDIR(found.st_mode):
-            self._look()
+            self._scan_folder()
         node = self._nodes.get(found.st_ino)
         if node is not None:
             if node in self._contents:
@@ -641,7 +641,7 @@ class Recording:
             raise NotImplementedError(f"{old} to {new}: moves over the edge of what is recorded")
         found = os.stat(old, dir_fd=more.get("src_dir_fd"), follow_symlinks=False)
         if found.st_ino not in self._nodes:
-            self._look()
+            self._scan_folder()
         real(old, new, **more)
         self._add(Moved(*source, *target, self._nodes[found.st_ino]))
 

@@ -117,15 +117,15 @@ class Shape:
         group = getattr(request, "group_id", None)
         if isinstance(raw, Mapping):
             places = (TopicPartition(topic, number) for topic, numbers in raw.items() for number in numbers)
-            return [Item(place, place.topic, place.partition, group) for place in places]
+            return [Item(tp, tp.topic, tp.partition, group) for tp in places]
         return [item for each in raw for item in self._items(each, group, inner)]
 
     def _items(self, raw: Any, group: str | None, inner: bool) -> list[Item]:
         if isinstance(raw, str):
             return [Item(raw, group=raw) if self.items_field in _NO_TOPIC_FIELDS else Item(raw, topic=raw)]
-        places = getattr(raw, "partitions", None)
-        if inner and self.inner_type is not None and isinstance(places, Sequence):
-            return [Item(raw, place.topic, place.partition, getattr(raw, "group_id", None)) for place in places]
+        topic_partitions = getattr(raw, "partitions", None)
+        if inner and self.inner_type is not None and isinstance(topic_partitions, Sequence):
+            return [Item(raw, tp.topic, tp.partition, getattr(raw, "group_id", None)) for tp in topic_partitions]
         return [_item(raw, group)]
 
     def check(self, *, topic: str | None, partition: int | None, group: str | None) -> None:
@@ -337,8 +337,8 @@ def _failed(shape: Shape, item: Item, code: ErrorCode) -> Any:
     outcome = outcome_error(shape.outcome_type, item.raw, code)
     if shape.inner_type is None:
         return outcome
-    places = getattr(item.raw, "partitions", None) or ()
-    return attrs.evolve(outcome, partitions=[outcome_error(shape.inner_type, place, code) for place in places])
+    topic_partitions = getattr(item.raw, "partitions", None) or ()
+    return attrs.evolve(outcome, partitions=[outcome_error(shape.inner_type, tp, code) for tp in topic_partitions])
 
 
 def with_errors(shape: Shape, result: Any, match: Match, code: ErrorCode, *, inner: bool) -> Any:
@@ -355,10 +355,10 @@ def _spoilt(shape: Shape, outcome: Any, match: Match, code: ErrorCode, inner: bo
     if not inner or shape.inner_type is None:
         return outcome_error(type(outcome), outcome, code) if match(about) else outcome
     partitions = [
-        outcome_error(shape.inner_type, place, code)
-        if match(Item(place, getattr(place, "topic", about.topic), place.partition, about.group))
-        else place
-        for place in outcome.partitions
+        outcome_error(shape.inner_type, tp, code)
+        if match(Item(tp, getattr(tp, "topic", about.topic), tp.partition, about.group))
+        else tp
+        for tp in outcome.partitions
     ]
     return attrs.evolve(outcome, partitions=partitions)
 

@@ -32,7 +32,7 @@ _UNDER_WAY = {errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EINTR}
 class Connecting:
     """One attempt; calls `opened` exactly once, on a later turn, with a connection or an error.
 
-    An address that does not answer has its share of the time, and leaves theirs to those behind it.
+    Each address gets an equal share of the time, so that one that does not answer leaves time for the next ones.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Connecting:
         self._try_next()
 
     def _check(self, code: int) -> bool:
-        """Return True if the connection stands; otherwise this address is done with."""
+        """Return True if the connection is established; otherwise this address has failed."""
         sock = self._sock
         if sock is None:
             return False

@@ -99,9 +99,9 @@ class TcpListener:
                 self._cannot_accept(error)
                 return
             self._out_of_resources = False
-            self._take(sock, (peer[0], peer[1]))
+            self._accept_connection(sock, (peer[0], peer[1]))
 
-    def _take(self, sock: socket.socket, peer: Address) -> None:
+    def _accept_connection(self, sock: socket.socket, peer: Address) -> None:
         sock.setblocking(False)
         if self._open_connections >= self._limits.connections_max:
             self._refused.report_line(
@@ -152,7 +152,7 @@ class TcpListener:
         )
         self._handshakes[handshake] = None
         if len(self._handshakes) > tls.handshakes_max:
-            next(iter(self._handshakes)).fail(f"{tls.handshakes_max} others began after it, which had not ended")
+            next(iter(self._handshakes)).fail(f"more than {tls.handshakes_max} handshakes were in progress")
         handshake.step()
 
     def _failed_more(self, count: int) -> str:
@@ -235,7 +235,7 @@ def _advice(code: int | None, error: Exception) -> str:
     if code == errno.EADDRINUSE:
         return "the port is in use; stop the process that has it, or change `listeners` (port 0 takes any free one)"
     if code == errno.EACCES:
-        return "not permitted; take a port above 1023 in `listeners`, or give the process the right to this one"
+        return "not permitted; use a port above 1023 in `listeners`, or give the process the right to this one"
     if code == errno.EADDRNOTAVAIL:
         return "this machine does not have the address; change the host in `listeners` (0.0.0.0 means all addresses)"
     if code in _OUT_OF_RESOURCES:

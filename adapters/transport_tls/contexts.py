@@ -115,7 +115,7 @@ class TlsSocket:
             # first request until the delayed acknowledgement, for 40 ms.
             with suppress(OSError):
                 self._sock.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
-        self._take(received)
+        self._feed_incoming(received)
         self._waits_for_peer = False
         return 0
 
@@ -170,7 +170,7 @@ class TlsSocket:
         received = self._sock.recv(min(self._receive_bytes, max(len(buffer), _RECEIVE_BYTES_MIN)))
         if len(received) == self._receive_bytes < _RECEIVE_BYTES_MAX:
             self._receive_bytes *= 2
-        self._take(received)
+        self._feed_incoming(received)
         got = self._decrypt(buffer)
         if got < 0:
             raise BlockingIOError
@@ -185,7 +185,7 @@ class TlsSocket:
             self._encrypted = b""
             return True
 
-    def _take(self, received: bytes) -> None:
+    def _feed_incoming(self, received: bytes) -> None:
         if received:
             self._incoming.write(received)
         else:

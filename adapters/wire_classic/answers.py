@@ -62,7 +62,7 @@ def read_fetch(request: ClassicFetch, content: memoryview) -> ClassicFetchResult
         start = position + BLOCK_HEAD.size
         position += I32.size + size
         if size < I16.size or position > len(content):
-            raise Malformed(f"a block of {size} bytes is claimed, {len(content) - start + I16.size} are there")
+            raise Malformed(f"a block of {size} bytes exceeds the remaining {len(content) - start + I16.size}")
         parts.append(ClassicFetchResultPartition(error_of(number), bytes(content[start:position])))
     if position != len(content):
         raise Malformed(f"{len(content) - position} bytes follow the last of {len(parts)} blocks")

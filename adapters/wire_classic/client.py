@@ -26,10 +26,10 @@ from .requests import write_request
 
 TICKS = 8
 """A request timeout is noticed after at most 1 / TICKS more than it says."""
-LOOKS_AT_ONCE = 2
+CHECKS_AT_ONCE = 2
 """The link checks this often on the next turn whether a produce has gone out, then after longer and longer waits."""
-LOOK_MS_MIN = 1.0
-LOOK_MS_MAX = 20.0
+CHECK_MS_MIN = 1.0
+CHECK_MS_MAX = 20.0
 
 Opened = Callable[["ClassicLink | TransportError"], None]
 
@@ -97,9 +97,9 @@ class ClassicLink:
         self._given_bytes = 0
         self._gone_bytes = 0
         self._gone_tick = 0
-        self._looking = False
-        self._idle_looks = 0
-        self._look_timer: Timer | None = None
+        self._checking = False
+        self._idle_checks = 0
+        self._check_timer: Timer | None = None
 
     @property
     def is_open(self) -> bool:
@@ -179,23 +179,23 @@ class ClassicLink:
 
         A connection that broke has nothing unsent either, but says `closed` before that turn.
         """
-        if self._looking:
+        if self._checking:
             return
-        self._looking = True
-        self._idle_looks = 0
-        self._look()
+        self._checking = True
+        self._idle_checks = 0
+        self._check_unsent()
 
-    def _look(self) -> None:
-        self._look_timer = None
+    def _check_unsent(self) -> None:
+        self._check_timer = None
         if self._failure is not None:
             return
         gone = self._given_bytes - self._connection.unsent_bytes
         if gone > self._gone_bytes:
             self._gone_bytes = gone
             self._gone_tick = self._tick
-            self._idle_looks = 0
+            self._idle_checks = 0
         else:
-            self._idle_looks += 1
+            self._idle_checks += 1
         self._scheduler.call_soon(lambda: self._release(gone))
 
     def _release(self, gone_bytes: int) -> None:
@@ -204,16 +204,16 @@ class ClassicLink:
             while self._leaving and self._leaving[0].gone_at <= gone_bytes:
                 self._leaving.popleft().reply(ClassicProduceResult())
         finally:  # an error in a reply is the caller's own; the others still get theirs
-            self._look_again()
+            self._check_again()
 
-    def _look_again(self) -> None:
+    def _check_again(self) -> None:
         if not self._leaving or self._failure is not None:
-            self._looking = False
-        elif self._idle_looks <= LOOKS_AT_ONCE:
-            self._look()
+            self._checking = False
+        elif self._idle_checks <= CHECKS_AT_ONCE:
+            self._check_unsent()
         else:
-            delay_ms = min(LOOK_MS_MAX, LOOK_MS_MIN * 2.0 ** (self._idle_looks - LOOKS_AT_ONCE - 1))
-            self._look_timer = self._scheduler.call_later(delay_ms, self._look)
+            delay_ms = min(CHECK_MS_MAX, CHECK_MS_MIN * 2.0 ** (self._idle_checks - CHECKS_AT_ONCE - 1))
+            self._check_timer = self._scheduler.call_later(delay_ms, self._check_unsent)
 
     # --- ends
 
@@ -232,10 +232,10 @@ class ClassicLink:
             return
         host, port = self._connection.peer
         failure = self._failure = TransportError(f"connection to {host}:{port}: {reason}")
-        for timer in (self._timer, self._look_timer):
+        for timer in (self._timer, self._check_timer):
             if timer is not None:
                 timer.cancel()
-        self._timer = self._look_timer = None
+        self._timer = self._check_timer = None
         self._connection.close()
         while self._leaving:
             self._leaving.popleft().reply(failure)

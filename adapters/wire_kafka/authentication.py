@@ -35,7 +35,7 @@ class ServerAuthentication:
     clock: Clock
 
 
-class AnswerPlace(Protocol):
+class ResponseSlot(Protocol):
     """The place of an answer among those of the connection's requests."""
 
     def fill(self, pieces: Sequence[Piece]) -> None:
@@ -49,7 +49,7 @@ class Authenticates(Protocol):
     @property
     def connection(self) -> Connection: ...
 
-    def reserve(self, version: int, correlation_id: int) -> AnswerPlace:
+    def reserve(self, version: int, correlation_id: int) -> ResponseSlot:
         """Return the place of the answer to a request."""
         ...
 
@@ -145,36 +145,36 @@ class ConnectionAuthentication:
         request = api.request.read(reader, version)
         result = self._machine.on_handshake(request.mechanism, version, self._clock.monotonic_ms())
         pieces = encode(api, version, correlation_id, result)
-        place = self._owner.reserve(version, correlation_id)
+        slot = self._owner.reserve(version, correlation_id)
         if result.error is ErrorCode.NONE:
-            place.fill(pieces)
+            slot.fill(pieces)
             return
         enabled = ", ".join(result.mechanisms)
-        self._refuse(place, pieces, f"SASL mechanism {request.mechanism[:100]!r} is not enabled; {enabled} are")
+        self._refuse(slot, pieces, f"SASL mechanism {request.mechanism[:100]!r} is not enabled; {enabled} are")
 
     def _on_authenticate(self, content: memoryview) -> None:
         api, version, correlation_id, reader = self._header(content, SASL_AUTHENTICATE)
         request = api.request.read(reader, version)
-        place = self._owner.reserve(version, correlation_id)
+        slot = self._owner.reserve(version, correlation_id)
 
         def answer(result: SaslAuthenticateResult) -> None:
             pieces = encode(api, version, correlation_id, result)
             if result.error is not ErrorCode.NONE:
-                self._refuse(place, pieces, result.error_message or "")
+                self._refuse(slot, pieces, result.error_message or "")
                 return
-            place.fill(pieces)
+            slot.fill(pieces)
             self._look_if_done()
 
         self._evaluate(request.auth_bytes, answer)
 
     def _on_raw_token(self, token: bytes) -> None:
-        place = self._owner.reserve(0, 0)
+        slot = self._owner.reserve(0, 0)
 
         def answer(result: SaslAuthenticateResult) -> None:
             if result.error is not ErrorCode.NONE:
                 self._refuse(None, (), result.error_message or "")
                 return
-            place.fill([result.auth_bytes])
+            slot.fill([result.auth_bytes])
             self._look_if_done()
 
         self._evaluate(token, answer)
@@ -182,9 +182,9 @@ class ConnectionAuthentication:
     def _on_illegal_request(self, content: memoryview, key: int) -> None:
         self._machine.on_illegal_request()
         _, version, correlation_id = _VERSION_AND_CORRELATION.unpack_from(content)
-        place = self._owner.reserve(version, correlation_id)
+        slot = self._owner.reserve(version, correlation_id)
         name = _name(key)
-        self._refuse(place, self._illegal_state(content, key), f"{name} came during the authentication")
+        self._refuse(slot, self._illegal_state(content, key), f"{name} came during the authentication")
 
     def _illegal_state(self, content: memoryview, key: int) -> Sequence[Piece] | None:
         """Return ILLEGAL_SASL_STATE in the form of the API that was asked for; None where there is no such form."""
@@ -240,7 +240,7 @@ class ConnectionAuthentication:
         self._owner.connection.limit_frames(None)
         self._owner.on_authenticated(client, watch_requests=machine.has_lifetime)
 
-    def _refuse(self, place: AnswerPlace | None, pieces: Sequence[Piece] | None, reason: str) -> None:
+    def _refuse(self, slot: ResponseSlot | None, pieces: Sequence[Piece] | None, reason: str) -> None:
         """Answer after the delay, and close: who guesses passwords waits, other connections do not."""
         self._wait()
         metrics = self._metrics
@@ -250,8 +250,8 @@ class ConnectionAuthentication:
         def refuse() -> None:
             if self._is_over:
                 return
-            if place is not None and pieces is not None:
-                place.fill(pieces)
+            if slot is not None and pieces is not None:
+                slot.fill(pieces)
             self._end(f"failed authentication: {reason}")
 
         self._scheduler.call_later(self._listener.failed_delay_ms, refuse)

@@ -312,7 +312,7 @@ def _in_order(request: DescribeProducers, result: DescribeProducersResult) -> De
     asked = [(topic, number) for topic, numbers in request.topics.items() for number in numbers]
     if found.keys() != set(asked):
         raise Malformed("the response has other partitions than the request")
-    return evolve(result, partitions=[found[place] for place in asked])
+    return evolve(result, partitions=[found[tp] for tp in asked])
 
 
 DESCRIBE_PRODUCERS = Api(

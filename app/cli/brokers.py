@@ -158,8 +158,8 @@ def _show_plan(plan: DrainPlan) -> None:
     head = f"broker {plan.broker}{state} has {held}{moving}: {size}{dropped}"
     targets = Counter(broker for _, broker in plan.copies)
     sizes: Counter[int] = Counter()
-    for place, broker in plan.copies:
-        sizes[broker] += plan.sizes.get(place, 0)
+    for tp, broker in plan.copies:
+        sizes[broker] += plan.sizes.get(tp, 0)
     rows = [(broker, count, size_text(sizes[broker])) for broker, count in sorted(targets.items())]
     show([Section(head, ("broker", "replicas", "size"), rows)])
 
@@ -173,13 +173,13 @@ def _plan_fields(plan: DrainPlan, *, executed: bool) -> dict[str, Any]:
         "copy_bytes": plan.copy_bytes,
         "partitions": [
             {
-                "topic": place.topic,
-                "partition": place.partition,
-                "replicas_before": list(plan.before[place]),
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "replicas_before": list(plan.before[tp]),
                 "replicas": list(held),
-                "bytes": plan.sizes.get(place, 0),
+                "bytes": plan.sizes.get(tp, 0),
             }
-            for place, held in sorted(plan.after.items())
+            for tp, held in sorted(plan.after.items())
         ],
     }
 

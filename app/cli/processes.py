@@ -142,15 +142,15 @@ class Processes:
         *,
         restart: bool,
         ready: Callable[[], None],
-        settle: Callable[[], None] | None = None,
+        wait_until_stable: Callable[[], None] | None = None,
     ) -> None:
-        """`ready` is called once, when all are ready. `settle`: at SIGUSR1 the processes are restarted one after the
-        other; it waits, in a thread of its own, until the next one may stop. None: there is no such restart."""
-        self._settle = settle
+        """`ready` is called once, when all are ready. At SIGUSR1 the processes are restarted one after the other;
+        `wait_until_stable` waits, in a thread of its own, until the next one may stop. None: no such restart."""
+        self._wait_until_stable = wait_until_stable
         self._restart_asked = False
         self._to_restart: list[ManagedProcess] = []
         self._restarting: ManagedProcess | None = None
-        self._settled = Event()
+        self._is_stable = Event()
         self._members = members
         self._lines = lines
         self._restart = restart
@@ -169,7 +169,7 @@ class Processes:
         self._waker = waker
         self._selector.register(wakes, selectors.EVENT_READ)
         before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
-        if self._settle is not None:
+        if self._wait_until_stable is not None:
             before[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, self._on_restart)
         old_waker = signal.set_wakeup_fd(waker)
         try:
@@ -230,8 +230,8 @@ class Processes:
                 logger.info("restarting all, one after the other")
                 self._to_restart = list(reversed(self._members))
                 self._restart_next()
-        if self._settled.is_set():
-            self._settled.clear()
+        if self._is_stable.is_set():
+            self._is_stable.clear()
             self._restart_next()
 
     def _restart_next(self) -> None:
@@ -245,15 +245,15 @@ class Processes:
                 return
         logger.info("all are restarted")
 
-    def _settle_restarted(self) -> None:
-        def settle() -> None:
-            assert self._settle is not None
-            self._settle()
-            self._settled.set()
+    def _wait_for_restarted(self) -> None:
+        def wait_until_stable() -> None:
+            assert self._wait_until_stable is not None
+            self._wait_until_stable()
+            self._is_stable.set()
             with suppress(OSError):  # all has ended
                 os.write(self._waker, b"\0")
 
-        Thread(target=settle, name="settle", daemon=True).start()
+        Thread(target=wait_until_stable, name="settle", daemon=True).start()
 
     def _patience(self) -> float | None:
         """Return the seconds until the next start or kill; None without one."""
@@ -279,12 +279,12 @@ class Processes:
         elif rest:
             lines.append(rest)
         for line in lines:
-            self._take(member, line.decode(errors="replace"), stream)
+            self._handle_line(member, line.decode(errors="replace"), stream)
         self._lines.flush()
         if not data:
             self._closed(member, stream)
 
-    def _take(self, member: ManagedProcess, line: str, stream: object) -> None:
+    def _handle_line(self, member: ManagedProcess, line: str, stream: object) -> None:
         if member.process is None or stream is not member.process.stdout:
             self._lines.put(member.name, line)
             return
@@ -296,7 +296,7 @@ class Processes:
         member.ready = member.was_ready = True
         member.listeners = line.removeprefix(READY).split()
         if member is self._restarting:
-            self._settle_restarted()
+            self._wait_for_restarted()
         if self._ready is not None and all(each.ready for each in self._members):
             ready, self._ready = self._ready, None
             ready()

@@ -336,14 +336,14 @@ class _Outcomes:
         self.sent += handle.count
         self._waiting.append(handle)
         while self._waiting and self._waiting[0].done:
-            self._look(self._waiting.popleft())
+            self._count_delivery(self._waiting.popleft())
 
     def wait_all(self) -> None:
         """Wait until all are done."""
         while self._waiting:
-            self._look(self._waiting.popleft())
+            self._count_delivery(self._waiting.popleft())
 
-    def _look(self, handle: ManyHandle) -> None:
+    def _count_delivery(self, handle: ManyHandle) -> None:
         try:
             handle.result()
             self.delivered += handle.count

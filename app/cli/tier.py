@@ -164,7 +164,7 @@ def restore(
 
 def _restored(made: "RestoredTopic") -> str:
     if made.was_complete:
-        return f"{made.topic} is there already: the cluster has all that was copied"
+        return f"{made.topic} already exists in the cluster, with all that was copied"
     what = f"{counted(made.partitions, 'partition')}, {counted(made.offsets, 'offset')}"
     before = f", {size_text(made.bytes_before)} of them before" if made.bytes_before else ""
     groups = f", offsets of {counted(made.groups, 'group')}" if made.groups else ""
@@ -202,7 +202,7 @@ def open_remote(
         admin.create_topic(name, partitions=count, replication_factor=replication_factor, configs=source)
         wanted = {TopicPartition(name, each.manifest.partition): each.manifest.readable_range[1] for each in parts}
         deadline = time.monotonic() + _PATIENCE_S
-        while any(end < wanted[place] for place, end in admin.list_offsets(dict.fromkeys(wanted, "latest")).items()):
+        while any(end < wanted[tp] for tp, end in admin.list_offsets(dict.fromkeys(wanted, "latest")).items()):
             if time.monotonic() > deadline:
                 text = f"topic {name} was created, but its brokers did not read {url} within {_PATIENCE_S:g} s"
                 raise ConfigError(f"{text}; check remote.log.storage.manager.class.name, and the logs of the brokers")
@@ -246,5 +246,7 @@ def topics_in(
             for own in {*own_ids()} & by_id.keys():
                 del by_id[own]
         if len(by_id) > 1:
-            raise ConfigError(f"{name} was there more than once, as {', '.join(by_id)}: give --topic-id")
+            raise ConfigError(
+                f"several topics in remote storage are named {name}: give one of --topic-id {', '.join(by_id)}"
+            )
     return {name: next(iter(by_id.values())) for name, by_id in found.items()}

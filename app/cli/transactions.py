@@ -92,8 +92,8 @@ def describe_producers(
     with open_admin(bootstrap) as admin:
         found = admin.describe_producers([_place(each) for each in places])
     rows = [
-        {"topic": place.topic, "partition": place.partition, **asdict(producer)}
-        for place, producers in found.items()
+        {"topic": tp.topic, "partition": tp.partition, **asdict(producer)}
+        for tp, producers in found.items()
         for producer in producers
     ]
     _show(rows, _PRODUCER_COLUMNS, as_json)

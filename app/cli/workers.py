@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(f"{ROOT}.app.workers")
 PARENT = "parent"
-_LOOK_S = 0.02
-SETTLE_S = 60.0
+_CHECK_S = 0.02
+IN_SYNC_WAIT_S = 60.0
 """The longest wait for replicas before the next worker is restarted."""
 
 
@@ -65,7 +65,9 @@ def run_workers(
                 by_number = {str(number): each.control for number, each in enumerate(started, start=1)}
                 keep.callback(WorkersMetrics(read, by_number, to_logger(log_report, "app.workers")).close)
             members = [each.process for each in started]
-            Processes(members, lines, restart=True, ready=ready, settle=lambda: _wait_until_settled(started)).run()
+            Processes(
+                members, lines, restart=True, ready=ready, wait_until_stable=lambda: _wait_until_settled(started)
+            ).run()
 
 
 class StartedWorker:
@@ -101,15 +103,17 @@ class StartedWorker:
 def _wait_until_settled(workers: Sequence[StartedWorker]) -> None:
     """Wait until the workers know each other, and no partition that they lead has a replica out of sync.
 
-    After `SETTLE_S` the next worker is restarted all the same: another machine may be down.
+    After `IN_SYNC_WAIT_S` the next worker is restarted all the same: another machine may be down.
     """
     controls = [each.control for each in workers]
-    until_s = monotonic() + SETTLE_S
+    until_s = monotonic() + IN_SYNC_WAIT_S
     while not (_know_each_other(controls) and all(each.under_replicated() == 0 for each in controls)):
         if monotonic() > until_s:
-            logger.warning("replicas are out of sync after %g s; the next worker is restarted all the same", SETTLE_S)
+            logger.warning(
+                "replicas are out of sync after %g s; the next worker is restarted all the same", IN_SYNC_WAIT_S
+            )
             return
-        sleep(_LOOK_S)
+        sleep(_CHECK_S)
 
 
 def _plain(value: object) -> object:
@@ -121,7 +125,7 @@ def _plain(value: object) -> object:
 def _wait_until_known(workers: Sequence[ControlledWorker]) -> None:
     """Wait until each worker has seen all the others, so that topics can be created with replicas on all of them."""
     while not _know_each_other(workers):
-        sleep(_LOOK_S)
+        sleep(_CHECK_S)
 
 
 def _know_each_other(workers: Sequence[ControlledWorker]) -> bool:

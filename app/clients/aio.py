@@ -13,7 +13,7 @@ from ...core.message.message import KeyT_co, ShareMessage, ValueT_co
 from ...ports.errors import BarnabasError, ConfigError
 from ...ports.types import TopicPartition
 from .consumer.consumer import Consumer, consumer_defaults
-from .consumer.partition_finder import Place, StartOffset
+from .consumer.partition_finder import StartOffset, TopicPartitionLike
 from .producer.producer import Producer, producer_defaults
 from .share.share_consumer import ShareConsumer, share_consumer_defaults
 from .shared.foreign_methods import ASYNC_CONSUMER, PRODUCER, SHARE_CONSUMER, explain_foreign_names
@@ -387,7 +387,7 @@ class AsyncConsumer(_OneAtATime, Generic[ValueT_co, KeyT_co]):
 
     async def assign(
         self,
-        what: str | Place | Iterable[str | Place],
+        what: str | TopicPartitionLike | Iterable[str | TopicPartitionLike],
         *,
         partitions: Iterable[int] | None = None,
         position: StartOffset | None = None,
@@ -414,7 +414,7 @@ class AsyncConsumer(_OneAtATime, Generic[ValueT_co, KeyT_co]):
         return self.consumer.paused
 
     @overload
-    def seek(self, place: Place, position: StartOffset | AtOffset) -> None: ...
+    def seek(self, place: TopicPartitionLike, position: StartOffset | AtOffset) -> None: ...
 
     @overload
     def seek(self, topic: str, partition: int, offset: StartOffset | AtOffset, /) -> None: ...
@@ -423,15 +423,15 @@ class AsyncConsumer(_OneAtATime, Generic[ValueT_co, KeyT_co]):
         """Continue reading a partition elsewhere, see `Consumer.seek`; it does not wait, and so is no coroutine."""
         self.consumer.seek(place, position, offset)
 
-    def seek_to_time(self, timestamp_ms: int, places: Iterable[Place] | None = None) -> None:
+    def seek_to_time(self, timestamp_ms: int, places: Iterable[TopicPartitionLike] | None = None) -> None:
         """Continue at the first message of a time, see `Consumer.seek_to_time`; it is no coroutine."""
         self.consumer.seek_to_time(timestamp_ms, places)
 
-    def pause(self, *places: Place) -> None:
+    def pause(self, *places: TopicPartitionLike) -> None:
         """Hand out no messages of these partitions, see `Consumer.pause`; it is no coroutine."""
         self.consumer.pause(*places)
 
-    def resume(self, *places: Place) -> None:
+    def resume(self, *places: TopicPartitionLike) -> None:
         """Undo `pause`, see `Consumer.resume`; it is no coroutine."""
         self.consumer.resume(*places)
 
@@ -472,27 +472,29 @@ class AsyncConsumer(_OneAtATime, Generic[ValueT_co, KeyT_co]):
         """Commit offsets, see `Consumer.commit`."""
         await self._run(partial(self.consumer.commit, what, timeout=timeout))
 
-    async def committed(self, places: Iterable[Place] | None = None) -> dict[TopicPartition, CommittedOffset | None]:
+    async def committed(
+        self, places: Iterable[TopicPartitionLike] | None = None
+    ) -> dict[TopicPartition, CommittedOffset | None]:
         """Return committed offsets, see `Consumer.committed`."""
         return await self._run(partial(self.consumer.committed, places))
 
-    async def position(self, place: Place) -> int:
+    async def position(self, place: TopicPartitionLike) -> int:
         """Return the position in a partition, see `Consumer.position`."""
         return await self._run(partial(self.consumer.position, place))
 
-    async def lag(self, places: Iterable[Place] | None = None) -> dict[TopicPartition, int]:
+    async def lag(self, places: Iterable[TopicPartitionLike] | None = None) -> dict[TopicPartition, int]:
         """Return the lag of partitions, see `Consumer.lag`."""
         return await self._run(partial(self.consumer.lag, places))
 
-    async def beginning_offsets(self, places: Iterable[Place] | None = None) -> dict[TopicPartition, int]:
+    async def beginning_offsets(self, places: Iterable[TopicPartitionLike] | None = None) -> dict[TopicPartition, int]:
         """Return the first offsets of partitions, see `Consumer.beginning_offsets`."""
         return await self._run(partial(self.consumer.beginning_offsets, places))
 
-    async def offsets_for_times(self, times: Mapping[Place, int]) -> dict[TopicPartition, int | None]:
+    async def offsets_for_times(self, times: Mapping[TopicPartitionLike, int]) -> dict[TopicPartition, int | None]:
         """Return the offsets of the first messages of times, see `Consumer.offsets_for_times`."""
         return await self._run(partial(self.consumer.offsets_for_times, times))
 
-    async def end_offsets(self, places: Iterable[Place] | None = None) -> dict[TopicPartition, int]:
+    async def end_offsets(self, places: Iterable[TopicPartitionLike] | None = None) -> dict[TopicPartition, int]:
         """Return the end offsets of partitions, see `Consumer.end_offsets`."""
         return await self._run(partial(self.consumer.end_offsets, places))
 
@@ -515,9 +517,9 @@ class AsyncConsumer(_OneAtATime, Generic[ValueT_co, KeyT_co]):
         first: dict[TopicPartition, int] = {}
         for message in messages:
             first.setdefault(TopicPartition(message.topic, message.partition), message.offset)
-        for place, offset in first.items():
+        for tp, offset in first.items():
             with suppress(ConfigError):  # it is another member's now, which gets them
-                self.consumer.seek(place, offset)
+                self.consumer.seek(tp, offset)
 
 
 @explain_foreign_names(SHARE_CONSUMER)

@@ -94,7 +94,7 @@ def entries_of(path: Path) -> list[Path]:
 
 
 @frozen(kw_only=True)
-class LookedTree:
+class CheckedTree:
     """The topics, rows and findings of a coordination file."""
 
     topics: KnownTopics
@@ -104,31 +104,31 @@ class LookedTree:
     """True if the file itself is, not only what stands in it."""
 
 
-def look_at_tree(file: Path) -> LookedTree:
+def check_tree(file: Path) -> CheckedTree:
     """Read a coordination file without a change to it, or to a process that has it open. Raises `OSError`."""
     from ...adapters.coord_embedded import look_at
 
-    looked = look_at(file)
+    checked = look_at(file)
     remedy = "it is rewritten with what can be read; 'barnabas topics recover' finds topics again by their folders"
     findings = [
         Finding(kind="tree-damaged", file=file.name, text=text, remedy=remedy, needs_person=True)
-        for text in looked.problems
+        for text in checked.problems
     ]
-    topics, wrong = known_topics([(path, data) for path, data, _ in looked.rows], file.name)
+    topics, wrong = known_topics([(path, data) for path, data, _ in checked.rows], file.name)
     whole = topics.whole and not findings
-    return LookedTree(
+    return CheckedTree(
         topics=KnownTopics(topics=topics.topics, whole=whole),
         findings=findings + wrong,
-        rows=looked.rows,
+        rows=checked.rows,
         is_damaged=bool(findings),
     )
 
 
-def mend_tree(file: Path, looked: LookedTree) -> None:
+def repair_tree(file: Path, checked: CheckedTree) -> None:
     """Write the file again with what could be read; the old one is kept next to it. Raises `CoordinationError`."""
     from ...adapters.coord_embedded import rewrite_file
 
-    rewrite_file(file, looked.rows)
+    rewrite_file(file, checked.rows)
 
 
 def _has_segments(path: Path) -> bool:

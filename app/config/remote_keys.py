@@ -128,7 +128,7 @@ class RemoteKeys:
         }
 
     def check_remote_storage(self) -> None:
-        """Raise `ConfigError` where tiered storage is enabled without a place."""
+        """Raise `ConfigError` if tiered storage is enabled without the URL of a remote storage."""
         if self.remote_log_storage_system_enable and not self.remote_log_storage_manager_class_name:
             text = "remote.log.storage.system.enable=true needs remote.log.storage.manager.class.name"
             raise ConfigError(f"{text}, such as s3://BUCKET/PREFIX or file:///PATH")
@@ -144,7 +144,7 @@ def check_tiered_topic(config: LogConfig, *, is_system_enabled: bool) -> None:
         text = "this broker has no remote storage (remote.log.storage.system.enable)"
         raise ConfigError(f"remote.storage.enable=true: {text}")
     if "compact" in config.cleanup_policy:
-        raise ConfigError("remote.storage.enable=true: remote storage takes topics with cleanup.policy=delete only")
+        raise ConfigError("remote.storage.enable=true: remote storage supports only topics with cleanup.policy=delete")
     if config.mirror_source:
         raise ConfigError("remote.storage.enable=true: a mirror may be cut as its source is; enable it once promoted")
     if config.message_format != "v2":
@@ -167,7 +167,7 @@ def _check_source(config: LogConfig, *, is_system_enabled: bool) -> None:
     if not is_system_enabled:
         raise ConfigError(f"{what}: this broker has no remote storage (remote.log.storage.system.enable)")
     if config.remote_storage_enable:
-        raise ConfigError(f"{what}: nothing of a read-only topic is copied; take remote.storage.enable away")
+        raise ConfigError(f"{what}: a read-only topic is not copied; remove remote.storage.enable")
     if config.mirror_source or config.message_format != "v2" or "compact" in config.cleanup_policy:
         raise ConfigError(f"{what}: a read-only topic can be neither a mirror, nor classic, nor compacted")
 

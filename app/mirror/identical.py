@@ -28,7 +28,7 @@ from ...ports.report import counted
 from ...ports.types import TopicPartition
 from ...ports.values import frozen
 from ..clients.admin.admin import Admin
-from ..clients.admin.asker import Place
+from ..clients.admin.asker import TopicPartitionLike
 from ..clients.admin.quotas import ClientQuotaAlteration, entity_text
 from ..clients.shared.client_shell import ClientShell
 from ..clients.shared.connect import open_shell, plugin_host
@@ -188,15 +188,15 @@ class IdenticalMirror:
             self.copied.topics.add(name)
             self._begun.add(name)
             for number in range(count):
-                place = TopicPartition(name, number)
-                self.partitions.setdefault(place, MirroredPartition(place))
+                tp = TopicPartition(name, number)
+                self.partitions.setdefault(tp, MirroredPartition(tp))
 
     def _leave(self, topic: str, why: str) -> None:
         """Leave a topic alone until both sides list it, and as a mirror."""
         if topic not in self.copied.topics:
             return
         self.copied.topics.discard(topic)
-        self.partitions = {place: each for place, each in self.partitions.items() if place.topic != topic}
+        self.partitions = {tp: each for tp, each in self.partitions.items() if tp.topic != topic}
         log_report(f"topic {topic} is not mirrored: {why}")
 
     def _create(self, name: str, count: int) -> None:
@@ -348,7 +348,7 @@ class IdenticalMirror:
         """
         began = time.monotonic()
         self.begin()
-        mine = [each for place, each in self.partitions.items() if place.topic == topic]
+        mine = [each for tp, each in self.partitions.items() if tp.topic == topic]
         if not mine:
             raise ConfigError(f"topic {topic} of the target is not a mirror of this source")
         while True:
@@ -379,13 +379,13 @@ class IdenticalMirror:
         self._abort_transactions([each.place for each in mine])
         return time.monotonic() - began
 
-    def _abort_transactions(self, places: Sequence[TopicPartition]) -> None:
+    def _abort_transactions(self, partitions: Sequence[TopicPartition]) -> None:
         """Abort the transactions that the source has left open: no coordinator here knows them."""
-        for place, producers in self._target.describe_producers(places).items():
+        for tp, producers in self._target.describe_producers(partitions).items():
             for producer in producers:
                 if producer.current_txn_start_offset >= 0:
                     self._target.abort_transaction(
-                        place, producer_id=producer.producer_id, producer_epoch=producer.producer_epoch
+                        tp, producer_id=producer.producer_id, producer_epoch=producer.producer_epoch
                     )
 
     # --- settings, ACLs and offsets of groups
@@ -469,21 +469,19 @@ class IdenticalMirror:
             except ApiError as error:
                 self._note(f"the offsets of group {group} are not copied: {error.message}")
 
-    def _group_changes(self) -> dict[str, dict[Place, int]]:
+    def _group_changes(self) -> dict[str, dict[TopicPartitionLike, int]]:
         """Return the offsets to commit by group: those of mirrored topics that the target has messages for."""
-        changes: dict[str, dict[Place, int]] = {}
+        changes: dict[str, dict[TopicPartitionLike, int]] = {}
         for listed in self._source.list_groups():
             found = self._source.group_offsets(listed.group_id)
             known = self._target.group_offsets(listed.group_id)
             offsets = {
-                place: min(each.offset, self.partitions[place].log_end)
-                for place, each in found.items()
-                if place in self.partitions and self.partitions[place].log_end >= 0
+                tp: min(each.offset, self.partitions[tp].log_end)
+                for tp, each in found.items()
+                if tp in self.partitions and self.partitions[tp].log_end >= 0
             }
-            wanted: dict[Place, int] = {
-                place: offset
-                for place, offset in offsets.items()
-                if place not in known or known[place].offset != offset
+            wanted: dict[TopicPartitionLike, int] = {
+                tp: offset for tp, offset in offsets.items() if tp not in known or known[tp].offset != offset
             }
             if wanted:
                 changes[listed.group_id] = wanted
@@ -559,15 +557,15 @@ class IdenticalMirror:
             for user, mechanism in sorted(at_source - at_target)
         ]
 
-    def _log_differences(self, place: TopicPartition, *, is_mirror: bool) -> list[MirrorDifference]:
-        start, end = self._source_range(place)
-        at_target = self._range(self._to, place)
+    def _log_differences(self, tp: TopicPartition, *, is_mirror: bool) -> list[MirrorDifference]:
+        start, end = self._source_range(tp)
+        at_target = self._range(self._to, tp)
         if (start, end) == at_target:
             return []
-        text = f"partition {place.partition} has the offsets {at_target[0]} to {at_target[1]}, not {start} to {end}"
+        text = f"partition {tp.partition} has the offsets {at_target[0]} to {at_target[1]}, not {start} to {end}"
         if is_mirror and at_target[1] > end:
             text += ": the source was truncated"
-        return [MirrorDifference(topic=place.topic, text=text)]
+        return [MirrorDifference(topic=tp.topic, text=text)]
 
     # --- requests
 
@@ -582,9 +580,9 @@ class IdenticalMirror:
             _fetched,
         )
 
-    def _description(self, place: TopicPartition) -> MirrorRecords:
+    def _description(self, tp: TopicPartition) -> MirrorRecords:
         """Return the request that only describes the target's log."""
-        return MirrorRecords(topic=place.topic, partition=place.partition, source=self._cluster_id)
+        return MirrorRecords(topic=tp.topic, partition=tp.partition, source=self._cluster_id)
 
     def _continuation(self, each: MirroredPartition) -> MirrorRecords:
         """Return a request that changes the target's log only as long as it is what this mirror knows."""
@@ -616,8 +614,8 @@ class IdenticalMirror:
         self._note(f"{each.place}: {found.error_message}")
         return False
 
-    def _end_of_epoch(self, place: TopicPartition, epoch: int) -> EpochEndOffset:
-        asked = OffsetForLeaderPartition(topic=place.topic, partition=place.partition, leader_epoch=epoch)
+    def _end_of_epoch(self, tp: TopicPartition, epoch: int) -> EpochEndOffset:
+        asked = OffsetForLeaderPartition(topic=tp.topic, partition=tp.partition, leader_epoch=epoch)
         (found,) = self._from.ask_leaders(
             [asked],
             lambda item: TopicPartition(item.topic, item.partition),
@@ -629,14 +627,14 @@ class IdenticalMirror:
         end: EpochEndOffset = found
         return end
 
-    def _source_range(self, place: TopicPartition) -> tuple[int, int]:
-        return self._range(self._from, place)
+    def _source_range(self, tp: TopicPartition) -> tuple[int, int]:
+        return self._range(self._from, tp)
 
-    def _range(self, shell: ClientShell, place: TopicPartition) -> tuple[int, int]:
+    def _range(self, shell: ClientShell, tp: TopicPartition) -> tuple[int, int]:
         """Return the log start and the high watermark of a partition."""
         found = []
         for timestamp in (EARLIEST, LATEST):
-            asked = ListOffsetsPartition(topic=place.topic, partition=place.partition, timestamp=timestamp)
+            asked = ListOffsetsPartition(topic=tp.topic, partition=tp.partition, timestamp=timestamp)
             (answer,) = shell.ask_leaders(
                 [asked],
                 lambda item: TopicPartition(item.topic, item.partition),

@@ -29,7 +29,7 @@ NUMBER, KEY = "number", "key"
 LOOK_S = 5.0
 """The interval of requests for new topics and partitions of a source."""
 PATIENCE_MS = 5000
-SETTLE_S = 1.0
+CHECK_WAIT_S = 1.0
 """The wait before a check whether the target still has the topics."""
 AS_LAID_OUT: dict[str, Any] = {"allow.auto.create.topics": False}
 """The settings of producers: topics that brokers make have another number of partitions."""
@@ -169,7 +169,7 @@ class PlacingSender:
         """
         deadline = None if limit_s is None else time.monotonic() + limit_s
         while True:
-            left = SETTLE_S if deadline is None else min(SETTLE_S, max(0.0, deadline - time.monotonic()))
+            left = CHECK_WAIT_S if deadline is None else min(CHECK_WAIT_S, max(0.0, deadline - time.monotonic()))
             try:
                 self._producer.flush(left if layout is not None or deadline is not None else None)
                 break
@@ -184,7 +184,7 @@ class PlacingSender:
         try:
             layout.make_again(topic for topic in self._sent if self._is_missing(topic))
         except BarnabasError as error:
-            logger.warning("mirror: topics that the target lacks are not made now, which is tried again: %s", error)
+            logger.warning("mirror: cannot create missing topics on the target; retrying: %s", error)
 
     def _is_missing(self, topic: str) -> bool:
         """Return True if the target has no topic of this name."""

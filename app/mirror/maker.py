@@ -66,27 +66,27 @@ class StreamCount:
         self._counter = counter
         self._consumer = consumer
         self._admin = Admin(bootstrap, default_api_timeout_ms=_ADMIN_MS)
-        self._looked_s = -LOOK_S
+        self._read_ends_s = -LOOK_S
 
     def reports(self, batch: Sequence[Taken]) -> Sequence[Message]:
         """Return the reports to send with the batch; an empty batch can have some, too."""
-        due = time.monotonic() - self._looked_s >= LOOK_S
+        due = time.monotonic() - self._read_ends_s >= LOOK_S
         if not batch and not due:
             return ()
         if due:
-            self._look()
-            self._looked_s = time.monotonic()
+            self._read_source_ends()
+            self._read_ends_s = time.monotonic()
         messages = [taken.message for taken in batch if isinstance(taken.message, Message)]
         return self._counter.reports(messages, self._positions())
 
-    def _look(self) -> None:
-        places = self._counter.unprobed(self._consumer.assignment)
-        if not places:
+    def _read_source_ends(self) -> None:
+        partitions = self._counter.unprobed(self._consumer.assignment)
+        if not partitions:
             return
         now_ms = time.time_ns() // 1_000_000
         try:
-            ends = self._admin.list_offsets(dict.fromkeys(places, "latest"))
-            topics = self._admin.describe_topics(sorted({place.topic for place in places}))
+            ends = self._admin.list_offsets(dict.fromkeys(partitions, "latest"))
+            topics = self._admin.describe_topics(sorted({tp.topic for tp in partitions}))
         except BarnabasError as error:
             logger.info("mirror: the ends of the source cannot be looked up now: %s", error)
             return
@@ -94,11 +94,11 @@ class StreamCount:
 
     def _positions(self) -> dict[TopicPartition, int]:
         positions = {}
-        for place in self._consumer.assignment:
+        for tp in self._consumer.assignment:
             try:
-                positions[place] = self._consumer.position(place, 0)
+                positions[tp] = self._consumer.position(tp, 0)
             except BarnabasError as error:
-                logger.debug("mirror: %s has no position yet: %s", place, error)
+                logger.debug("mirror: %s has no position yet: %s", tp, error)
         return positions
 
     def close(self) -> None:
@@ -204,9 +204,9 @@ class FileSource(AssignedSource):
         self._offsets = _read_offsets(self._file)
         super().__init__(settings, topics)
 
-    def start_of(self, places: Sequence[TopicPartition]) -> Mapping[TopicPartition, AtOffset]:
+    def start_of(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, AtOffset]:
         with self._lock:
-            return {place: AtOffset(self._offsets[place]) for place in places if place in self._offsets}
+            return {tp: AtOffset(self._offsets[tp]) for tp in partitions if tp in self._offsets}
 
     def commit(self, offsets: dict[Hashable, int]) -> None:
         """The file holds the old content or the new one, whole."""
@@ -378,15 +378,15 @@ class TransactionalSource(AssignedSource):
         self._readers = list(self.streams)
         return list(self.streams)
 
-    def start_of(self, places: Sequence[TopicPartition]) -> Mapping[TopicPartition, AtOffset]:
-        found = self._target.group_offsets(self._group, places, require_stable=True)
-        return {place: AtOffset(each.offset, topic_id=_topic_id_of(each.metadata)) for place, each in found.items()}
+    def start_of(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, AtOffset]:
+        found = self._target.group_offsets(self._group, partitions, require_stable=True)
+        return {tp: AtOffset(each.offset, topic_id=_topic_id_of(each.metadata)) for tp, each in found.items()}
 
     def partitions(self) -> list[TopicPartition]:
         """Return the partitions, after creating them in the target, which stores offsets of its own partitions only."""
-        places = super().partitions()
-        self._layout.provide(Counter(place.topic for place in places))
-        return places
+        topic_partitions = super().partitions()
+        self._layout.provide(Counter(tp.topic for tp in topic_partitions))
+        return topic_partitions
 
     def commit(self, offsets: dict[Hashable, int]) -> None:
         """Do nothing: the target got the positions with the messages."""
@@ -765,7 +765,7 @@ class _Book:
         except (BarnabasError, OSError) as error:
             with self._lock:
                 self._offsets = {**offsets, **self._offsets}
-            self._report(f"mirror: the offsets of {self.source.name} are not committed, which is tried again: {error}")
+            self._report(f"mirror: cannot commit the offsets of {self.source.name}; retrying: {error}")
 
 
 class _Carrier:
@@ -793,7 +793,7 @@ class _Carrier:
         try:
             while not mirror.stopping.is_set() and not self._reader.ended:
                 self._keep_layout()
-                batch = self._take()
+                batch = self._poll_batch()
                 reports = self._reports(batch)
                 if batch or reports:
                     if not mirror.deliver(batch, self._layout, self._target, reports):
@@ -820,10 +820,10 @@ class _Carrier:
         except BarnabasError as error:
             if _is_final(error):
                 raise
-            text = f"mirror: new topics of {self._book.source.name} are not made now, which is tried again: {error}"
+            text = f"mirror: new topics of {self._book.source.name} cannot be created on the target; retrying: {error}"
             self._mirror.report(text)
 
-    def _take(self) -> list[Taken]:
+    def _poll_batch(self) -> list[Taken]:
         try:
             return self._reader.poll_messages(BATCH_MESSAGES, TAKE_S)
         except ClosedError:

@@ -32,7 +32,7 @@ from ...ports.remote_storage import RemoteStorage, RemoteStorageError
 from ...ports.types import Buffer, TopicPartition
 from ...ports.values import frozen
 from ..clients.admin.admin import Admin
-from ..clients.admin.asker import Place
+from ..clients.admin.asker import TopicPartitionLike
 from ..clients.shared.client_shell import ClientShell
 from ..clients.shared.connect import open_shell
 from ..clients.shared.settings import CommonSettings, read_settings
@@ -187,9 +187,9 @@ class TierRestore:
             raise ConfigError(f"{what}: delete it there, then run the command again")
         ends = {TopicPartition(topic, each.manifest.partition): each.manifest.readable_range[1] for each in parts}
         numbers = {each.partition for each in there.partitions}
-        if all(place.partition in numbers for place in ends):
+        if all(tp.partition in numbers for tp in ends):
             found = self._admin.list_offsets(dict.fromkeys(ends, "latest"))
-            if all(found[place] >= end for place, end in ends.items()):
+            if all(found[tp] >= end for tp, end in ends.items()):
                 return False
         raise ConfigError(
             f"the cluster has a topic {topic}, with fewer messages than the store: delete it there, or name the others"
@@ -202,7 +202,7 @@ class TierRestore:
         if self._group_offsets is None:
             self._group_offsets = read_group_offsets(self._storage)
         ranges = {each.manifest.partition: each.manifest.readable_range for each in parts if each.manifest.readable}
-        by_group: dict[str, dict[Place, int]] = {}
+        by_group: dict[str, dict[TopicPartitionLike, int]] = {}
         for each in self._group_offsets:
             if each.topic_id == topic_id.hex() and (found := ranges.get(each.partition)) is not None:
                 start, end = found
@@ -267,15 +267,15 @@ class TierRestore:
                 raise
 
     def _bring_back(
-        self, place: TopicPartition, part: RemotePartition, source: str, shell: ClientShell
+        self, tp: TopicPartition, part: RemotePartition, source: str, shell: ClientShell
     ) -> Iterator[_Piece]:
         """Send what the partition lacks, from its end on; again from there if it is not where it was known to be."""
         start, end = part.manifest.readable_range
         if not part.manifest.readable:
             return
-        asked = MirrorRecords(topic=place.topic, partition=place.partition, source=source)
+        asked = MirrorRecords(topic=tp.topic, partition=tp.partition, source=source)
         known = self._send(asked, shell)
-        yield self._found_there(place, part, known)
+        yield self._found_there(tp, part, known)
         attempts = 0
         while True:
             try:
@@ -300,15 +300,15 @@ class TierRestore:
                     raise
                 attempts += 1
                 known = self._send(asked, shell)
-                self._check_lineage(place, part, known)
+                self._check_lineage(tp, part, known)
 
-    def _found_there(self, place: TopicPartition, part: RemotePartition, known: MirrorRecordsResult) -> _Piece:
+    def _found_there(self, tp: TopicPartition, part: RemotePartition, known: MirrorRecordsResult) -> _Piece:
         """Return what the partition has of it already, with about its size. Raises `ConfigError` if that is something
         else."""
         start, end = part.manifest.readable_range
         if known.log_end <= start:
             return _Piece(0, 0, was_there=True)
-        self._check_lineage(place, part, known)
+        self._check_lineage(tp, part, known)
         size, offset = 0, start
         while offset < known.log_end and (segment := part.manifest.find(offset)) is not None:
             found = min(known.log_end, segment.next_offset) - segment.base_offset
@@ -316,14 +316,14 @@ class TierRestore:
             offset = segment.next_offset
         return _Piece(size, min(known.log_end, end) - start, was_there=True)
 
-    def _check_lineage(self, place: TopicPartition, part: RemotePartition, known: MirrorRecordsResult) -> None:
+    def _check_lineage(self, tp: TopicPartition, part: RemotePartition, known: MirrorRecordsResult) -> None:
         """Raise `ConfigError` if what the partition has is not the beginning of what remote storage has."""
         start, end = part.manifest.readable_range
         if known.log_end <= start:
             return
         epoch = max((epoch for epoch, first in part.manifest.epochs if first < known.log_end), default=-1)
         if known.log_end > end or known.last_epoch != epoch:
-            what = f"{place} ends at {known.log_end} in leader epoch {known.last_epoch}"
+            what = f"{tp} ends at {known.log_end} in leader epoch {known.last_epoch}"
             raise ConfigError(
                 f"{what}, which is not in remote storage: delete the topic in the cluster, then run the command again"
             )
@@ -364,9 +364,9 @@ class TierRestore:
                     begin = end
             position, size = position + batches[-1][0] + batches[-1][1].size, _READ_BYTES
 
-    def _promote(self, place: TopicPartition, source: str) -> None:
+    def _promote(self, tp: TopicPartition, source: str) -> None:
         """Raise the leader epoch above those of the records."""
-        asked = MirrorRecords(topic=place.topic, partition=place.partition, source=source)
+        asked = MirrorRecords(topic=tp.topic, partition=tp.partition, source=source)
         known = self._send(asked, self._shell)
         self._send(evolve(asked, leader_epoch=max(known.last_epoch, known.leader_epoch) + 1), self._shell)
 

@@ -69,7 +69,7 @@ class _GroupReader:
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit, in any thread. No partition is given up meanwhile: an old offset must not overwrite a newer one."""
         with self._lock:
-            own = {place: offset for place, offset in offsets.items() if place in self._own}
+            own = {tp: offset for tp, offset in offsets.items() if tp in self._own}
             try:
                 if own:
                     self._consumer.commit(own, timeout=COMMIT_S)
@@ -80,10 +80,10 @@ class _GroupReader:
         self.ended = True
         self._consumer.close()
 
-    def _assigned(self, places: list[TopicPartition]) -> None:
-        self._own |= frozenset(places)
+    def _assigned(self, partitions: list[TopicPartition]) -> None:
+        self._own |= frozenset(partitions)
 
-    def _revoked(self, places: list[TopicPartition]) -> None:
+    def _revoked(self, topic_partitions: list[TopicPartition]) -> None:
         """Commit before the partitions are lost: a reader that polls again has delivered what it took before, so that
         its positions are those of the target."""
         with self._lock:
@@ -91,11 +91,11 @@ class _GroupReader:
                 if not self.ended:
                     self._consumer.commit(timeout=COMMIT_S)
             finally:
-                self._own -= frozenset(places)
+                self._own -= frozenset(topic_partitions)
 
-    def _gone(self, places: list[TopicPartition]) -> None:
+    def _gone(self, partitions: list[TopicPartition]) -> None:
         with self._lock:
-            self._own -= frozenset(places)
+            self._own -= frozenset(partitions)
 
 
 TOPICS_REFRESH_S = 5.0
@@ -122,7 +122,7 @@ class AssignedSource(ABC):
         return list(self._readers)
 
     @abstractmethod
-    def start_of(self, places: Sequence[TopicPartition]) -> Mapping[TopicPartition, AtOffset]:
+    def start_of(self, topic_partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, AtOffset]:
         """Return the start offsets; partitions left out begin at their earliest message. Raises `BarnabasError`."""
 
     def consumer(self) -> Consumer:
@@ -177,20 +177,20 @@ class AssignedReader:
         return taken
 
     def _look_for_topics(self) -> None:
-        own = [place for place in self._source.partitions() if self._falls_here(place)]
+        own = [tp for tp in self._source.partitions() if self._falls_here(tp)]
         if set(own) != set(self._consumer.assignment):
-            starts = dict(self._source.start_of([place for place in own if place not in self._reached]))
-            starts |= {place: AtOffset(offset, topic_id=known) for place, (offset, known) in self._reached.items()}
+            starts = dict(self._source.start_of([tp for tp in own if tp not in self._reached]))
+            starts |= {tp: AtOffset(offset, topic_id=known) for tp, (offset, known) in self._reached.items()}
             if own:
                 self._consumer.assign(own, position="earliest")
             else:
                 self._consumer.unsubscribe()
-            for place in own:
-                self._consumer.seek(place, starts.get(place, "earliest"))
+            for tp in own:
+                self._consumer.seek(tp, starts.get(tp, "earliest"))
         self._looked_s = time.monotonic()
 
-    def _falls_here(self, place: TopicPartition) -> bool:
-        return (zlib.crc32(place.topic.encode()) + place.partition) % self._of == self._number
+    def _falls_here(self, tp: TopicPartition) -> bool:
+        return (zlib.crc32(tp.topic.encode()) + tp.partition) % self._of == self._number
 
     def close(self) -> None:
         self.ended = True

@@ -100,7 +100,7 @@ def show_group(call: PageCall) -> Response:
             refused = str(error)
     known = [each.lag for each in lags.values() if each.lag is not None]
     since = [each.unread_since_ms for each in lags.values() if each.unread_since_ms is not None]
-    rows = [(place, each, flight.get(place)) for place, each in lags.items()]
+    rows = [(tp, each, flight.get(tp)) for tp, each in lags.items()]
     if call.query("sort") == "lag":
         rows.sort(key=lambda row: -(row[1].lag or 0))
     return call.page(
@@ -112,7 +112,7 @@ def show_group(call: PageCall) -> Response:
         trend=call.connection.trend(group_id),
         chart=call.connection.lag_chart(group_id),
         refused=refused,
-        topics=sorted({place.topic for place in lags}),
+        topics=sorted({tp.topic for tp in lags}),
     )
 
 
@@ -141,7 +141,7 @@ def ask_for_reset(call: PageCall) -> Response:
         changes=changes,
         problem=problem,
         targets=_TARGETS,
-        topics=sorted({place.topic for place in (*offsets, *starts)}),
+        topics=sorted({tp.topic for tp in (*offsets, *starts)}),
     )
 
 
@@ -177,7 +177,7 @@ def reset(call: PageCall) -> Response:
             offsets[TopicPartition(topic, whole(partition, "partition"))] = whole(value.strip(), name)
     if not offsets:
         raise ConfigError("there are no offsets to set")
-    shown = ", ".join(f"{place}={offset}" for place, offset in sorted(offsets.items())[:20])
+    shown = ", ".join(f"{tp}={offset}" for tp, offset in sorted(offsets.items())[:20])
     with call.change(f"reset {len(offsets)} offsets of group {group_id}: {shown}"):
         if details.type == SHARE:
             call.connection.admin.alter_share_group_offsets(group_id, offsets)

@@ -332,14 +332,14 @@ def range_of(call: PageCall, topic: TopicMetadata, partition: int | None, most: 
     if partition is not None and not wanted:
         raise HTTPException(404, f"Topic {name} has no partition {partition}.")
     wanted = sorted(wanted, key=lambda each: each.partition)[:most]
-    places = [TopicPartition(name, each.partition) for each in wanted if each.leader >= 0]
+    topic_partitions = [TopicPartition(name, each.partition) for each in wanted if each.leader >= 0]
     admin = call.connection.admin
-    starts = admin.list_offsets(dict.fromkeys(places, "earliest"), skip_errors=True)
-    ends = admin.list_offsets(dict.fromkeys(places, "latest"), skip_errors=True)
-    known = [place for place in places if place in starts and place in ends]
+    starts = admin.list_offsets(dict.fromkeys(topic_partitions, "earliest"), skip_errors=True)
+    ends = admin.list_offsets(dict.fromkeys(topic_partitions, "latest"), skip_errors=True)
+    known = [tp for tp in topic_partitions if tp in starts and tp in ends]
     return TopicRange(
-        starts={place.partition: starts[place] for place in known},
-        ends={place.partition: ends[place] for place in known},
+        starts={tp.partition: starts[tp] for tp in known},
+        ends={tp.partition: ends[tp] for tp in known},
         unreadable=[each.partition for each in wanted if TopicPartition(name, each.partition) not in known],
     )
 
@@ -408,9 +408,7 @@ def _begin(call: PageCall, topic: TopicMetadata, query: MessageQuery, span: Topi
         TopicPartition(topic.name or "", partition): query.time_ms for partition in span.ends
     }
     found = call.connection.admin.list_offsets(places, skip_errors=True)
-    return {
-        place.partition: found[place] if found.get(place, -1) >= 0 else span.ends[place.partition] for place in places
-    }
+    return {tp.partition: found[tp] if found.get(tp, -1) >= 0 else span.ends[tp.partition] for tp in places}
 
 
 def row_of(found: FoundMessage, decoders: Decoders, form: str = "auto") -> dict[str, Any]:
@@ -497,7 +495,7 @@ class LiveTail:
         """The positions, for a tail that continues here."""
         return "_".join(f"{partition}-{offset}" for partition, offset in self._positions.items())
 
-    def look(self) -> tuple[list[FoundMessage], int]:
+    def poll_messages(self) -> tuple[list[FoundMessage], int]:
         """Wait for messages for a short time; return the newest, and the number of others. Raises `BarnabasError`."""
         try:
             return self._read()
@@ -546,7 +544,7 @@ def follow(call: PageCall) -> Response:
         until, quiet, is_troubled = time.monotonic() + LIVE_S, 0, False
         while time.monotonic() < until and not call.console.is_closing:
             try:
-                read, skipped = await to_thread.run_sync(tail.look, limiter=limiter)
+                read, skipped = await to_thread.run_sync(tail.poll_messages, limiter=limiter)
             except BarnabasError as error:
                 yield f"event: trouble\ndata: {json.dumps(str(error))}\n\n"
                 await _pause()

@@ -60,15 +60,15 @@ def partitions(call: PageCall) -> Response:
     sizes = _replica_sizes(call, topic)
     rows = []
     for each in page.rows:
-        place = TopicPartition(call.path("topic"), each.partition)
+        tp = TopicPartition(call.path("topic"), each.partition)
         row = {
             "partition": each.partition,
             "leader": each.leader,
             "leader_epoch": each.leader_epoch,
             "replicas": [(node, node in each.isr, node in each.offline_replicas) for node in each.replicas],
-            "start": starts.get(place),
-            "end": ends.get(place),
-            "open": None if place not in stable or place not in ends else ends[place] - stable[place],
+            "start": starts.get(tp),
+            "end": ends.get(tp),
+            "open": None if tp not in stable or tp not in ends else ends[tp] - stable[tp],
             "size": None if sizes is None else sizes.get(each.partition),
         }
         rows.append(row)

@@ -51,8 +51,13 @@ def show_transaction(call: PageCall) -> Response:
     if not name:
         raise HTTPException(404, "The address names no transactional id.")
     found = call.connection.admin.describe_transaction(name)
-    places = [TopicPartition(topic, number) for topic, numbers in found.topics.items() for number in numbers]
-    return call.page("transaction.html.j2", transaction=found, places=sorted(places)[:1000], count=len(places))
+    topic_partitions = [TopicPartition(topic, number) for topic, numbers in found.topics.items() for number in numbers]
+    return call.page(
+        "transaction.html.j2",
+        transaction=found,
+        topic_partitions=sorted(topic_partitions)[:1000],
+        count=len(topic_partitions),
+    )
 
 
 def show_hanging(call: PageCall) -> Response:
@@ -70,27 +75,27 @@ def show_hanging(call: PageCall) -> Response:
 def abort(call: PageCall) -> Response:
     """Abort a hanging transaction in one partition."""
     form = call.form
-    place = TopicPartition(form.get("topic", ""), whole(form.get("partition", ""), "partition"))
+    tp = TopicPartition(form.get("topic", ""), whole(form.get("partition", ""), "partition"))
     producer_id = whole(form.get("producer_id", ""), "producer id")
-    if not place.topic:
+    if not tp.topic:
         raise ConfigError("name the partition of the transaction")
-    with call.change(f"abort the transaction of producer {producer_id} in {place}"):
+    with call.change(f"abort the transaction of producer {producer_id} in {tp}"):
         call.connection.admin.abort_transaction(
-            place,
+            tp,
             producer_id=producer_id,
             producer_epoch=whole(form.get("producer_epoch", ""), "producer epoch"),
             coordinator_epoch=whole(form.get("coordinator_epoch", "-1"), "coordinator epoch"),
         )
-    return call.redirect("/transactions/hanging?minutes=15", f"The transaction in {place} was aborted.")
+    return call.redirect("/transactions/hanging?minutes=15", f"The transaction in {tp} was aborted.")
 
 
 def producers(call: PageCall) -> Response:
     """Show the producers of a topic that its leaders know: idempotent and transactional ones."""
     topic = describe(call)
     shown = sorted(topic.partitions, key=lambda each: each.partition)[:_PRODUCERS_PARTITIONS_MAX]
-    places = [TopicPartition(topic.name or "", each.partition) for each in shown if each.leader >= 0]
-    found = call.connection.admin.describe_producers(places) if places else {}
-    rows = [(place, each) for place, active in found.items() for each in active]
+    partitions = [TopicPartition(topic.name or "", each.partition) for each in shown if each.leader >= 0]
+    found = call.connection.admin.describe_producers(partitions) if partitions else {}
+    rows = [(tp, each) for tp, active in found.items() for each in active]
     rows.sort(key=lambda row: -row[1].last_timestamp_ms)
     return call.page(
         "topic_producers.html.j2", topic=topic, tab="producers", page=PageOfRows(rows, call.number("page", 1, least=1))

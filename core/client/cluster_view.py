@@ -300,7 +300,7 @@ class ClusterView:
             return
         self.last_error = None
         self._updated_ms = now_ms
-        self._take(result)
+        self._apply_metadata(result)
         if self._failures >= _SOON:  # a broker that gets no requests cannot show that it is back
             self._unreachable.clear()
         if self._incomplete():
@@ -321,7 +321,7 @@ class ClusterView:
             self._failures, settings.retry_backoff_ms, most_ms, self._entropy.fraction()
         )
 
-    def _take(self, result: MetadataResult) -> None:
+    def _apply_metadata(self, result: MetadataResult) -> None:
         if result.brokers:
             old, self.brokers = self.brokers, {each.node_id: (each.host, each.port) for each in result.brokers}
             self._unreachable = {node for node in self._unreachable if node < 0 or node in self.brokers}
@@ -334,7 +334,7 @@ class ClusterView:
         self.cluster_id = result.cluster_id
         everything = self._asked_all and self._wants_all
         if everything:
-            self._take_all(result)
+            self._apply_all_topics(result)
         for topic in result.topics:
             if topic.name is None or not (everything or topic.name in self._wanted):
                 continue
@@ -346,7 +346,7 @@ class ClusterView:
                 if topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     self._topics.pop(topic.name, None)
 
-    def _take_all(self, result: MetadataResult) -> None:
+    def _apply_all_topics(self, result: MetadataResult) -> None:
         """Take a response about all topics; it does not list topics that do not exist."""
         self.all_topics = known = {topic.name: topic.internal for topic in result.topics if topic.name is not None}
         for name in self._topics.keys() - known.keys():

@@ -357,7 +357,7 @@ class BrokerLifecycleManager:
                 self._last = LastLife(broker_epoch=registration.broker_epoch, in_order=self._last.in_order)
                 self._register()
                 return
-            self._stands(registration)
+            self._on_registered(registration)
         elif isinstance(failure, CoordinationWentBack):
             self._is_closed = True
             self._failed(failure)
@@ -370,7 +370,7 @@ class BrokerLifecycleManager:
         else:
             self._try_again(failure)
 
-    def _stands(self, registration: BrokerRegistration) -> None:
+    def _on_registered(self, registration: BrokerRegistration) -> None:
         self.registration = registration
         self._has_registered = True
         # A later session of this process loses nothing: what this life has, the next one has.

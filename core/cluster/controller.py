@@ -172,7 +172,7 @@ class Controller:
         self._changes = LeaderChanges(report)
         self._losses: dict[TopicPartition, str] = {}
         """The reported causes for which partitions have no leader."""
-        self._is_settling = self._is_campaigning = self._is_closed = False
+        self._is_electing = self._is_campaigning = self._is_closed = False
         registry.listen(self._on_delta)
 
     @property
@@ -207,7 +207,7 @@ class Controller:
         if self._epoch is None:
             return
         self._due.update(dict.fromkeys(names))
-        self._settle_soon()
+        self._elect_soon()
 
     def _on_delta(self, delta: Delta, before: ClusterImage) -> None:
         if isinstance(delta, BrokersChanged):
@@ -293,13 +293,13 @@ class Controller:
 
     # --- its work
 
-    def _settle_soon(self) -> None:
-        if self._is_settling or not self._due or self._epoch is None:
+    def _elect_soon(self) -> None:
+        if self._is_electing or not self._due or self._epoch is None:
             return
-        self._is_settling = True
-        self._queue.run(self._settling, self._settled)
+        self._is_electing = True
+        self._queue.run(self._elect_due, self._on_elected)
 
-    async def _settling(self) -> None:
+    async def _elect_due(self) -> None:
         some = list(self._due)[: self._at_a_time]
         for name in some:
             del self._due[name]
@@ -436,19 +436,19 @@ class Controller:
             self._losses[key] = loss
             self._changes.note_loss(key, loss)
 
-    def _settled(self, outcome: Outcome[None]) -> None:
-        self._is_settling = False
+    def _on_elected(self, outcome: Outcome[None]) -> None:
+        self._is_electing = False
         error = outcome.error
         if isinstance(error, Deposed):
             self._depose()
         elif error is not None:
             self._complain("electing leaders", error)
-            self._scheduler.call_later(RETRY_MS, self._settle_soon)
+            self._scheduler.call_later(RETRY_MS, self._elect_soon)
         else:
             if not self._due:
                 self._complaint = ""
                 self._changes.flush()
-            self._settle_soon()
+            self._elect_soon()
 
     def _depose(self) -> None:
         self._resign()

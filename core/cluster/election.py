@@ -68,7 +68,7 @@ class _Liveness:
         broker, known = self._brokers.get(member), self._epochs.get(member, UNKNOWN_EPOCH)
         return broker is not None and known != UNKNOWN_EPOCH and broker.previous_epoch == known
 
-    def is_in_doubt(self, member: int) -> bool:
+    def may_lack_records(self, member: int) -> bool:
         """Return True if the member's broker lives in a later epoch, and may have lost data."""
         return member in self._brokers and not (self.lives_on(member) or self.came_back(member))
 
@@ -79,7 +79,7 @@ class _Liveness:
     def epoch(self, member: int) -> int:
         """Return the member's present broker epoch; if it does not live or is in doubt, the one in which it was in
         sync."""
-        if member in self._brokers and not self.is_in_doubt(member):
+        if member in self._brokers and not self.may_lack_records(member):
             return self._brokers[member].broker_epoch
         return self._epochs.get(member, UNKNOWN_EPOCH)
 
@@ -112,7 +112,7 @@ def with_isr(
     suspects: tuple[int, ...] = ()
     if len(epochs) < rules.enough(replicas, state):
         left = [each for each in state.members if each not in epochs and each in replicas]
-        doubtful = {each for each in left if each in state.suspects or liveness.is_in_doubt(each)}
+        doubtful = {each for each in left if each in state.suspects or liveness.may_lack_records(each)}
         elr = tuple(each for each in left if each not in doubtful)
         suspects = tuple(each for each in left if each in doubtful)
         epochs |= {each: liveness.epoch(each) for each in left}

@@ -80,7 +80,7 @@ class MetadataListener:
 
     Live brokers, the controller, partition states, features and entities are read in one queue of changes
     (`submit_leaders`), topics and configs in the other (`submit_topics`), in which the creation of a topic may take
-    long. `settle` applies topics of the tree to this broker: one topic, or several that are new to it.
+    long. `apply_topics` applies topics of the tree to this broker: one topic, or several that are new to it.
     """
 
     def __init__(
@@ -90,17 +90,17 @@ class MetadataListener:
         *,
         submit_leaders: SubmitRefresh,
         submit_topics: SubmitRefresh,
-        settle: Callable[[Sequence[str]], Coroutine[Any, Any, None]],
+        apply_topics: Callable[[Sequence[str]], Coroutine[Any, Any, None]],
     ) -> None:
         self._registry = registry
         self._scheduler = scheduler
         self._submit_leaders = submit_leaders
         self._submit_topics = submit_topics
-        self._settle = settle
+        self._apply_topics = apply_topics
         self._leaders, self._topics = _ChangedNodes(), _ChangedNodes()
         self._leaders_due = self._topics_due = False
-        self._unsettled: dict[str, None] = {}
-        """Topics whose `settle` has failed: the image may be up to date, and the broker not yet."""
+        self._unapplied: dict[str, None] = {}
+        """Topics whose `apply_topics` has failed: the image may be up to date, and the broker not yet."""
         self._cancel: Cancel | None = None
         self._closed = False
 
@@ -193,15 +193,15 @@ class MetadataListener:
             for broker_id in changed_nodes.configs:
                 await self._registry.reread_configs(broker_id)
             changed = await self._registry.changed_topics(changed_nodes.topics)
-            changed_nodes.topics = dict.fromkeys([*changed, *self._unsettled])
+            changed_nodes.topics = dict.fromkeys([*changed, *self._unapplied])
             while changed_nodes.topics:
                 some = self._some_of(changed_nodes.topics)
                 for name in some:
-                    self._unsettled.pop(name, None)
-                    self._unsettled[name] = None  # last: a topic whose `settle` fails does not hold up the others
-                await self._settle(some)
+                    self._unapplied.pop(name, None)
+                    self._unapplied[name] = None  # last: a topic whose `apply_topics` fails does not hold up the others
+                await self._apply_topics(some)
                 for name in some:
-                    del changed_nodes.topics[name], self._unsettled[name]
+                    del changed_nodes.topics[name], self._unapplied[name]
         except BaseException:
             self._again(self._topics, changed_nodes)
             raise
@@ -213,7 +213,7 @@ class MetadataListener:
 
         def is_new(name: str) -> bool:
             known = name in image.topics or name in image.deleting or name in image.unreadable
-            return not known and name not in self._unsettled
+            return not known and name not in self._unapplied
 
         return [first, *takewhile(is_new, others)] if is_new(first) else [first]
 

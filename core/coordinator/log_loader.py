@@ -297,14 +297,14 @@ class _Reading(Generic[TakesT]):
             self._feed(taken, before)
             if position >= len(content) or not self._step_back(data[position:], began):
                 break
-            size = self._take_one(data[position:], codecs, began)
+            size = self._feed_batch(data[position:], codecs, began)
             if not size:
                 break
             position += size
         if self.offset == began:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"no record batch begins at offset {began}")
 
-    def _take_one(self, data: memoryview, codecs: Codecs, began: int) -> int:
+    def _feed_batch(self, data: memoryview, codecs: Codecs, began: int) -> int:
         """Feed one batch of any kind; returns its size, 0 where it is cut or the place behind it is unknown."""
         try:
             _, header = next(whole_batches(data), (0, None))

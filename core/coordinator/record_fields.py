@@ -158,16 +158,16 @@ class RecordReader:
         if size == -1:
             return None
         try:
-            return self._take(size).decode()
+            return self._read_bytes(size).decode()
         except UnicodeDecodeError as problem:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a text that is not UTF-8: {problem.reason}") from None
 
     def data(self) -> bytes:
-        return self._take(self.i32())
+        return self._read_bytes(self.i32())
 
     def optional_data(self) -> bytes | None:
         size = self.i32()
-        return None if size < 0 else self._take(size)
+        return None if size < 0 else self._read_bytes(size)
 
     @property
     def has_more(self) -> bool:
@@ -175,7 +175,7 @@ class RecordReader:
         return self._position < len(self._data)
 
     def uuid(self) -> bytes:
-        return self._take(_UUID_BYTES)
+        return self._read_bytes(_UUID_BYTES)
 
     def numbers(self) -> tuple[int, ...]:
         """Read a list of 32-bit integers."""
@@ -199,7 +199,7 @@ class RecordReader:
         self._position += form.size
         return int(number)
 
-    def _take(self, size: int) -> bytes:
+    def _read_bytes(self, size: int) -> bytes:
         end = self._position + size
         if size < 0 or end > len(self._data):
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{size} bytes where {len(self._data) - self._position} are left")
@@ -214,7 +214,7 @@ class FlexibleReader(RecordReader):
     __slots__ = ()
 
     def data(self) -> bytes:
-        return self._take(self._varint() - 1)
+        return self._read_bytes(self._varint() - 1)
 
     def skip_tags(self) -> None:
         self.tags()
@@ -223,7 +223,7 @@ class FlexibleReader(RecordReader):
         found = {}
         for _ in range(self._varint()):
             tag = self._varint()
-            found[tag] = self._take(self._varint())
+            found[tag] = self._read_bytes(self._varint())
         return found
 
     def _text_size(self) -> int:
@@ -235,7 +235,7 @@ class FlexibleReader(RecordReader):
     def _varint(self) -> int:
         value = 0
         for shift in range(0, 35, 7):
-            (byte,) = self._take(1)
+            (byte,) = self._read_bytes(1)
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return value

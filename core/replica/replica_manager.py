@@ -38,7 +38,7 @@ from .purgatory import DelayedOperation, Purgatory
 from .settings import DEFAULT_SETTINGS, ReplicationSettings
 
 
-def _yes(_who: object) -> bool:
+def _always(_of: object) -> bool:
     return True
 
 
@@ -251,11 +251,11 @@ class TxnMarkerWriter:
         self._purgatory = purgatory
         self._flushes = flushes
         self._clock = clock
-        self._when_ended: list[OnTxnCompleted] = []
+        self._txn_completed_listeners: list[OnTxnCompleted] = []
 
-    def when_ended(self, listener: OnTxnCompleted) -> None:
+    def add_txn_completed_listener(self, listener: OnTxnCompleted) -> None:
         """Add a listener for each transaction that completes in a partition which this broker leads."""
-        self._when_ended.append(listener)
+        self._txn_completed_listeners.append(listener)
 
     def write(self, markers: Sequence[TxnMarker], done: MarkerResults, timeout_ms: float) -> None:
         """Write markers into partitions that this broker leads.
@@ -321,7 +321,7 @@ class TxnMarkerWriter:
 
     def _reached(self, placed: _AppendedMarker) -> None:
         marker = placed.marker
-        for listener in self._when_ended:
+        for listener in self._txn_completed_listeners:
             try:
                 listener(placed.key, marker.producer_id, marker.producer_epoch, marker.committed)
             except Exception as error:  # noqa: BLE001  reported; the other listeners are still called
@@ -330,7 +330,7 @@ class TxnMarkerWriter:
     def _watch_on(self, placed: Sequence[_AppendedMarker]) -> None:
         """Watch the markers whose request has timed out, so that the listeners are called when they count."""
         late = [each for each in placed if each.is_waiting]
-        if late and self._when_ended:
+        if late and self._txn_completed_listeners:
             waiting = _DelayedMarkers(late, self._reached, lambda: self._watch_on(late), lambda: None)
             self._purgatory.watch(waiting, tuple(waiting.waiting), _WATCH_MS)
 
@@ -384,7 +384,7 @@ class LeadershipManager:
 
     def start_partition(self, partition: Partition) -> None:
         """Start leading or following a partition that was just opened, in the state that it has."""
-        self._settle(partition, began=True)
+        self._update_fetcher(partition, began=True)
         if partition.is_leader:
             self._notify(self.when_led, partition)
 
@@ -395,14 +395,14 @@ class LeadershipManager:
             return
         if state == known and tuple(replicas) == partition.assigned:
             return
-        self._take(partition, state, replicas)
+        self._apply_state(partition, state, replicas)
 
     def end_leadership(self, partition: Partition) -> None:
         """Stop leading a partition whose topic was deleted, whatever its stored state says."""
         state = partition.state
         ended = evolve(state, leader=NO_LEADER, leader_epoch=state.leader_epoch + 1)
         if partition.is_leader:
-            self._take(partition, ended, partition.assigned)
+            self._apply_state(partition, ended, partition.assigned)
 
     def on_broker_epoch_changed(self, broker_epoch: int, partitions: Iterable[Partition]) -> None:
         """Apply another broker epoch, or an unknown one: the broker leads a partition in one broker epoch only."""
@@ -410,12 +410,12 @@ class LeadershipManager:
             return
         self.own = ReplicaId(self.own.broker_id, broker_epoch)
         for partition in partitions:
-            self._take(partition, partition.state, partition.assigned)
+            self._apply_state(partition, partition.state, partition.assigned)
 
     def take_offline(self, partition: Partition) -> None:
         """Neither lead nor follow a partition whose log is out of use."""
         partition.offline = True
-        self._take(partition, partition.state, partition.assigned)
+        self._apply_state(partition, partition.state, partition.assigned)
 
     def end(self, partition: Partition) -> None:
         """Stop leading and following a partition that is removed."""
@@ -425,7 +425,7 @@ class LeadershipManager:
             self._notify(self.when_resigned, partition)
         self._purgatory.check(partition.topic_partition)
 
-    def _take(self, partition: Partition, state: PartitionState, replicas: Sequence[int]) -> None:
+    def _apply_state(self, partition: Partition, state: PartitionState, replicas: Sequence[int]) -> None:
         was_leader, before = partition.is_leader, (partition.leader, partition.leader_epoch)
         in_sync, might_follow = set(partition.isr), partition.may_follow
         risen = partition.apply_state(state, replicas, self.own, self._clock.monotonic_ms())
@@ -433,7 +433,7 @@ class LeadershipManager:
         if again and was_leader:
             self._shrinks.add(len(in_sync - set(partition.isr)))
             self._expands.add(len(set(partition.isr) - in_sync))
-        self._settle(partition, began=not (again and might_follow))
+        self._update_fetcher(partition, began=not (again and might_follow))
         if was_leader and not partition.is_leader:
             self._notify(self.when_resigned, partition)
         elif partition.is_leader and not again:
@@ -441,7 +441,7 @@ class LeadershipManager:
         if risen or not again:
             self._purgatory.check(partition.topic_partition)
 
-    def _settle(self, partition: Partition, *, began: bool) -> None:
+    def _update_fetcher(self, partition: Partition, *, began: bool) -> None:
         """Follow the leader if there is one elsewhere, else stop following."""
         if partition.is_leader or partition.leader == NO_LEADER or partition.offline or not partition.may_follow:
             self._following.forget(partition)
@@ -474,8 +474,8 @@ class ReplicaManager:
         fetch_from: Submit | None = None,
         lease_valid: Callable[[], bool] | None = None,
         alter_partition: SubmitAlterPartition | None = None,
-        may_join: Callable[[ReplicaId], bool] = _yes,
-        is_alive: Callable[[int], bool] = _yes,
+        may_join: Callable[[ReplicaId], bool] = _always,
+        is_alive: Callable[[int], bool] = _always,
         went_offline: Callable[[TopicPartition], None] | None = None,
         isr_clock: Clock | None = None,
     ) -> None:
@@ -699,7 +699,7 @@ class ReplicaManager:
         for each in wanted:
             log = self._logs.get(each.key)
             if log is not None and each.key not in errors:
-                self._take(each, log)
+                self._add_replica(each, log)
 
     def _may_have_log(self, assigned: AssignedReplica) -> bool:
         """Return True if a log of the partition may be in a data folder that is out of use: it could not be opened at
@@ -713,7 +713,7 @@ class ReplicaManager:
         """Open existing logs after a start. A log that cannot be opened is reported, and its requests get an error."""
         for each in self._missing(assigned):
             try:
-                self._take(each, self._logs.get(each.key) or self._logs.create(each.key, is_new=False))
+                self._add_replica(each, self._logs.get(each.key) or self._logs.create(each.key, is_new=False))
             except StorageError as error:
                 self._not_reopened.add(each.key)
                 self._local.failed(f"opening {each.key}", error)
@@ -721,7 +721,7 @@ class ReplicaManager:
     def _missing(self, assigned: Iterable[AssignedReplica]) -> list[AssignedReplica]:
         return [each for each in assigned if each.key not in self._local.by_key]
 
-    def _take(self, assigned: AssignedReplica, log: UnifiedLog) -> None:
+    def _add_replica(self, assigned: AssignedReplica, log: UnifiedLog) -> None:
         key = assigned.key
         self._not_reopened.discard(key)
         partition = self._local.by_key[key] = Partition(

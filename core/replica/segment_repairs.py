@@ -413,8 +413,8 @@ class _Repair:
         if submit is None or not self._candidates:
             self._end(f"no replica has an intact copy of offset {self._cursor}: {'; '.join(self._refusals)}")
             return
-        source, place, cursor = self._candidates[0], self._partition.topic_partition, self._cursor
-        entry = FetchPartition(place.topic, place.partition, cursor, _FETCH_BYTES, topic_id=self._partition.topic_id)
+        source, tp, cursor = self._candidates[0], self._partition.topic_partition, self._cursor
+        entry = FetchPartition(tp.topic, tp.partition, cursor, _FETCH_BYTES, topic_id=self._partition.topic_id)
         submit(source, Fetch(partitions=[entry], max_wait_ms=0), lambda result: self._answered(source, result))
 
     def _answered(self, source: int, result: Any) -> None:
@@ -422,7 +422,7 @@ class _Repair:
             self._end(None)
             return
         try:
-            self._take(source, _records_in(result))
+            self._store_fetched(source, _records_in(result))
         except ApiError as error:
             self._refusals.append(f"broker {source}: {error.message or error.code.name}")
             self._candidates.remove(source)
@@ -430,7 +430,7 @@ class _Repair:
         except StorageError as error:
             self._end(error)
 
-    def _take(self, source: int, records: memoryview) -> None:
+    def _store_fetched(self, source: int, records: memoryview) -> None:
         """Store the fetched batches of the gap. Raises `ApiError` if this replica lacks them, `StorageError`."""
         gap, spool = self._gaps[self._number], self._spool
         assert spool is not None

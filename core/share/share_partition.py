@@ -267,7 +267,7 @@ class SharePartition:
                     if is_strict:
                         size = min(size, limit - taken)
                     is_full = allowed is not None
-                part = self._take(piece, size, member_id, deadline_ms)
+                part = self._acquire_part(piece, size, member_id, deadline_ms)
                 taken += size
                 _add_range(ranges, part[0], part[1], part[2], batch_size)
                 if is_full or (taken >= limit and (is_strict or size < piece.size)):
@@ -305,7 +305,9 @@ class SharePartition:
             return 1
         return max(1, self._batches[self._index(piece.first_offset)].size // 2)
 
-    def _take(self, piece: InFlightBatch, size: int, member_id: str, deadline_ms: float) -> tuple[int, int, int]:
+    def _acquire_part(
+        self, piece: InFlightBatch, size: int, member_id: str, deadline_ms: float
+    ) -> tuple[int, int, int]:
         first, last, count = piece.first_offset, piece.first_offset + size - 1, piece.delivery_count + 1
         if first > self.end_offset:
             self._append(InFlightBatch(first, last, _ACQUIRED, count, member_id, deadline_ms))

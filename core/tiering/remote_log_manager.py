@@ -238,7 +238,7 @@ class RemoteLogManager:
         except (RemoteStorageError, StorageError, ClosedError, ValueError) as error:  # closed: the log, or a segment
             if not leading.complained and not leading.ended and not leading.led.log.closed:
                 leading.complained = True
-                self._report(f"{leading.led.key}: remote storage failed, which is tried again: {error}")
+                self._report(f"{leading.led.key}: remote storage failed; retrying: {error}")
             self._done(leading)
             return
         except BaseException:
@@ -516,7 +516,7 @@ class RemoteLogManager:
                     self._report(info(f"{name}: {counted(outcome.value, 'object')} in remote storage deleted"))
                 done(outcome.get())
                 return
-            self._report(f"{prefix} in remote storage cannot be deleted, which is tried again: {outcome.error}")
+            self._report(f"{prefix} in remote storage cannot be deleted; retrying: {outcome.error}")
             self._scheduler.call_later(self._interval_ms, begin)
 
         begin()

@@ -27,8 +27,8 @@ def invoice(order: Any, seconds: float) -> dict[str, int]:
 
 def rewind(consumer: Consumer) -> None:
     """Go back to the committed offsets: the messages of the aborted transaction are read again."""
-    for place, at in consumer.committed().items():
-        consumer.seek(place, "earliest" if at is None else at.offset)
+    for tp, at in consumer.committed().items():
+        consumer.seek(tp, "earliest" if at is None else at.offset)
 
 
 def work(bootstrap: str, source: str, target: str, worker: str, seconds: float) -> None:

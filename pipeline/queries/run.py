@@ -168,11 +168,11 @@ class Relations:
             columns = columns if decoder is None or "value" in columns else [*columns, "value"]
         # The newest messages are chosen before WHERE, as by --since.
         limits = self._limits(relation) if last is None else TopicLimits()
-        places = self._reader.places(topic, limits, self._scope.window)
+        bounds = self._reader.bounds_by_partition(topic, limits, self._scope.window)
         staged = self._reader.stage(
             self._connection,
             f"messages of {topic}",
-            places,
+            bounds,
             columns,
             lambda done, total: self._scope.progress(done, total, topic),
             decoder,

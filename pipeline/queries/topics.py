@@ -63,7 +63,7 @@ class TopicReader:
             if error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                 raise
 
-    def places(self, topic: str, limits: TopicLimits, window: Window) -> dict[TopicPartition, Bounds]:
+    def bounds_by_partition(self, topic: str, limits: TopicLimits, window: Window) -> dict[TopicPartition, Bounds]:
         """Return the bounds of what is to be read, per partition. Raises `ApiError`."""
         (described,) = self._admin.describe_topics([topic])
         partitions = range(len(described.partitions))
@@ -82,7 +82,7 @@ class TopicReader:
         self,
         connection: Any,
         table: str,
-        places: Mapping[TopicPartition, Bounds],
+        bounds_by_partition: Mapping[TopicPartition, Bounds],
         columns: Sequence[str],
         on_progress: OnProgress,
         decoder: "ColumnDecoder | None" = None,
@@ -97,12 +97,12 @@ class TopicReader:
         columns = staged.columns
         _put(connection, empty, f"create temp table {quoted(table)} as select {', '.join(map(quoted, columns))}")
         chosen = ", ".join(map(quoted, columns))
-        total, done = sum(bounds.end - bounds.start for bounds in places.values()), 0
-        remote = self._in_bucket(places)
+        total, done = sum(bounds.end - bounds.start for bounds in bounds_by_partition.values()), 0
+        remote = self._in_bucket(bounds_by_partition)
         on_progress(0, total)
-        for place, bounds in places.items():
+        for tp, bounds in bounds_by_partition.items():
             pieces = self._consumer.read_arrow(
-                *place, bounds.start, bounds.end, headers="headers" in columns, remote=remote.get(place)
+                *tp, bounds.start, bounds.end, headers="headers" in columns, remote=remote.get(tp)
             )
             for piece in pieces:
                 if not piece.num_rows:
@@ -117,19 +117,19 @@ class TopicReader:
         on_progress(total, total)
         return staged
 
-    def _in_bucket(self, places: Mapping[TopicPartition, Bounds]) -> dict[TopicPartition, RemoteRange]:
+    def _in_bucket(self, bounds_by_partition: Mapping[TopicPartition, Bounds]) -> dict[TopicPartition, RemoteRange]:
         """Return what comes from the bucket, by partition, and report it."""
         if self._ranges is None:
             return {}
         found: dict[TopicPartition, RemoteRange] = {}
-        names = {place.topic for place in places}
+        names = {tp.topic for tp in bounds_by_partition}
         ids = {each.name: each.topic_id for each in self._admin.describe_topics(sorted(names))} if names else {}
-        for place, bounds in places.items():
-            part = self._ranges.find(self._consumer, place, bounds.start, partial(ids.__getitem__, place.topic))
+        for tp, bounds in bounds_by_partition.items():
+            part = self._ranges.find(self._consumer, tp, bounds.start, partial(ids.__getitem__, tp.topic))
             end = bounds.start if part is None else part.reach(bounds.start, bounds.end)
             if part is not None and end > bounds.start:
-                found[place] = part
-            self._report(plan_line(place, bounds.start, end, bounds.end, self._ranges.name))
+                found[tp] = part
+            self._report(plan_line(tp, bounds.start, end, bounds.end, self._ranges.name))
         return found
 
     def close(self) -> None:
@@ -142,7 +142,7 @@ class TopicReader:
     def _offsets(self, topic: str, partitions: Sequence[int], time: int | str) -> dict[int, int]:
         asked = {(topic, each): time for each in partitions}
         found = self._admin.list_offsets(asked, isolation_level=self._settings["isolation.level"])
-        return {place.partition: offset for place, offset in found.items()}
+        return {tp.partition: offset for tp, offset in found.items()}
 
 
 def _with_typed_values(messages: pa.Table, decoder: "ColumnDecoder") -> pa.Table:
@@ -153,8 +153,8 @@ def _with_typed_values(messages: pa.Table, decoder: "ColumnDecoder") -> pa.Table
         found = decoder.decode(batch.column("value"))
         values.append(found.values)
         errors += [found.errors.get(row) for row in range(batch.num_rows)] if found.errors else [None] * batch.num_rows
-    place = messages.schema.get_field_index("value")
-    typed = messages.set_column(place, "value", pa.chunked_array(values, decoder.type))
+    tp = messages.schema.get_field_index("value")
+    typed = messages.set_column(tp, "value", pa.chunked_array(values, decoder.type))
     return typed.append_column(ERROR_COLUMN, pa.array(errors, pa.string()))
 
 

@@ -241,19 +241,19 @@ class Written(WriterCommitMessage):
 
 # Python workers of Spark collect garbage after each task: here that becomes cheap.
 
-_settled = False
+_is_frozen = False
 
 
-def settle_worker() -> None:
+def freeze_worker_heap() -> None:
     """Take what a Python worker of Spark has loaded until now out of later collections; elsewhere nothing.
 
     Spark's daemon has its workers collect after every task. With pandas and pyarrow loaded that takes 30 to 60 ms, on a
     core that the next task needs: half the time of a stream's small batches. Called when everything is loaded; once per
     process, since what a later task leaves is to be collected.
     """
-    global _settled  # noqa: PLW0603  one per process, as what it is about
-    if not _settled and in_worker():
-        _settled = True
+    global _is_frozen  # noqa: PLW0603  one per process, as what it is about
+    if not _is_frozen and in_worker():
+        _is_frozen = True
         gc.freeze()
 
 
@@ -263,13 +263,13 @@ class ArrowWriter(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         self.options = options
         self.columns = _checked(options, schema)
-        _settle(options)
-        settle_worker()
+        _finish_decided(options)
+        freeze_worker_heap()
 
     @plain_worker_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         written = _write(self.options, self.columns, iterator)
-        settle_worker()
+        freeze_worker_heap()
         return written
 
     @plain_worker_errors()
@@ -290,13 +290,13 @@ class StreamArrowWriter(DataSourceStreamArrowWriter):
         """Spark makes one for each micro-batch, and another one to commit it."""
         self.options = options
         self.columns = _checked(options, schema)
-        _settle(options)
-        settle_worker()
+        _finish_decided(options)
+        freeze_worker_heap()
 
     @plain_worker_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         written = _write(self.options, self.columns, iterator)
-        settle_worker()
+        freeze_worker_heap()
         return written
 
     @plain_worker_errors()
@@ -365,11 +365,11 @@ def _target(options: WriteOptions) -> "WriteTarget":
     return WriteTarget(bootstrap=options.bootstrap, name=options.txn_app_id, producer=options.producer)
 
 
-def _settle(options: WriteOptions) -> None:
+def _finish_decided(options: WriteOptions) -> None:
     if options.txn_app_id is not None:
-        from .exactly_once import settle
+        from .exactly_once import finish_decided
 
-        settle(_target(options))
+        finish_decided(_target(options))
 
 
 def _commit(options: WriteOptions, messages: Sequence[WriterCommitMessage | None], version: int | None) -> None:
@@ -391,7 +391,7 @@ def _transactions(messages: Sequence[WriterCommitMessage | None]) -> "list[TaskT
     return [message.transaction for message in written if message.transaction is not None]
 
 
-def _mend(column: str) -> str:
+def _encoding_hint(column: str) -> str:
     if column not in ("key", "value"):
         return "cast it"
     return f"cast it, or say how it is to be encoded: {column}.format = avro, json or protobuf"
@@ -404,7 +404,9 @@ def _checked(options: WriteOptions, schema: StructType) -> list[str]:
     for name, kinds in _WRITE_COLUMNS.items():
         if name in present and name not in encoded and not isinstance(present[name], kinds):
             allowed = " or ".join(kind.typeName() for kind in kinds)
-            raise ConfigError(f"column {name!r} must be {allowed}, not {present[name].simpleString()}; {_mend(name)}")
+            raise ConfigError(
+                f"column {name!r} must be {allowed}, not {present[name].simpleString()}; {_encoding_hint(name)}"
+            )
     if "value" not in present:
         raise ConfigError(f"a column 'value' is needed (there is {', '.join(present) or 'none'})")
     if options.topic is None and "topic" not in present:
@@ -431,23 +433,23 @@ class BarnabasDataSource(DataSource):
 
     @plain_worker_errors()
     def schema(self) -> StructType:
-        return _schema(self._settled(read_options(self.options, streaming=None)))
+        return _schema(self._resolved(read_options(self.options, streaming=None)))
 
     @plain_worker_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
-        options = self._settled(read_options(self.options), schema)
+        options = self._resolved(read_options(self.options), schema)
         _check_schema(schema, options)
         return BatchReader(options, self.connect())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         try:
-            options = self._settled(read_options(self.options, streaming=True), schema)
+            options = self._resolved(read_options(self.options, streaming=True), schema)
             _check_schema(schema, options)
             return TopicStreamReader(options, self.connect())
         except BarnabasError as error:
             return RefusedStream(error)
 
-    def _settled(self, options: ReadOptions, schema: StructType | None = None) -> ReadOptions:
+    def _resolved(self, options: ReadOptions, schema: StructType | None = None) -> ReadOptions:
         """Return the options with the schemas of decoded columns, chosen once for all tasks."""
         if options.decoding is None:
             return options
@@ -509,7 +511,7 @@ class _SliceReader:
                 batches = arrow_batches(part.place, _read_range(cluster, part, self.options), raw)
                 yield from self.typed(batches)
             _check_same_topics(cluster, partition.parts, self.options)
-        settle_worker()
+        freeze_worker_heap()
 
     def typed(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         decoding = self.options.decoding

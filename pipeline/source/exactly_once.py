@@ -91,7 +91,7 @@ def write_task(target: WriteTarget, task: int, send: Callable[[RowProducer], int
         return count, TaskTransaction(task, producer.prepare_transaction(), rows.topics)
 
 
-def settle(target: WriteTarget) -> int:
+def finish_decided(target: WriteTarget) -> int:
     """Finish what was decided; returns the number of the last batch that is written, -1 for none. On the driver, before
     tasks begin. Raises `BarnabasError`."""
     with target.admin() as admin:
@@ -111,7 +111,7 @@ def commit(target: WriteTarget, written: Sequence[TaskTransaction], version: int
 
     `version` None: the number after the last. Raises `BarnabasError`; after a decision the next driver finishes it.
     """
-    last = settle(target)
+    last = finish_decided(target)
     wrote = {each.task: each.prepared for each in written if each.prepared.begun}
     if not wrote:
         return True

@@ -33,7 +33,7 @@ def exclusive(path: Path, *, wait_s: float = 0.0) -> Iterator[None]:
         try:
             yield
         finally:
-            _take_back(path, made)
+            _remove_created(path, made)
 
 
 def _locked(path: Path, deadline: float) -> tuple[IO[str], list[Path]]:
@@ -87,7 +87,7 @@ def _is_at(file: IO[str], path: Path) -> bool:
         return False
 
 
-def _take_back(path: Path, made: Sequence[Path]) -> None:
+def _remove_created(path: Path, made: Sequence[Path]) -> None:
     below = sorted(path.parent.rglob("*"), reverse=True)
     if not made or any(each != path and not each.is_dir() for each in below):
         return

@@ -46,7 +46,7 @@ class ClientCache(Generic[T]):
         The key has all that `make` makes it of. It is kept afterwards, unless the caller raises: then it is closed,
         whatever state it is in.
         """
-        client = self._take(key) or make()
+        client = self._pop_idle(key) or make()
         try:
             yield client
         except BaseException:
@@ -61,7 +61,7 @@ class ClientCache(Generic[T]):
         for each in gone:
             each.client.close()
 
-    def _take(self, key: Hashable) -> T | None:
+    def _pop_idle(self, key: Hashable) -> T | None:
         too_old = self._clock() - IDLE_S
         with self._lock:
             gone = [each for each in self._idle if each.since < too_old]

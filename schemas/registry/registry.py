@@ -206,9 +206,9 @@ class SchemaReader:
             fetched = consumer.fetch(self._topic, 0, self._position, max_wait_ms=_POLL_MS)
             messages = list(fetched)
             with self._changed:
-                self._take(messages, fetched.next_offset)
+                self._apply_messages(messages, fetched.next_offset)
 
-    def _take(self, messages: list[Message], next_offset: int) -> None:
+    def _apply_messages(self, messages: list[Message], next_offset: int) -> None:
         for message in messages:
             self._lately.append(message.offset)
             try:

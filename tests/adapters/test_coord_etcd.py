@@ -15,7 +15,7 @@ from support.coordination_server import ignore, reopened, running
 from support.etcd_server import EtcdServer, etcd_cluster
 from support.ports import free_port
 from support.security_entities import SecurityEntitySuite
-from support.standing_still import goes_on_when_it_stands_still
+from support.standing_still import check_fail_over_from_stopped_server
 from support.stuck_disk import fdatasync_held
 
 from barnabas.adapters.coord_etcd import EtcdCoordination
@@ -203,7 +203,7 @@ def test_a_member_that_stands_still_is_left_for_another(tmp_path: Path) -> None:
         hosts = ",".join(f"127.0.0.1:{server.port}" for server in order)
         session = EtcdCoordination(f"etcd://{hosts}/prefix", report=ignore, session_timeout_ms=12_000)
         try:
-            goes_on_when_it_stands_still(session, order[0])
+            check_fail_over_from_stopped_server(session, order[0])
         finally:
             session.close()
     finally:
@@ -232,12 +232,12 @@ def test_keep_promises_nothing_that_a_leader_stuck_in_fdatasync_says(tmp_path: P
             writer.start()
             try:
                 with fdatasync_held(leader.pid, ".wal"):
-                    promised_until_s = 0.0
+                    lease_end_s = 0.0
                     while _exists(witness, "/registered") and len(states.calls) < 2:
                         began_s = time.monotonic()
                         with suppress(CoordinationError):
-                            promised_until_s = max(promised_until_s, began_s + session.heartbeat() / 1000)
-                    assert _exists(witness, "/registered") or promised_until_s <= time.monotonic()
+                            lease_end_s = max(lease_end_s, began_s + session.heartbeat() / 1000)
+                    assert _exists(witness, "/registered") or lease_end_s <= time.monotonic()
                     assert states.calls == [SessionState.SUSPENDED, SessionState.CONNECTED]
                     assert _exists(witness, "/registered")
                     wait_until(lambda: session.heartbeat() > 0)

@@ -141,7 +141,7 @@ class _Timed:
         self.tree = MemoryTree(deliver=self.due.append, clock=self.clock, session_timeout_ms=1000)
         self.states: list[SessionState] = []
 
-    def tell(self) -> None:
+    def notify_last(self) -> None:
         while self.due:
             self.due.pop(0)()
 
@@ -167,7 +167,7 @@ def test_session_without_heartbeats_expires_and_restarts_at_next_heartbeat() -> 
     observed: list[Collection[str] | None] = []
     session.watch_below("/registered", observed.append)
     session.create("/registered/one", ephemeral=True)
-    timed.tell()
+    timed.notify_last()
     del observed[:]
     timed.clock.advance(600)
     other.heartbeat()
@@ -176,12 +176,12 @@ def test_session_without_heartbeats_expires_and_restarts_at_next_heartbeat() -> 
     assert timed.tree.expire_overdue() == 600
     assert other.children("/registered") == []
     other.create("/registered/two")
-    timed.tell()
+    timed.notify_last()
     assert (observed, timed.states) == ([], [])  # the session is idle while it is paused
     for _ in range(2):
         with pytest.raises(SessionExpired):
             session.heartbeat()  # also the second time: its listener does not know yet
-    timed.tell()
+    timed.notify_last()
     assert (observed, timed.states) == ([None], [SessionState.EXPIRED])
     assert session.heartbeat() == 1000
     assert session.children("/registered") == ["two"]
@@ -208,7 +208,7 @@ def test_a_session_that_is_cut_off_for_too_long_has_ended_when_it_is_back() -> N
     timed.tree.disconnect(session)
     timed.clock.advance(1000)
     timed.tree.reconnect(session)
-    timed.tell()
+    timed.notify_last()
     assert timed.states == [SessionState.SUSPENDED, SessionState.EXPIRED]
     assert not exists(other, "/registered")
 
@@ -246,10 +246,10 @@ def test_brokers_with_a_thread_each_share_a_tree() -> None:
     tree = MemoryTree(report=pytest.fail)
     turns = [_Turns() for _ in range(4)]
     sessions = [tree.session(deliver=each.call_soon) for each in turns]
-    go_on = Event()
+    released = Event()
     try:
         followers = [Follower(session, "/top") for session in sessions]
-        turns[3].call_soon(partial(go_on.wait, WAIT_S))
+        turns[3].call_soon(partial(released.wait, WAIT_S))
 
         def write(number: int) -> None:
             session = sessions[number]
@@ -268,11 +268,11 @@ def test_brokers_with_a_thread_each_share_a_tree() -> None:
         assert followers[3].changes.calls == []
         sessions[0].close()
         expected = {path: data for path, data in expected.items() if not path.startswith("/top/0/") or int(data) % 2}
-        go_on.set()
+        released.set()
         for follower in followers[1:]:
             follower.wait(expected)
     finally:
-        go_on.set()
+        released.set()
         for session in sessions:
             session.close()
         for each in turns:

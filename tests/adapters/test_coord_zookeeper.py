@@ -13,7 +13,7 @@ from kazoo.protocol.connection import ConnectionHandler
 from support.coordination_server import ignore, reopened, running
 from support.ports import free_port
 from support.security_entities import SecurityEntitySuite
-from support.standing_still import goes_on_when_it_stands_still
+from support.standing_still import check_fail_over_from_stopped_server
 from support.zookeeper_server import ZookeeperServer, zookeeper_ensemble
 
 from barnabas.adapters.coord_zookeeper import ZookeeperCoordination
@@ -255,7 +255,7 @@ def test_a_member_that_stands_still_is_left_for_another(tmp_path: Path) -> None:
         session = ZookeeperCoordination(f"zookeeper://{hosts}/chroot", report=ignore, session_timeout_ms=12_000)
         try:
             port = session._client._connection._socket.getpeername()[1]
-            goes_on_when_it_stands_still(session, next(server for server in followers if server.port == port))
+            check_fail_over_from_stopped_server(session, next(server for server in followers if server.port == port))
         finally:
             session.close()
     finally:

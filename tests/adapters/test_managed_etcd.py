@@ -51,7 +51,7 @@ def member(tmp_path: Path, reports: Recorder[str]) -> Iterator[ManagedEtcd]:
         wait_for(lambda: etcd_of(member.folder, guard=True) is None)  # the shell's own watcher ends just after it
 
 
-def _is_kept(session: Coordination) -> bool:
+def _is_registered(session: Coordination) -> bool:
     try:
         return session.heartbeat() > 0
     except CoordinationError:
@@ -94,7 +94,7 @@ def test_killed_etcd_is_restarted_and_sessions_continue(
         assert victim is not None
         victim.kill()
         states.wait(lambda observed: observed == [SessionState.SUSPENDED, SessionState.CONNECTED])
-        wait_for(lambda: _is_kept(session))
+        wait_for(lambda: _is_registered(session))
         assert exists(session, "/registered")
         assert has_ended(first)
     assert [line.partition(",")[0] for line in observed.calls[1:]] == [f"connected to etcd at {member.client}"]
@@ -241,7 +241,7 @@ def test_the_members_of_three_brokers_are_one_cluster_and_one_may_die(cluster: _
     assert victim is not None
     victim.kill()
     states.wait(lambda observed: observed == [SessionState.SUSPENDED, SessionState.CONNECTED])
-    wait_for(lambda: all(_is_kept(session) for session in cluster.open.values()))
+    wait_for(lambda: all(_is_registered(session) for session in cluster.open.values()))
     assert cluster.open[0].children("/registered") == ["0", "1", "2"]
 
 
@@ -297,7 +297,7 @@ def test_a_member_whose_data_are_lost_comes_back_as_a_new_one_and_has_all(
     assert {server for server in after if after[server] != before[server]} == {cluster.servers[lost]}
     assert "has no data in" in "".join(reports.calls)
     cluster.stop(1 - lost)  # the other old one: from here on the new one's log counts
-    wait_for(lambda: _is_kept(cluster.open[lost]))
+    wait_for(lambda: _is_registered(cluster.open[lost]))
     assert cluster.open[lost].get("/written").data == b"by all three"
     assert exists(cluster.open[lost], "/meanwhile")
 
@@ -337,7 +337,7 @@ def test_a_member_whose_data_are_lost_does_not_vote_for_one_that_lacks_what_was_
     """The node is in the lost log of the member and in that of member 1, which is down, but not in that of member 2."""
     assert cluster.start(0, 1, 2) == []
     cluster.stop(2)
-    wait_for(lambda: _is_kept(cluster.open[0]))
+    wait_for(lambda: _is_registered(cluster.open[0]))
     cluster.open[0].create("/acknowledged", b"by members 0 and 1")
     cluster.stop(0, 1)
     shutil.rmtree(cluster.folder(0) / "data")
@@ -471,30 +471,30 @@ def test_a_program_that_does_not_stop_is_killed(
 ) -> None:
     monkeypatch.setattr(managed, "STOP_PATIENCE_S", 0.3)
     code = "import os, signal, time; signal.signal(15, signal.SIG_IGN); print(os.getpid(), flush=True); time.sleep(600)"
-    kept = SupervisedProcess("deaf", [sys.executable, "-c", code], tmp_path / "log", reports)
-    kept.start()
+    supervised = SupervisedProcess("deaf", [sys.executable, "-c", code], tmp_path / "log", reports)
+    supervised.start()
     wait_for(lambda: (tmp_path / "log").read_text().endswith("\n"))
-    program = psutil.Process(int(kept.last_words()[-1]))
-    kept.stop()
+    program = psutil.Process(int(supervised.last_words()[-1]))
+    supervised.stop()
     wait_for(lambda: has_ended(program))
     assert reports.calls == ["deaf does not stop within 0 s and is killed"]
 
 
 def test_a_program_that_ends_at_once_is_tried_again_and_can_be_stopped(tmp_path: Path, reports: Recorder[str]) -> None:
-    kept = SupervisedProcess(
+    supervised = SupervisedProcess(
         "brief", [sys.executable, "-c", "print('why'); raise SystemExit(3)"], tmp_path / "log", reports
     )
-    kept.start()
+    supervised.start()
     reports.wait(lambda observed: len(observed) >= 2)
-    kept.stop()
+    supervised.stop()
     assert "brief ended (exit code 3)" in reports.calls[0]
-    assert kept.last_words()[-1] == "why"
+    assert supervised.last_words()[-1] == "why"
 
 
 def test_one_that_ran_for_long_is_started_again_as_soon_as_the_first_time(
     tmp_path: Path, reports: Recorder[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = SupervisedProcess("it", ["true"], tmp_path / "log", reports)
+    supervised = SupervisedProcess("it", ["true"], tmp_path / "log", reports)
     now, pauses = [0.0], list[float]()
     lives = iter([1.0] * 6 + [3600.0, 1.0])
 
@@ -507,10 +507,10 @@ def test_one_that_ran_for_long_is_started_again_as_soon_as_the_first_time(
         return len(pauses) == 8
 
     monkeypatch.setattr(managed, "monotonic", lambda: now[0])
-    monkeypatch.setattr(kept, "_launch", lambda: None)
-    monkeypatch.setattr(kept, "_wait", ended)
-    monkeypatch.setattr(kept._stopping, "wait", wait)
-    kept._keep()
+    monkeypatch.setattr(supervised, "_launch", lambda: None)
+    monkeypatch.setattr(supervised, "_wait", ended)
+    monkeypatch.setattr(supervised._stopping, "wait", wait)
+    supervised._keep()
     assert pauses == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 0.2, 0.4]
 
 
@@ -519,10 +519,10 @@ def test_oversized_process_log_is_rotated_at_start(
 ) -> None:
     monkeypatch.setattr(managed, "LOG_BYTES_MAX", 10)
     (tmp_path / "log").write_text("as long as this\n")
-    kept = SupervisedProcess("brief", ["/bin/echo", "new"], tmp_path / "log", reports)
-    kept.start()
+    supervised = SupervisedProcess("brief", ["/bin/echo", "new"], tmp_path / "log", reports)
+    supervised.start()
     reports.wait(bool)
-    kept.stop()
+    supervised.stop()
     assert (tmp_path / "log.1").read_text() == "as long as this\n"
     assert set((tmp_path / "log").read_text().split()) == {"new"}
 

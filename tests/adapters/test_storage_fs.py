@@ -200,11 +200,11 @@ def test_stored_write_error_holds_no_file_descriptor_open(tmp_path: Path, monkey
         raise OSError(errno.ENOSPC, "no space")
 
     monkeypatch.setattr(os, "writev", full)
-    with pytest.raises(StorageFull) as kept:
+    with pytest.raises(StorageFull) as disk_full:
         file.append(b"x")
     assert _open_descriptors(tmp_path / "t-0") == 1
     file.close()
-    assert kept.value.__traceback__ is not None
+    assert disk_full.value.__traceback__ is not None
     assert _open_descriptors(tmp_path / "t-0") == 0
 
 

@@ -134,13 +134,13 @@ def test_bytes_before_a_connection_loss_arrive_in_order() -> None:
 
 
 def test_frame_memory_is_invalid_after_handler_returns() -> None:
-    kept: list[memoryview] = []
+    received: list[memoryview] = []
     harness = MemoryHarness()
-    client, _ = pair(harness, lambda _recorder, content: kept.append(content))
+    client, _ = pair(harness, lambda _recorder, content: received.append(content))
     client.connection.send([b"hello"])
-    harness.run_until(lambda: bool(kept))
+    harness.run_until(lambda: bool(received))
     harness.pass_ms(1)
-    assert bytes(kept[0]) != b"hello"
+    assert bytes(received[0]) != b"hello"
 
 
 def test_memory_transport_runs_on_reactor() -> None:

@@ -222,7 +222,7 @@ def old_client(version: ssl.TLSVersion) -> ssl.SSLContext:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1])
 def test_old_protocols_are_refused_and_neighbours_undisturbed(harness: TlsHarness, version: ssl.TLSVersion) -> None:
-    client, _ = pair_of_kept_listener(harness)
+    client, _ = pair_of_held_listener(harness)
     address = client.connection.peer
     with socket.create_connection(address) as sock:
         sock.setblocking(False)
@@ -264,7 +264,7 @@ def test_first_request_of_a_client_with_nagle_does_not_wait_for_a_delayed_acknow
     assert min(each.result() for each in taken) < 0.035
 
 
-def pair_of_kept_listener(harness: TlsHarness) -> tuple[RecordingHandler, ServerSide]:
+def pair_of_held_listener(harness: TlsHarness) -> tuple[RecordingHandler, ServerSide]:
     server = ServerSide(harness, echo)
     result: list[RecordingHandler] = []
 
@@ -461,7 +461,7 @@ def test_more_than_the_shared_buffer_is_delivered_without_another_event(harness:
 
 
 def test_certificates_change_for_new_connections_only(harness: TlsHarness) -> None:
-    client, server = pair_of_kept_listener(harness)
+    client, server = pair_of_held_listener(harness)
     assert harness.transport.server is not None
     foreign = certificate("127.0.0.1", of="foreign")
     changed = server_settings(leaf=foreign)
@@ -525,7 +525,7 @@ def renewed(*hosts: str, of: str = "test", common_name: str = "broker") -> trust
 
 def test_changed_file_is_used_for_new_connections_while_old_ones_continue(harness: TlsHarness, tmp_path: Path) -> None:
     stores = Stores(harness, tmp_path)
-    client, server = pair_of_kept_listener(harness)
+    client, server = pair_of_held_listener(harness)
     stores.write(renewed("127.0.0.1", "added.example"))
     harness.run_until(lambda: bool(harness.reports))
     assert "reloaded its certificates" in harness.reports[0]
@@ -547,7 +547,7 @@ def test_changed_file_that_may_not_be_used_leaves_the_old_certificate(
     harness: TlsHarness, tmp_path: Path, leaf: Callable[[], trustme.LeafCert], fault: str
 ) -> None:
     stores = Stores(harness, tmp_path)
-    _, server = pair_of_kept_listener(harness)
+    _, server = pair_of_held_listener(harness)
     stores.write(leaf())
     harness.run_until(lambda: bool(harness.reports))
     assert "the changed certificates are not used" in harness.reports[0]

@@ -181,8 +181,8 @@ def test_looks_become_rare_while_nothing_leaves() -> None:
     end = SlowLink()
     end.submit(_produce(bytes(100_000)))
     looks: list[bool] = []
-    look = end.link._look
-    end.link._look = lambda: (looks.append(True), look())[1]  # type: ignore[method-assign, func-returns-value]  # a spy
+    look = end.link._check_unsent
+    end.link._check_unsent = lambda: (looks.append(True), look())[1]  # type: ignore[method-assign, func-returns-value]  # a spy
     end.scheduler.advance(TIMEOUT_MS / 2)
     assert 100 < len(looks) < 250
 

@@ -28,10 +28,10 @@ from barnabas.ports.broker_api.classic import (
 from barnabas.ports.broker_api.envelope import Request
 from barnabas.ports.transport import TransportError
 
-_PLACES = [ClassicFetchPartition("t", number, 0, 100) for number in range(3)]
+_PARTITIONS = [ClassicFetchPartition("t", number, 0, 100) for number in range(3)]
 ANSWERS: list[tuple[Request[Any], bytes]] = [
-    (ClassicFetch(partitions=_PLACES[:1]), fetch_answer(0, b"records")),
-    (ClassicFetch(partitions=_PLACES), multi_answer((0, b"records"), (1, b""), (0, b"more"))),
+    (ClassicFetch(partitions=_PARTITIONS[:1]), fetch_answer(0, b"records")),
+    (ClassicFetch(partitions=_PARTITIONS), multi_answer((0, b"records"), (1, b""), (0, b"more"))),
     (ClassicOffsets(topic="t", partition=0, time_ms=-1, max_offsets=3), offsets_answer(9, 5, 0)),
 ]
 _HUGE = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x7f\xff", b"\x80\x00")

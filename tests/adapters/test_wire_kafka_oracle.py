@@ -145,8 +145,8 @@ def test_unknown_current_leader_decodes_as_none() -> None:
     for key, version in ((0, 11), (1, 16)):
         api = BY_KEY[key]
         sample = SAMPLES[key].result
-        nobody = [evolve(part, current_leader=CurrentLeader(-1, -1)) for part in sample.partitions]
-        content = _encoded(api, version, api.result, evolve(sample, partitions=nobody))
+        leaderless = [evolve(part, current_leader=CurrentLeader(-1, -1)) for part in sample.partitions]
+        content = _encoded(api, version, api.result, evolve(sample, partitions=leaderless))
         read = api.result.read(api.reader(version, memoryview(content), 0, 1000), version)
         assert [part.current_leader for part in read.partitions] == [None] * 3
 

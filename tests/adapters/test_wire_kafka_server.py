@@ -82,11 +82,11 @@ def test_connection_is_paused_while_produce_records_are_decompressed(acks: int) 
     end.send(frame)
     end.send(request_frame(METADATA, 12, 2, SAMPLES[METADATA].request))
     assert (len(end.broker.requests), end.connection.paused) == (1, True)
-    assert end.connection.kept_bytes >= len(frame) - 4, "its records count"
+    assert end.connection.held_bytes >= len(frame) - 4, "its records count"
     opening[0] = False
     good = [evolve(each, error=ErrorCode.NONE, record_errors=()) for each in sample.result.partitions]
     end.broker.replies[0](evolve(sample.result, partitions=good))
-    assert (end.connection.paused, end.connection.kept_bytes) == (False, 0)
+    assert (end.connection.paused, end.connection.held_bytes) == (False, 0)
     while end.connection.step():
         pass
     assert len(end.broker.requests) == 2
@@ -112,11 +112,11 @@ def test_long_answers_are_written_in_steps_and_the_same() -> None:
 
 
 def test_an_answer_that_will_come_again_is_written_once() -> None:
-    kept = evolve(SAMPLES[METADATA].result, encoded={})
-    end = ServerEnd(lambda request: kept)
+    response = evolve(SAMPLES[METADATA].result, encoded={})
+    end = ServerEnd(lambda request: response)
     for correlation_id, version in enumerate((12, 12, 5)):
         end.send(request_frame(METADATA, version, correlation_id, SAMPLES[METADATA].request))
-    assert sorted(kept.encoded) == [5, 12]
+    assert sorted(response.encoded) == [5, 12]
     assert end.answers[0][4:] == end.answers[1][4:]
     plain = ServerEnd(lambda request: SAMPLES[METADATA].result)
     plain.send(request_frame(METADATA, 12, 0, SAMPLES[METADATA].request))
@@ -142,16 +142,16 @@ def test_pending_bytes_are_reported_to_transport() -> None:
     end = ServerEnd()
     frames = [request_frame(key, 4, 1, SAMPLES[key].request, "c" * 300) for key in (FETCH, METADATA)]
     end.send(frames[0])
-    kept = end.connection.kept_bytes
-    assert kept > len(frames[0])
+    held = end.connection.held_bytes
+    assert held > len(frames[0])
     end.send(frames[1])
-    asked = end.connection.kept_bytes
-    assert asked > kept
+    asked = end.connection.held_bytes
+    assert asked > held
     end.broker.replies[1](SAMPLES[METADATA].result)
-    assert kept < end.connection.kept_bytes != asked, "an answer that waits for its turn"
+    assert held < end.connection.held_bytes != asked, "an answer that waits for its turn"
     end.broker.replies[0](SAMPLES[FETCH].at(11).result)
     assert len(end.answers) == 2
-    assert end.connection.kept_bytes == 0
+    assert end.connection.held_bytes == 0
 
 
 def test_the_bound_is_at_least_one() -> None:

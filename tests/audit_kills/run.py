@@ -23,7 +23,7 @@ from barnabas.audit.view import sections
 from barnabas.ports.errors import BarnabasError
 
 GRACE_MS = 500
-SETTLE_S = 150
+REPORT_PATIENCE_S = 150
 ENDS_S = 300
 TIERS = ("broker", "mirror", "broker-two", "consumer:billing")
 
@@ -132,7 +132,7 @@ def play(folder: Path, *, rounds: int, seed: int, with_table: bool, say: Callabl
     try:
         harness.build()
         reader = _reader(harness)
-        wait_for(lambda: all(_upto(reader, tier) > 0 for tier in tiers), SETTLE_S)
+        wait_for(lambda: all(_upto(reader, tier) > 0 for tier in tiers), REPORT_PATIENCE_S)
         for number in range(rounds):
             time.sleep(chance.uniform(0.2, 1.5))
             name = chance.choice(sorted(harness.parts))
@@ -144,7 +144,7 @@ def play(folder: Path, *, rounds: int, seed: int, with_table: bool, say: Callabl
             assert code == 0, harness.parts[name].log
         ended_ms = wall_ms()
         try:
-            wait_for(lambda: all(_upto(reader, tier) > ended_ms + 2 * GRACE_MS for tier in tiers), SETTLE_S)
+            wait_for(lambda: all(_upto(reader, tier) > ended_ms + 2 * GRACE_MS for tier in tiers), REPORT_PATIENCE_S)
         except TimeoutError:
             late = {tier: ended_ms - _upto(reader, tier) for tier in tiers}
             say(f"not all have come to the end: {late}")
@@ -191,7 +191,7 @@ def _reader(harness: Harness) -> AuditReader:
             return False
         return True
 
-    wait_for(both_are_there, SETTLE_S)
+    wait_for(both_are_there, REPORT_PATIENCE_S)
     return found[0]
 
 

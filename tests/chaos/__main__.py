@@ -69,8 +69,8 @@ def _one(plan: Plan, *, keep: bool, record: bool) -> bool:
         print(f"  {name}: {value}")
     for each in outcome.history.replaced:
         print(f"  replaced (client stood still): {each.client} at {each.at_s:.1f} s: {each.why}")
-    for doubt in outcome.history.doubts:
-        print(f"  {doubt}")
+    for reason in outcome.history.not_replaced:
+        print(f"  {reason}")
     for kind, count in outcome.verdict.counts.items():
         print(f"  {kind}: {count}, such as {outcome.verdict.examples[kind][0]}")
     print(f"{'nothing was wrong' if outcome.verdict.clean else 'ANOMALIES'}; see {page}", flush=True)

@@ -300,16 +300,16 @@ class ReaderRole(LibrdkafkaReader):
 
     def read(self) -> None:
         super().read()
-        self._tell()
+        self._report_positions()
 
     def commit(self) -> None:
         super().commit()
-        self._tell()
+        self._report_positions()
 
     def react(self) -> str:
         return main_thread_answers(self._consumer)
 
-    def _tell(self) -> None:
+    def _report_positions(self) -> None:
         noted = self.history
         if noted.polls:  # first: a commit is about them
             self._report("polls", [[p.session, p.partition, p.offset, p.value, p.at_s] for p in noted.polls])

@@ -140,11 +140,13 @@ class ChaosCluster:
 
     def _coordination_of(self, number: int) -> str:
         """Return the address of each member for this broker: each broker has its own connections."""
-        places = []
+        partitions = []
         for at, member in enumerate(self.members, start=1):
             port: int = member.port  # type: ignore[attr-defined]  # both kinds have one
-            places.append(f"127.0.0.1:{self.switchboard.open(f'member-{at}', ('127.0.0.1', port), f'broker-{number}')}")
-        return f"{self.over}://{','.join(places)}/chaos"
+            partitions.append(
+                f"127.0.0.1:{self.switchboard.open(f'member-{at}', ('127.0.0.1', port), f'broker-{number}')}"
+            )
+        return f"{self.over}://{','.join(partitions)}/chaos"
 
     @property
     def bootstrap(self) -> str:

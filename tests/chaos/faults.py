@@ -174,9 +174,9 @@ def _reassign(cluster: ChaosCluster, targets: Mapping[tuple[str, int], list[int]
     """Ask for each move by itself: some are refused, as the ISR does not allow them, or are done already."""
     refused: Counter[str] = Counter()
     with Admin(cluster.bootstrap, default_api_timeout_ms=5000, request_timeout_ms=2000) as admin:
-        for place, replicas in targets.items():
+        for tp, replicas in targets.items():
             try:
-                admin.reassign_partitions({place: replicas})
+                admin.reassign_partitions({tp: replicas})
             except BarnabasError as error:
                 refused[str(error).partition(":")[0]] += 1
     return f"{len(targets)} partitions" + (f", {dict(refused)}" if refused else "")

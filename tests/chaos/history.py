@@ -94,7 +94,7 @@ class History:
     transactional: list[tuple[str, str]] = field(factory=list)
     """Kind and text of each anomaly of the transactional load, as `chaos.transactions` finds them."""
     replaced: list[Replacement] = field(factory=list)
-    doubts: list[str] = field(factory=list)
+    not_replaced: list[str] = field(factory=list)
     """Readers that stood still and were not replaced, with the reason: what they were not given is an anomaly."""
     final: dict[int, list[tuple[int, str]]] = field(factory=dict)
     """Partition → offset and value of all that it holds in the end."""
@@ -123,5 +123,5 @@ def to_fields(history: History) -> dict[str, Any]:
         "broken": history.broken,
         "transactional": history.transactional,
         "replaced": [each._asdict() for each in history.replaced],
-        "doubts": history.doubts,
+        "not_replaced": history.not_replaced,
     }

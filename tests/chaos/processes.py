@@ -60,7 +60,7 @@ class Child:
     def reacts(self, patience_s: float | None = None) -> bool:
         """Ask what a client can answer without a broker; return False if it has no answer within `REACT_S`."""
         self._reaction.clear()
-        self._tell("react")
+        self._send_command("react")
         return self._reaction.wait(REACT_S if patience_s is None else patience_s) or self.has_ended
 
     @property
@@ -68,7 +68,7 @@ class Child:
         return self._process.poll() is not None
 
     def ask_to_stop(self) -> None:
-        self._tell("stop")
+        self._send_command("stop")
 
     def wait(self, patience_s: float) -> bool:
         """Return True if the process has ended, and all that it reported has been handled."""
@@ -86,7 +86,7 @@ class Child:
         self._process.kill()
         self.wait(PATIENCE_S)
 
-    def _tell(self, word: str) -> None:
+    def _send_command(self, word: str) -> None:
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(f"{word}\n".encode())

@@ -38,7 +38,7 @@ def fields_of(outcome: Outcome) -> dict[str, Any]:
         "plan": asdict(outcome.plan),
         "figures": outcome.figures,
         "replaced": [each._asdict() for each in outcome.history.replaced],
-        "doubts": outcome.history.doubts,
+        "not_replaced": outcome.history.not_replaced,
         "faults": [asdict(fault) for fault in outcome.history.faults],
     }
 
@@ -82,13 +82,13 @@ def _page(outcome: Outcome) -> str:
         f"<details><summary>stacks</summary><pre>{html.escape(each.stacks)}</pre></details></li>"
         for each in outcome.history.replaced
     )
-    doubts = "".join(f"<li>{html.escape(doubt)}</li>" for doubt in outcome.history.doubts)
+    not_replaced = "".join(f"<li>{html.escape(reason)}</li>" for reason in outcome.history.not_replaced)
     title = f"{plan.brokers} brokers over {plan.over}, {plan.seconds:g} s of faults, seed {plan.seed}"
     return (
         f"<!doctype html><meta charset=utf-8><title>{title}</title><style>{_STYLE}</style><h1>{title}</h1>{said}"
         f"<h2>Messages acknowledged in each second, and faults</h2>{_timeline(outcome)}"
         f"<h2>What was looked for</h2><table>{kinds}</table>{examples}"
-        f"<h2>Readers replaced (client stood still)</h2><ul>{replaced or '<li>none</li>'}{doubts}</ul>"
+        f"<h2>Readers replaced (client stood still)</h2><ul>{replaced or '<li>none</li>'}{not_replaced}</ul>"
         f"<h2>Figures</h2><table>{figures}</table>"
         f"<h2>Faults</h2><table><tr><th>from, s</th><th>to, s</th><th>what</th><th>about</th></tr>{faults}</table>\n"
     )

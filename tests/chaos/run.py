@@ -80,7 +80,7 @@ class Outcome:
     figures: dict[str, Any] = field(factory=dict)
 
 
-def play(plan: Plan, folder: Path, tell: Callable[[str], None]) -> Outcome:
+def play(plan: Plan, folder: Path, report: Callable[[str], None]) -> Outcome:
     """Run a plan, and report each event in a line. Raises an error if the cluster does not recover."""
     cluster = ChaosCluster(folder, plan.over, members=plan.members, brokers=plan.brokers)
     disks = SmallDisks(cluster)
@@ -104,8 +104,10 @@ def play(plan: Plan, folder: Path, tell: Callable[[str], None]) -> Outcome:
                     worker.start()
                 watchdog.start([reader for reader in readers if isinstance(reader, ReaderProcess)])
                 time.sleep(WARM_S)
-                _disturb(cluster, history, plan, now, tell, disks.there, recoveries, [*readers, *producers, *recreated])
-                tell(f"{now():6.1f} s  end of faults; reading everything back")
+                _disturb(
+                    cluster, history, plan, now, report, disks.there, recoveries, [*readers, *producers, *recreated]
+                )
+                report(f"{now():6.1f} s  end of faults; reading everything back")
                 for topic in recreated:
                     topic.stopping.set()
                 for producer in producers:
@@ -119,9 +121,9 @@ def play(plan: Plan, folder: Path, tell: Callable[[str], None]) -> Outcome:
                 if load is not None:
                     figures |= load.finish(history, now)
                 history.final = read_all(history, cluster.bootstrap, now)
-                _drain(history, readers, tell)
+                _drain(history, readers, report)
                 if members:
-                    _drain_shares(history, tell)
+                    _drain_shares(history, report)
                 watchdog.stop()
                 for failure in _stop_all([*producers, *readers, *members]):
                     history.transactional.append(("client-stuck", str(failure)))
@@ -186,7 +188,7 @@ def _share_members(cluster: ChaosCluster, history: History, now: Callable[[], fl
     return [ShareMember(f"share-member-{n}", history, cluster.bootstrap, now) for n in (1, 2, 3)]
 
 
-def _drain_shares(history: History, tell: Callable[[str], None]) -> None:
+def _drain_shares(history: History, report: Callable[[str], None]) -> None:
     """Until the share group was given each message."""
     wanted = {(partition, offset) for partition, messages in history.final.items() for offset, _ in messages}
 
@@ -196,7 +198,7 @@ def _drain_shares(history: History, tell: Callable[[str], None]) -> None:
     try:
         wait_until(is_complete, DRAIN_S, "sharing to the end")
     except TimeoutError:
-        tell("the share group did not reach the end")
+        report("the share group did not reach the end")
     history.is_shared = True
 
 
@@ -217,7 +219,7 @@ def _disturb(
     history: History,
     plan: Plan,
     now: Callable[[], float],
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
     small_disks: bool,
     recoveries: list[float],
     workers: Sequence[Worker],
@@ -233,14 +235,14 @@ def _disturb(
         name = names[number % len(names)] if plan.in_turn else chance.choice(names)
         number += 1
         with ExitStack() as under_way:
-            lasts_s = _begin(name, cluster, chance, history, now, tell, under_way)
+            lasts_s = _begin(name, cluster, chance, history, now, report, under_way)
             another = chance.choice(names)
             if not {name, another} & STANDS_ALONE and chance.random() < ANOTHER:
                 time.sleep(chance.uniform(0, lasts_s))
-                lasts_s = _begin(another, cluster, chance, history, now, tell, under_way)
+                lasts_s = _begin(another, cluster, chance, history, now, report, under_way)
             time.sleep(lasts_s)
         recoveries.append(cluster.wait_healthy())
-        tell(f"{now():6.1f} s  healthy again after {recoveries[-1]:.1f} s")
+        report(f"{now():6.1f} s  healthy again after {recoveries[-1]:.1f} s")
         time.sleep(chance.uniform(*CALM_S))
 
 
@@ -250,13 +252,13 @@ def _begin(
     chance: random.Random,
     history: History,
     now: Callable[[], float],
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
     under_way: ExitStack,
 ) -> float:
     """Do it, and have it undone when `under_way` ends; returns for how long it should last, in seconds."""
     begun = now()
     done = FAULTS[name](cluster, chance)
-    tell(f"{begun:6.1f} s  {name}: {done.about}, for {done.lasts_s:.1f} s")
+    report(f"{begun:6.1f} s  {name}: {done.about}, for {done.lasts_s:.1f} s")
 
     def end() -> None:
         done.undo()
@@ -270,11 +272,11 @@ def read_all(history: History, bootstrap: str, now: Callable[[], float]) -> dict
     """Return all messages of the topic, read by a new client."""
     with Admin(bootstrap) as admin:
         ends = admin.list_offsets({(TOPIC, number): "latest" for number in range(PARTITIONS)})
-    spans = {place.partition: (0, end) for place, end in ends.items()}
+    spans = {tp.partition: (0, end) for tp, end in ends.items()}
     return read_spans(history, bootstrap, TOPIC, spans, now)
 
 
-def _drain(history: History, readers: Sequence[Worker], tell: Callable[[str], None]) -> None:
+def _drain(history: History, readers: Sequence[Worker], report: Callable[[str], None]) -> None:
     """Wait until each group, and each reader without one, is at the end; the checker reports those that are not."""
     ends = {partition: messages[-1][0] for partition, messages in history.final.items() if messages}
     names = {history.groups.get(reader.name, reader.name) for reader in readers}
@@ -292,7 +294,7 @@ def _drain(history: History, readers: Sequence[Worker], tell: Callable[[str], No
         try:
             wait_until(lambda: not behind(), DRAIN_S, "reading to the end")
         except TimeoutError:
-            tell(f"did not come to the end: {', '.join(sorted(behind()))}")
+            report(f"did not come to the end: {', '.join(sorted(behind()))}")
     history.drained = names
 
 

@@ -26,13 +26,13 @@ STILL_S, REACT_S = 0.2, 0.3
 FAKES = "chaos.fake_readers"
 
 
-def _all_is_there(_: Spans) -> str:
+def _found_all(_: Spans) -> str:
     return ""
 
 
 @contextmanager
 def _fake(
-    kind: str, folder: Path, witness: Callable[[Spans], str] = _all_is_there
+    kind: str, folder: Path, witness: Callable[[Spans], str] = _found_all
 ) -> Iterator[tuple[ReaderProcess, Watchdog, History]]:
     """A reader that was given few messages, of a topic of which another client was given all."""
     history = History()
@@ -91,7 +91,7 @@ def test_reader_is_not_replaced_while_no_witness_reads_to_the_end(tmp_path: Path
     with _fake("FakeReader", tmp_path, lambda _: "our consumer did not read to the end") as (reader, watchdog, history):
         watchdog.look(reader)
         assert not history.replaced
-        assert "our consumer did not" in history.doubts[0]
+        assert "our consumer did not" in history.not_replaced[0]
         assert _skipped(history, reader) == ALL - GIVEN_BEFORE
 
 
@@ -100,7 +100,7 @@ def test_reader_that_was_replaced_often_is_not_replaced_again(tmp_path: Path) ->
         history.replaced += [Replacement("reader", 0.0, "", "")] * MOST
         watchdog.look(reader)
         assert len(history.replaced) == MOST
-        assert f"replaced {MOST} times" in history.doubts[0]
+        assert f"replaced {MOST} times" in history.not_replaced[0]
 
 
 @pytest.mark.slow
@@ -178,7 +178,7 @@ def test_stopped_process_of_librdkafka_is_replaced(broker: BrokerProcess, group:
         watchdog.look(reader)
         time.sleep(STILL_S)
         watchdog.look(reader)
-        assert not history.doubts
+        assert not history.not_replaced
         assert [each.client for each in history.replaced] == ["reader"]
         wait_for(lambda: any(poll.offset == end - 1 for poll in list(history.polls)))
         assert reader.given > before

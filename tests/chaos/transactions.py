@@ -41,11 +41,11 @@ class TransformerRole:
         before: list[Any] = []
         while not stopping.wait(TURN_S):
             self._work.check()
-            before = self._tell(report, before)
+            before = self._report_new(report, before)
         self._work.stop()
-        self._tell(report, before)
+        self._report_new(report, before)
 
-    def _tell(self, report: Report, before: list[Any]) -> list[Any]:
+    def _report_new(self, report: Report, before: list[Any]) -> list[Any]:
         now = [*(getattr(self._work, name) for name in COUNTS), self._work.doing]
         if now != before:
             report("counts", now)
@@ -203,11 +203,11 @@ class TransactionalLoad:
         if each.child.reacts():
             return False
         why = f"it made no progress for {STILL_S:.0f} s, and did not react"
-        doubt = read_by_both(self._bootstrap, topic, unread(), COMMITTED)
-        if not doubt and sum(past.client == each.name for past in history.replaced) >= MOST:
-            doubt = f"it was replaced {MOST} times before"
-        if doubt:
-            history.doubts.append(f"{each.name} at {now():.1f} s: {why}; it is not replaced: {doubt}")
+        reason = read_by_both(self._bootstrap, topic, unread(), COMMITTED)
+        if not reason and sum(past.client == each.name for past in history.replaced) >= MOST:
+            reason = f"it was replaced {MOST} times before"
+        if reason:
+            history.not_replaced.append(f"{each.name} at {now():.1f} s: {why}; it is not replaced: {reason}")
             return False
         history.replaced.append(Replacement(each.name, now(), why, each.child.stacks()))
         each.replace()
@@ -220,9 +220,9 @@ class TransactionalLoad:
         each.child.ask_to_stop()
         try:
             if not each.child.wait(STILL_S) and not each.child.reacts():
-                doubt = read_by_both(self._bootstrap, topic, {p: (0, end) for p, end in ends.items()}, COMMITTED)
-                why = f"it did not react when it was stopped{f'; {doubt}' if doubt else ''}"
-                if doubt:
+                reason = read_by_both(self._bootstrap, topic, {p: (0, end) for p, end in ends.items()}, COMMITTED)
+                why = f"it did not react when it was stopped{f'; {reason}' if reason else ''}"
+                if reason:
                     history.transactional.append(("client-stuck", f"{each.name}: {why}"))
                 else:
                     history.replaced.append(Replacement(each.name, now(), why, each.child.stacks()))
@@ -237,8 +237,8 @@ class TransactionalLoad:
 def _ends_of(topic: str, bootstrap: str) -> dict[int, int]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "nobody", "isolation.level": COMMITTED})
     try:
-        places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
-        return {place.partition: consumer.get_watermark_offsets(place, CALL_S)[1] for place in places}
+        partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+        return {tp.partition: consumer.get_watermark_offsets(tp, CALL_S)[1] for tp in partitions}
     finally:
         consumer.close()
 

@@ -241,13 +241,15 @@ class Watchdog:
             seen.since_s = self.now()  # it waits for another component
             return
         why = f"it was given nothing for {still_s:.0f} s, and did not react"
-        doubt = self.witness(spans)
-        if not doubt and self._times(reader.name) >= MOST:
-            doubt = f"it was replaced {MOST} times before"
+        reason = self.witness(spans)
+        if not reason and self._times(reader.name) >= MOST:
+            reason = f"it was replaced {MOST} times before"
         if reader.given != seen.given or reader.child.has_ended:
             return
-        if doubt:
-            self.history.doubts.append(f"{reader.name} at {self.now():.1f} s: {why}; it is not replaced: {doubt}")
+        if reason:
+            self.history.not_replaced.append(
+                f"{reader.name} at {self.now():.1f} s: {why}; it is not replaced: {reason}"
+            )
             seen.since_s = self.now()
             return
         stacks = reader.child.stacks()

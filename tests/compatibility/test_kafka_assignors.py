@@ -88,11 +88,11 @@ def test_random_groups_are_as_even_and_move_as_little_as_those_of_kafka(seed: in
             assert _spread(ours) <= _spread(theirs), about
             # Now and then Kafka's simple assignor gives two partitions to one member and none to another.
             assert _sizes(ours) == _sizes(theirs) or case.assignor == "simple", about
-            assert case.kept(ours) >= case.kept(theirs) or _spread(ours) < _spread(theirs), about
+            assert case.unmoved(ours) >= case.unmoved(theirs) or _spread(ours) < _spread(theirs), about
         else:
             _check_mixed(case, ours, about)
             total[f"{case.assignor} spread"] += _spread(ours) - _spread(theirs)
-            total[f"{case.assignor} kept"] += case.kept(theirs) - case.kept(ours)
+            total[f"{case.assignor} kept"] += case.unmoved(theirs) - case.unmoved(ours)
             total[case.assignor] -= 1
     # With mixed subscriptions both are heuristics: one is better here, the other there.
     assert all(value <= 0 for value in total.values()), total

@@ -44,7 +44,7 @@ def decided(batches: Sequence[Written]) -> Decided:
     return Decided(frozenset(aborted), min(under_way.values(), default=None))
 
 
-def check_transactions(place: TopicPartition, log: UnifiedLog, found: Sequence[Written]) -> None:
+def check_transactions(tp: TopicPartition, log: UnifiedLog, found: Sequence[Written]) -> None:
     """The log's index of aborted transactions, and where it is undecided, are what its batches say."""
     start, end = log.log_start_offset, log.log_end_offset
     said, wanted = log.transactions.aborted(start, end), decided(found)
@@ -53,17 +53,17 @@ def check_transactions(place: TopicPartition, log: UnifiedLog, found: Sequence[W
     begun_below = {(producer, last) for producer, first, last in observed if first <= start or log.config.compacted}
     missing = {each for each in wanted.aborted - observed if (each[0], each[2]) not in begun_below}
     if missing:
-        raise Broken(f"transactions: {place} does not know of the aborted ones {sorted(missing)}")
+        raise Broken(f"transactions: {tp} does not know of the aborted ones {sorted(missing)}")
     more = {each for each in observed - wanted.aborted if each[1] > start}
     if more and not log.config.compacted:
-        raise Broken(f"transactions: {place} has aborted ones that are not in the log: {sorted(more)}")
+        raise Broken(f"transactions: {tp} has aborted ones that are not in the log: {sorted(more)}")
     unstable = log.transactions.first_unstable_offset(end)
     if unstable != wanted.first_open and not (unstable is not None and unstable <= start):
-        raise Broken(f"transactions: {place} is undecided from {unstable}, and should be from {wanted.first_open}")
+        raise Broken(f"transactions: {tp} is undecided from {unstable}, and should be from {wanted.first_open}")
 
 
 def check_compacted(
-    place: TopicPartition,
+    tp: TopicPartition,
     log: UnifiedLog,
     found: Sequence[Written],
     histories: Sequence[Sequence[Written]],
@@ -72,7 +72,7 @@ def check_compacted(
     """The last committed message of every key is there, and nothing that was not written, or that was deleted."""
     end = log.log_end_offset
     if wanted and wanted[-1].end > end:
-        raise Broken(f"lost: {place} was durable up to {wanted[-1].end}, and ends at {end}")
+        raise Broken(f"lost: {tp} was durable up to {wanted[-1].end}, and ends at {end}")
     start, transactions = log.log_start_offset, log.transactions
     entries = transactions.aborted(0, end)
     aborted = frozenset((each.producer_id, each.first_offset, each.last_offset) for each in entries)
@@ -80,7 +80,7 @@ def check_compacted(
     view = [seen for seen in _visible(found, aborted, unstable) if seen.offset >= start]
     problems = [_problem(view, [each for each in history if each.end <= end], start) for history in histories]
     if all(problems):
-        raise Broken(f"compaction: {place} {problems[0]}")
+        raise Broken(f"compaction: {tp} {problems[0]}")
 
 
 def _problem(view: Sequence[Seen], history: Sequence[Written], start: int) -> str:

@@ -46,7 +46,7 @@ class Opened:
         self._promises = promises
         self._clock = ManualClock()
         self.scheduler = ManualScheduler(self._clock)
-        ids = {place: book.topic_id for place, book in promises.books.items()}
+        ids = {tp: book.topic_id for tp, book in promises.books.items()}
         self.manager: LogManager = manager_of(
             MemoryLogDir(disk), self._clock, self.scheduler, ids.get, self.reports, follows=follows
         )
@@ -66,17 +66,17 @@ class Opened:
     def append(self) -> _Served:
         """Append to each log, as a broker that has registered; return what they have then."""
         self.manager.note_life(LifeNote(broker_epoch=1))
-        for place, log in self.manager.logs().items():
-            found = self.served.setdefault(place, serve(log))
+        for tp, log in self.manager.logs().items():
+            found = self.served.setdefault(tp, serve(log))
             value = b"after the crash"
             message = Message(value, key=b"after")
             batch = encode_batch([message], now_ms=0, producer_id=99, producer_epoch=0, base_sequence=0)
-            data = memoryview(message_set(value) if place == CLASSIC else batch)
+            data = memoryview(message_set(value) if tp == CLASSIC else batch)
             added = log.append(data, leader_epoch=max(0, log.epochs.latest), now_ms=0)
             log.flushes.now(0)
             found.append(Written(added.base_offset, added.last_offset + 1, bytes(data)))
             if serve(log)[-1] != found[-1]:
-                raise Broken(f"appends: {place} does not serve what it has taken")
+                raise Broken(f"appends: {tp} does not serve what it has taken")
         return self.served
 
     def stop(self) -> None:
@@ -97,9 +97,9 @@ def examine(crash: Crash, promises: Promises, *, follows: bool) -> None:
     last = Opened(disk, promises, follows=follows, alarms=False, check=False)
     if not last.manager.had_clean_shutdown:
         raise Broken(f"appends: not stopped in order: {last.reports}")
-    for place, log in last.manager.logs().items():
-        if serve(log) != served[place]:
-            raise Broken(f"appends: {place} has another content after an orderly stop")
+    for tp, log in last.manager.logs().items():
+        if serve(log) != served[tp]:
+            raise Broken(f"appends: {tp} has another content after an orderly stop")
     last.stop()
 
 

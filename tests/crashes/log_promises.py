@@ -115,8 +115,8 @@ class Promises:
                 book = self.books[place]
                 book.older.append(book.batches)
                 book.batches = [each for each in book.batches if each.end <= offset]
-                kept = book.batches[-1].end if book.batches else book.start  # a batch that reaches over it goes, too
-                book.durable, book.cutting = min(book.durable, offset, kept), True
+                cut_end = book.batches[-1].end if book.batches else book.start  # a batch that reaches over it goes, too
+                book.durable, book.cutting = min(book.durable, offset, cut_end), True
             case CutNoted(place):
                 self.books[place].cutting = False
             case StartMoved(place, offset):
@@ -137,31 +137,31 @@ class Promises:
     ) -> dict[TopicPartition, list[Written]]:
         """Raises `Broken`; returns what is served. `alarms`: no log may say without need that it has lost something."""
         served = {}
-        for place, book in self.books.items():
-            log = logs.get(place)
+        for tp, book in self.books.items():
+            log = logs.get(tp)
             wanted = [each for each in book.batches if each.base >= book.start and each.end <= book.durable]
             if log is None:
                 if wanted:
-                    raise Broken(f"lost: {place} is not there, and had offsets up to {wanted[-1].end} durable")
+                    raise Broken(f"lost: {tp} is not there, and had offsets up to {wanted[-1].end} durable")
                 continue
-            served[place] = found = serve(log)
+            served[tp] = found = serve(log)
             histories = [book.batches, *reversed(book.older)]
             if log.config.compacted:
-                check_compacted(place, log, found, histories, wanted)
+                check_compacted(tp, log, found, histories, wanted)
             else:
-                _check_content(place, book, found, histories, wanted)
+                _check_content(tp, book, found, histories, wanted)
             if log.recovery_point > log.log_end_offset:
-                raise Broken(f"beyond: the recovery point of {place} is {log.recovery_point} of {log.log_end_offset}")
+                raise Broken(f"beyond: the recovery point of {tp} is {log.recovery_point} of {log.log_end_offset}")
             if alarms and log.is_end_lost and not book.cutting:
-                raise Broken(f"false alarm: {place} says that it has lost durable messages")
+                raise Broken(f"false alarm: {tp} says that it has lost durable messages")
             if log.format_name != "classic":
-                _check_state(place, log, found)
-                _check_producers(place, log, book)
+                _check_state(tp, log, found)
+                _check_producers(tp, log, book)
         return served
 
 
 def _check_content(
-    place: TopicPartition,
+    tp: TopicPartition,
     book: Book,
     found: Sequence[Written],
     histories: Sequence[Sequence[Written]],
@@ -169,10 +169,10 @@ def _check_content(
 ) -> None:
     lost = sorted(set(wanted) - set(found), key=lambda each: each.base)
     if lost:
-        raise Broken(f"lost: {place} was durable up to {book.durable}, and offset {lost[0].base} is not as it was")
+        raise Broken(f"lost: {tp} was durable up to {book.durable}, and offset {lost[0].base} is not as it was")
     if not any(_is_part_of(found, history) for history in histories):
         last = max((each for each in found), key=lambda each: each.base)
-        raise Broken(f"never so: {place} serves {found[0].base} to {last.end}, which it has never had like this")
+        raise Broken(f"never so: {tp} serves {found[0].base} to {last.end}, which it has never had like this")
 
 
 def _is_part_of(found: Sequence[Written], history: Sequence[Written]) -> bool:
@@ -183,7 +183,7 @@ def _is_part_of(found: Sequence[Written], history: Sequence[Written]) -> bool:
     return at is not None and list(history[at : at + len(found)]) == list(found)
 
 
-def _check_producers(place: TopicPartition, log: UnifiedLog, book: Book) -> None:
+def _check_producers(tp: TopicPartition, log: UnifiedLog, book: Book) -> None:
     """Producers are known for what is durable, also if retention has removed it since."""
     for each in (each for each in book.batches if each.end <= book.durable):
         header = parse_header(each.data, 0)
@@ -193,26 +193,26 @@ def _check_producers(place: TopicPartition, log: UnifiedLog, book: Book) -> None
         if known is None or known.last_sequence < header.last_sequence:
             observed = None if known is None else known.last_sequence
             text = f"which wrote {header.last_sequence} at {each.base}"
-            raise Broken(f"producers: {place} knows {observed} of {header.producer_id}, {text}")
+            raise Broken(f"producers: {tp} knows {observed} of {header.producer_id}, {text}")
 
 
-def _check_state(place: TopicPartition, log: UnifiedLog, found: Sequence[Written]) -> None:
+def _check_state(tp: TopicPartition, log: UnifiedLog, found: Sequence[Written]) -> None:
     """Producers and leader epochs are those of the batches."""
     newest: dict[int, BatchHeader] = {}
     for each in found:
         header = parse_header(each.data, 0)
         if header.leader_epoch >= 0 and log.epochs.epoch_at(header.base_offset) != header.leader_epoch:
             epoch = log.epochs.epoch_at(header.base_offset)
-            raise Broken(f"epochs: {place} has {header.leader_epoch} at {header.base_offset}, and says {epoch}")
+            raise Broken(f"epochs: {tp} has {header.leader_epoch} at {header.base_offset}, and says {epoch}")
         if header.producer_id >= 0 and header.base_sequence >= 0:
             newest[header.producer_id] = header
     for producer_id, header in newest.items():
         known = log.producers.producers.get(producer_id)
         if known is None or (known.epoch, known.last_sequence) != (header.producer_epoch, header.last_sequence):
             observed = None if known is None else (known.epoch, known.last_sequence)
-            raise Broken(f"producers: {place} knows {observed} of {producer_id}, which wrote {header.last_sequence}")
+            raise Broken(f"producers: {tp} knows {observed} of {producer_id}, which wrote {header.last_sequence}")
     end = log.log_end_offset
     for producer_id, known in log.producers.producers.items():
         if known.batches and known.batches[-1].last_offset >= end:
-            raise Broken(f"producers: {place} ends at {end}, and knows of a batch of {producer_id} behind that")
-    check_transactions(place, log, found)
+            raise Broken(f"producers: {tp} ends at {end}, and knows of a batch of {producer_id} behind that")
+    check_transactions(tp, log, found)

@@ -36,9 +36,9 @@ from barnabas.testing.crashes import Disk, Note, Recording
 
 CONFIG = LogConfig(segment_bytes=1_500, index_interval_bytes=200, retention_ms=-1, file_delete_delay_ms=50)
 CLASSIC = TopicPartition("old", 0)
-KEPT = TopicPartition("kept", 0)
+UNCHANGED = TopicPartition("kept", 0)
 """Compacted."""
-PLACES = (TopicPartition("new", 0), TopicPartition("new", 1), CLASSIC, KEPT)
+PARTITIONS = (TopicPartition("new", 0), TopicPartition("new", 1), CLASSIC, UNCHANGED)
 CODECS = builtin_codecs()
 COMPACTED = evolve(
     CONFIG,
@@ -53,7 +53,7 @@ TRANSACTIONAL = (11, 12)
 
 
 def config_for(topic: str) -> LogConfig:
-    if topic == KEPT.topic:
+    if topic == UNCHANGED.topic:
         return COMPACTED
     return evolve(CONFIG, message_format="classic") if topic == CLASSIC.topic else CONFIG
 
@@ -91,7 +91,7 @@ class LogStory:
     def __init__(self, seed: int, folder: Path, *, steps: int = 40) -> None:
         self.entropy = SeededEntropy(f"crashes/{seed}")
         self.follows = seed % 2 == 1
-        self._favourite = (None, None, KEPT, KEPT, PLACES[0], PLACES[0])[seed % 6]
+        self._favourite = (None, None, UNCHANGED, UNCHANGED, PARTITIONS[0], PARTITIONS[0])[seed % 6]
         """Most of it happens there."""
         self.recordings: list[Recording] = []
         self.firsts: list[int] = []
@@ -160,7 +160,7 @@ class LogStory:
             self._retain,
             self._advance_start,
             *([self._truncate] * 2 if self.follows else []),
-            *([self._begin_anew] if self.follows else []),
+            *([self._truncate_fully] if self.follows else []),
             self._delete,
             self._lead,
             self._restart,
@@ -194,30 +194,30 @@ class LogStory:
             report=self._reports.append,
         )
         self._cleaner.start()
-        for place in PLACES:
-            if self.manager.get(place) is None:
-                self._create(place)
+        for tp in PARTITIONS:
+            if self.manager.get(tp) is None:
+                self._create(tp)
 
     def _find(self) -> None:
         """The broker continues with what was there."""
         promises = Promises()
         promises.take(self._known)
         served = promises.check(self.manager.logs())
-        for place in list(promises.books):
-            log = self.manager.get(place)
+        for tp in list(promises.books):
+            log = self.manager.get(tp)
             if log is None:
-                self._recording.note(Gone(place))
-                self._ids.pop(place, None)
+                self._recording.note(Gone(tp))
+                self._ids.pop(tp, None)
             else:
-                found = served[place]
-                self._recording.note(Found(place, log.log_start_offset, found, log.recovery_point))
+                found = served[tp]
+                self._recording.note(Found(tp, log.log_start_offset, found, log.recovery_point))
 
-    def _high_watermark(self, place: TopicPartition) -> int | None:
-        log = self.manager.get(place)
+    def _high_watermark(self, tp: TopicPartition) -> int | None:
+        log = self.manager.get(tp)
         return log.recovery_point if log is not None else None
 
-    def _decided_to(self, place: TopicPartition) -> Offset | None:
-        log = self.manager.get(place)
+    def _decided_to(self, tp: TopicPartition) -> Offset | None:
+        log = self.manager.get(tp)
         if log is None:
             return None
         unstable = log.transactions.first_unstable_offset(log.log_end_offset)
@@ -227,10 +227,10 @@ class LogStory:
         if self.manager.get(log.topic_partition) is log:
             self._recording.note(Durable(log.topic_partition, log.recovery_point))
 
-    def _create(self, place: TopicPartition) -> None:
-        topic_id = self._ids[place] = self.entropy.token(16)
-        self._recording.note(Began(place, topic_id))
-        creation = self.manager.begin_create({place: topic_id})
+    def _create(self, tp: TopicPartition) -> None:
+        topic_id = self._ids[tp] = self.entropy.token(16)
+        self._recording.note(Began(tp, topic_id))
+        creation = self.manager.begin_create({tp: topic_id})
         for part in creation.parts:
             part()
         creation()
@@ -250,10 +250,10 @@ class LogStory:
         """kill -9: the disk has all writes, and no log is closed."""
         self._abandon()
         self._start()
-        for place, log in self.manager.logs().items():
+        for tp, log in self.manager.logs().items():
             found = serve(log)
-            if found or place != CLASSIC:
-                self._recording.note(Found(place, log.log_start_offset, found, log.recovery_point))
+            if found or tp != CLASSIC:
+                self._recording.note(Found(tp, log.log_start_offset, found, log.recovery_point))
 
     def _abandon(self) -> None:
         for log in self.manager.logs().values():
@@ -264,7 +264,7 @@ class LogStory:
 
     def _some(self) -> UnifiedLog | None:
         """Return a random log, or None while an operation holds it."""
-        place = PLACES[self.entropy.below(len(PLACES))]
+        place = PARTITIONS[self.entropy.below(len(PARTITIONS))]
         if self._favourite is not None and self.entropy.below(3):
             place = self._favourite
         return None if place in self._held else self.manager.get(place)
@@ -305,7 +305,7 @@ class LogStory:
         return memoryview(batch)
 
     def _message(self, log: UnifiedLog, value: bytes) -> Message:
-        if log.topic_partition != KEPT:
+        if log.topic_partition != UNCHANGED:
             return Message(value)
         key = b"key %d" % self.entropy.below(KEYS)
         return Message(None if self.entropy.below(5) == 0 else value, key=key)
@@ -349,10 +349,10 @@ class LogStory:
     def _retain_all(self) -> None:
         """Deleted segments are no longer required; a worker may have to write the producer state first."""
         now_ms = self._clock.now_ms()
-        for place, log in self.manager.logs().items():
-            count = log._count_removable(now_ms, self._high_watermark(place) or 0)
+        for tp, log in self.manager.logs().items():
+            count = log._count_removable(now_ms, self._high_watermark(tp) or 0)
             bases = [*[segment.base_offset for segment in log.segments], log.log_end_offset]
-            self._recording.note(StartMoved(place, bases[count]))
+            self._recording.note(StartMoved(tp, bases[count]))
         self.manager.retain()
 
     def _advance_start(self) -> None:
@@ -376,7 +376,7 @@ class LogStory:
             log.truncate_to(offset, self._clock.now_ms())
             self._hold(log)
 
-    def _begin_anew(self) -> None:
+    def _truncate_fully(self) -> None:
         log = self._some()
         if log is None or log.topic_partition == CLASSIC or self.entropy.below(2):
             return
@@ -421,8 +421,8 @@ class RetentionStory(LogStory):
     def __init__(self, seed: int, folder: Path) -> None:
         super().__init__(2 * seed, folder)
 
-    def _high_watermark(self, place: TopicPartition) -> int | None:
-        log = self.manager.get(place)
+    def _high_watermark(self, tp: TopicPartition) -> int | None:
+        log = self.manager.get(tp)
         return log.log_end_offset if log is not None else None
 
     def _live(self, recording: Recording) -> bool:
@@ -434,8 +434,8 @@ class RetentionStory(LogStory):
         for act in ((self._flush, self._flush_now), (self._pass_time, self._kill)):
             if self.entropy.below(3):
                 act[self.entropy.below(2)]()
-        for place in PLACES[:2]:
-            self._log(place).update_config(evolve(config_for(place.topic), retention_bytes=0))
+        for tp in PARTITIONS[:2]:
+            self._log(tp).update_config(evolve(config_for(tp.topic), retention_bytes=0))
         for _ in range(2):
             self._retain_all()
             self._scheduler.advance(self.entropy.below(40))
@@ -444,16 +444,16 @@ class RetentionStory(LogStory):
         self._scheduler.advance(100)
         return True
 
-    def _log(self, place: TopicPartition) -> UnifiedLog:
-        log = self.manager.get(place)
+    def _log(self, tp: TopicPartition) -> UnifiedLog:
+        log = self.manager.get(tp)
         assert log is not None
         return log
 
     def _some(self) -> UnifiedLog | None:
-        return self._log(PLACES[0])
+        return self._log(PARTITIONS[0])
 
     def _write(self, producer: int) -> None:
-        log, before = self._log(PLACES[0]), len(self._recording.operations)
+        log, before = self._log(PARTITIONS[0]), len(self._recording.operations)
         data = self._batch(log, producer, self.entropy.token(self.entropy.below(300)))
         added = log.append(data, leader_epoch=self._epoch, now_ms=self._clock.now_ms())
         written = Written(added.base_offset, added.last_offset + 1, bytes(data))

@@ -104,7 +104,7 @@ def recovery_believes_every_batch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(loading, "walk", lambda *args, **kwargs: walk(*args, **{**kwargs, "check_crc": False}))
 
 
-def recovery_goes_on_behind_a_hole(patch: pytest.MonkeyPatch) -> None:
+def recovers_beyond_a_hole(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(loading, "snapshot_offsets", lambda _: [2**62])
 
 
@@ -125,7 +125,7 @@ def the_recovery_point_is_where_the_log_ends(patch: pytest.MonkeyPatch) -> None:
             folders_are_not_flushed,
             small_files_are_not_flushed,
             recovery_believes_every_batch,
-            recovery_goes_on_behind_a_hole,
+            recovers_beyond_a_hole,
             producers_are_not_read_from_batches,
             the_recovery_point_is_where_the_log_ends,
         ]

@@ -141,13 +141,11 @@ def test_python_blocks_compile_and_their_imports_exist() -> None:
             continue
         for node in ast.walk(ast.parse(block.code, filename=str(block))):
             if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "barnabas":
-                wrong += [
-                    f"{block}: {node.module}.{each.name}" for each in node.names if not _is_there(node, each.name)
-                ]
+                wrong += [f"{block}: {node.module}.{each.name}" for each in node.names if not _exists(node, each.name)]
     assert wrong == []
 
 
-def _is_there(node: ast.ImportFrom, name: str) -> bool:
+def _exists(node: ast.ImportFrom, name: str) -> bool:
     module = importlib.import_module(str(node.module))
     return hasattr(module, name) or importlib.util.find_spec(f"{node.module}.{name}") is not None
 

@@ -199,7 +199,7 @@ def _config_file(suffix: str) -> Callable[[bytes], None]:
 
 # --- records of coordinators, nodes of the registry
 
-_PLACE = TopicPartition("topic", 3)
+_TP = TopicPartition("topic", 3)
 
 
 def _node(**fields: object) -> bytes:
@@ -270,7 +270,7 @@ _TRANSACTION = transaction_records.StoredTransaction(
     producer_epoch=1,
     timeout_ms=1000,
     state=TransactionState(1),
-    partitions=frozenset({_PLACE, TopicPartition("other", 0)}),
+    partitions=frozenset({_TP, TopicPartition("other", 0)}),
     updated_ms=5,
     started_ms=4,
 )
@@ -341,7 +341,7 @@ def _targets() -> dict[str, Target]:
             [
                 consumer_protocol.encode_subscription(
                     consumer_protocol.Subscription(
-                        topics=("t", "u"), user_data=b"d", owned=(_PLACE,), generation_id=4, rack="r"
+                        topics=("t", "u"), user_data=b"d", owned=(_TP,), generation_id=4, rack="r"
                     ),
                     version,
                 )
@@ -350,7 +350,7 @@ def _targets() -> dict[str, Target]:
         ),
         "assignments": Target(
             consumer_protocol.decode_assignment,
-            [consumer_protocol.encode_assignment(consumer_protocol.Assignment(partitions=(_PLACE,), user_data=b"u"))],
+            [consumer_protocol.encode_assignment(consumer_protocol.Assignment(partitions=(_TP,), user_data=b"u"))],
         ),
         "regular expressions": Target(
             _regular_expression, [rb"(?i)my-[a-c\d]+\.(x|y*){1,3}$", rb"\pL[[:alpha:]_-]+"], _API

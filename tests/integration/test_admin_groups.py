@@ -75,11 +75,11 @@ def test_a_group_is_listed_and_described(admin: Admin, group: str) -> None:
 def test_group_lag_lists_committed_offsets_ends_and_members(admin: Admin, group: str) -> None:
     assert admin.group_lag(group) == {}
     admin.alter_group_offsets(group, {T0: 4, ("t", 1): 2})
-    assert {place: found.offset for place, found in admin.group_offsets(group).items()} == {T0: 4, T1: 2}
+    assert {tp: found.offset for tp, found in admin.group_offsets(group).items()} == {T0: 4, T1: 2}
     assert list(admin.group_offsets(group, [T2, T0])) == [T0]
     member = IdleMember(admin, group, [T1, T2])
     lag = admin.group_lag(group)
-    assert {place: (each.committed, each.end, each.lag) for place, each in lag.items()} == {
+    assert {tp: (each.committed, each.end, each.lag) for tp, each in lag.items()} == {
         T0: (4, MESSAGES, 6),
         T1: (2, 2, 0),
         T2: (None, 0, None),
@@ -121,9 +121,9 @@ def test_reset_group_offsets_applies_plan_shown_by_dry_run(
     assert {change.place: change.after for change in plan} == expected
     assert {change.place: change.before for change in plan} == before
     assert [change.lag for change in plan] == [change.log_end_offset - change.after for change in plan]
-    assert {place: found.offset for place, found in admin.group_offsets(group).items()} == before
+    assert {tp: found.offset for tp, found in admin.group_offsets(group).items()} == before
     assert admin.reset_group_offsets(group, **where) == plan
-    assert {place: found.offset for place, found in admin.group_offsets(group).items()} == expected
+    assert {tp: found.offset for tp, found in admin.group_offsets(group).items()} == expected
 
 
 def test_reset_of_chosen_partitions(admin: Admin, group: str) -> None:
@@ -216,6 +216,6 @@ def test_leaders_replicas_and_producers(admin: Admin) -> None:
     assert refused(admin.reassign_partitions, {T0: None}).code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
     assert admin.list_reassignments() == admin.list_reassignments([T0]) == []
     found = admin.describe_producers([T2, T0, T1])
-    assert [len(found[place]) for place in (T0, T1, T2)] == [1, 1, 0]
+    assert [len(found[tp]) for tp in (T0, T1, T2)] == [1, 1, 0]
     assert found[T0][0].last_sequence == MESSAGES - 1
     assert refused(admin.describe_producers, [("t", 9)]).code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -101,7 +101,7 @@ def test_confluent_asks_for_leaders_and_offsets(confluent: Any, topic: str) -> N
     places = [CkTopicPartition(topic, 0), CkTopicPartition(topic, 9)]
     for kind in ElectionType:
         elected = confluent.elect_leaders(kind, places).result(PATIENCE_S)
-        assert [elected[place].code() for place in places] == [
+        assert [elected[tp].code() for tp in places] == [
             KafkaError.ELECTION_NOT_NEEDED,
             KafkaError.UNKNOWN_TOPIC_OR_PART,
         ]
@@ -175,25 +175,25 @@ def test_kafka_python_asks_for_leaders_and_replicas(kafka_python: Any, topic: st
     for kind in (0, 1):
         observed = kafka_python.elect_leaders(kind, {topic: [0, 1, 9]}, raise_errors=False)
         assert [each.error_code for each in observed.replica_election_results[0].partition_result] == [84, 84, 3]
-    place = TopicPartition(topic, 0)
+    tp = TopicPartition(topic, 0)
     assert kafka_python.list_partition_reassignments() == kafka_python.list_partition_reassignments({topic: [0]}) == {}
-    assert kafka_python.alter_partition_reassignments({place: [here]}) == {place: None}
+    assert kafka_python.alter_partition_reassignments({tp: [here]}) == {tp: None}
     for replicas, error in (
         ([99], kafka_errors.InvalidReplicationAssignmentError),
         (None, kafka_errors.NoReassignmentInProgressError),
     ):
-        assert kafka_python.alter_partition_reassignments({place: replicas}) == {place: error}
+        assert kafka_python.alter_partition_reassignments({tp: replicas}) == {tp: error}
 
 
 def test_kafka_python_looks_into_partitions(kafka_python: Any, topic: str) -> None:
-    place = TopicPartition(topic, 0)
+    tp = TopicPartition(topic, 0)
     for spec, offset in ((-2, 0), (-1, 10), (-3, 2), (START_MS + 5, 2)):
-        assert kafka_python.list_partition_offsets({place: spec})[place].offset == offset
-    (producer,) = kafka_python.describe_producers([place])[place].active_producers
+        assert kafka_python.list_partition_offsets({tp: spec})[tp].offset == offset
+    (producer,) = kafka_python.describe_producers([tp])[tp].active_producers
     assert producer.last_sequence == 9
-    assert kafka_python.delete_records({place: 4})[place]["low_watermark"] == 4
+    assert kafka_python.delete_records({tp: 4})[tp]["low_watermark"] == 4
     with pytest.raises(kafka_errors.OffsetOutOfRangeError):
-        kafka_python.delete_records({place: 99})
+        kafka_python.delete_records({tp: 99})
     (folders,) = [each["log_dirs"] for each in kafka_python.describe_log_dirs()]
     assert topic in {each["name"] for folder in folders for each in folder["topics"]}
     assert kafka_python.describe_cluster()["controller_id"] == 1

@@ -206,7 +206,7 @@ def test_count_to_end_ends_with_a_commit_and_at_a_missing_right(broker: str, mon
     def fail_first(self: AuditedConsumer) -> None:
         commits.append(self)
         if failures:
-            self._look()  # the reader is at the end, and the commit fails
+            self._read_end_offsets()  # the reader is at the end, and the commit fails
             raise failures.pop(0)
         commit(self)
 
@@ -401,7 +401,7 @@ def test_audit_finds_messages_that_a_mirror_drops_and_doubles(exactly_once: bool
             [source], target, whitelist="views", exactly_once=exactly_once, counter="audit", counter_props=props
         ) as mirror:
             wait_for(lambda: mirror.copied >= 500 or mirror.wait(0))
-            wait_for(lambda: told_to_the_end(two.bootstrap, "mirror", "views"))
+            wait_for(lambda: is_fully_reported(two.bootstrap, "mirror", "views"))
         with Consumer(two.bootstrap) as consumer, Producer(two.bootstrap) as copier:
             consumer.assign("views", position="earliest")
             found_there = list(consumer.messages(stop_at_end=True))
@@ -422,7 +422,7 @@ def test_audit_finds_messages_that_a_mirror_drops_and_doubles(exactly_once: bool
         assert not found.unclosed
 
 
-def told_to_the_end(bootstrap: str, tier_name: str, topic: str) -> bool:
+def is_fully_reported(bootstrap: str, tier_name: str, topic: str) -> bool:
     reader = AuditReader([bootstrap])
     try:
         reader.read()

@@ -17,13 +17,13 @@ from barnabas.ports.storage import Folder
 
 
 def test_a_neighbour_writes_while_a_disk_takes_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    go_on, began = threading.Event(), threading.Event()
+    released, began = threading.Event(), threading.Event()
     original = LogOpening.create
 
     def slow(opening: LogOpening, topic_id: bytes | None) -> tuple[UnifiedLog, Folder, bool]:
         if opening.partition.topic != "neighbour":
             began.set()
-            assert go_on.wait(PATIENCE_S)
+            assert released.wait(PATIENCE_S)
         return original(opening, topic_id)
 
     monkeypatch.setattr(LogOpening, "create", slow)
@@ -42,7 +42,7 @@ def test_a_neighbour_writes_while_a_disk_takes_its_time(tmp_path: Path, monkeypa
             assert [(p.leader, p.error is None) for p in found.partitions.values()] == [(-1, False)] * 2
             assert not any(each.done() for each in creating.values())
         finally:
-            go_on.set()
+            released.set()
         for each in creating.values():
             each.result(PATIENCE_S)
         made = other.list_topics(timeout=PATIENCE_S).topics

@@ -112,8 +112,8 @@ def test_a_transaction_that_meets_the_full_disk_commits_once_there_is_room(small
         producer.produce("t", b"z" * 20_000)
         assert producer.flush(0.3) > 0, "it waits for the disk"
         filler.unlink()
-        places = [TopicPartition("t", 0, 5)]
-        producer.send_offsets_to_transaction(places, reader.consumer_group_metadata(), PATIENCE_S)
+        partitions = [TopicPartition("t", 0, 5)]
+        producer.send_offsets_to_transaction(partitions, reader.consumer_group_metadata(), PATIENCE_S)
         producer.commit_transaction(PATIENCE_S)
         assert reader.committed([TopicPartition("t", 0)], PATIENCE_S)[0].offset == 5
         reader.assign([TopicPartition("t", 0, 0)])

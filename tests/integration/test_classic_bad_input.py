@@ -40,7 +40,7 @@ from barnabas.ports.errors import ConfigError
 
 REQUEST_BYTES_MAX = 1_000_000
 MESSAGE_BYTES_MAX = 100_000
-KEPT = message_set(b"kept", b"and this")
+STORED = message_set(b"kept", b"and this")
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +53,8 @@ def broker() -> Iterator[Broker]:
     listeners = ["classic://127.0.0.1:0"]
     with Broker(storage="memory", coordination="memory", listeners=listeners, config=config) as running:
         with RawConnection(running.bootstrap) as connection:
-            connection.send(produce("kept", KEPT))
-            wait_for(lambda: content(connection, "kept") == KEPT)
+            connection.send(produce("kept", STORED))
+            wait_for(lambda: content(connection, "kept") == STORED)
         yield running
 
 
@@ -66,7 +66,7 @@ def content(connection: RawConnection, topic: str) -> bytes:
 
 def still_serves(broker: Broker) -> bool:
     with RawConnection(broker.bootstrap) as connection:
-        return content(connection, "kept") == KEPT
+        return content(connection, "kept") == STORED
 
 
 def frame(body: bytes) -> bytes:
@@ -100,13 +100,13 @@ def produce_body(topic: bytes, partition: int, size: int, records: bytes) -> byt
         pytest.param(
             request(3, b"\0\2" + text("kept") + struct.pack(">ii", 0, 0)), id="multi-produce of 2, 1 is there"
         ),
-        pytest.param(frame(produce_body(b"kept", 0, 100, KEPT)), id="set longer than the request"),
+        pytest.param(frame(produce_body(b"kept", 0, 100, STORED)), id="set longer than the request"),
         pytest.param(frame(produce_body(b"kept", 0, -1, b"")), id="set of a negative size"),
-        pytest.param(frame(produce_body(b"kept", 0, len(KEPT), KEPT + b"!")), id="bytes after the set"),
+        pytest.param(frame(produce_body(b"kept", 0, len(STORED), STORED + b"!")), id="bytes after the set"),
         pytest.param(offsets("kept", -1, max_offsets=-1), id="negative number of offsets"),
         pytest.param(offsets("kept", -1, partition=2**31 - 1), id="offsets of a partition far away"),
-        pytest.param(produce("kept", KEPT, partition=-2), id="partition -2"),
-        pytest.param(produce("kept", KEPT, partition=1), id="partition 1 of 1"),
+        pytest.param(produce("kept", STORED, partition=-2), id="partition -2"),
+        pytest.param(produce("kept", STORED, partition=1), id="partition 1 of 1"),
     ],
 )
 def test_a_senseless_request_closes_the_connection(broker: Broker, data: bytes) -> None:
@@ -135,10 +135,10 @@ def test_random_requests_do_not_stop_broker(broker: Broker, data: bytes) -> None
 @given(position=st.integers(0, 10_000), bit=st.integers(0, 7), number=st.integers(0, 4))
 def test_a_flipped_bit_anywhere_in_any_request(broker: Broker, position: int, bit: int, number: int) -> None:
     sound = [
-        produce("flipped", KEPT + gzip_wrapper(b"packed")),
+        produce("flipped", STORED + gzip_wrapper(b"packed")),
         fetch("flipped"),
         multi_fetch([("flipped", 0, 0), ("kept", 0, 0)]),
-        multi_produce([("flipped", 0, KEPT), ("flipped", -1, KEPT)]),
+        multi_produce([("flipped", 0, STORED), ("flipped", -1, STORED)]),
         offsets("flipped", -1),
     ][number]
     data = bytearray(sound)
@@ -165,18 +165,18 @@ def wrapper_around(inner: bytes) -> bytes:
     "records",
     [
         pytest.param(with_crc_of_another(b"message"), id="CRC"),
-        pytest.param(KEPT + with_crc_of_another(b"message") + KEPT, id="CRC of the third"),
+        pytest.param(STORED + with_crc_of_another(b"message") + STORED, id="CRC of the third"),
         pytest.param(wrapper_around(with_crc_of_another(b"message")), id="CRC within a wrapper"),
         pytest.param(b"\0\0\0\x08\2\0" + bytes(6), id="magic 2"),
         pytest.param(b"\0\0\0\x08\xff\0" + bytes(6), id="magic -1"),
         pytest.param(entry(b"message", codec=3), id="codec 3"),
         pytest.param(entry(b"no gzip", codec=1), id="no gzip"),
         pytest.param(entry(b"no snappy", codec=2), id="no snappy"),
-        pytest.param(entry(gzip.compress(KEPT)[:-9], codec=1), id="gzip that is cut"),
-        pytest.param(wrapper_around(b"\xff\xff\xff\xff" + KEPT), id="negative size within a wrapper"),
-        pytest.param(struct.pack(">i", -1) + KEPT, id="negative size of a message"),
-        pytest.param(struct.pack(">i", 0) + KEPT, id="a message of no bytes"),
-        pytest.param(struct.pack(">ib", 1, 1) + KEPT, id="a message of one byte"),
+        pytest.param(entry(gzip.compress(STORED)[:-9], codec=1), id="gzip that is cut"),
+        pytest.param(wrapper_around(b"\xff\xff\xff\xff" + STORED), id="negative size within a wrapper"),
+        pytest.param(struct.pack(">i", -1) + STORED, id="negative size of a message"),
+        pytest.param(struct.pack(">i", 0) + STORED, id="a message of no bytes"),
+        pytest.param(struct.pack(">ib", 1, 1) + STORED, id="a message of one byte"),
     ],
 )
 def test_a_wrong_message_is_refused_and_leaves_no_trace(broker: Broker, records: bytes) -> None:
@@ -184,31 +184,31 @@ def test_a_wrong_message_is_refused_and_leaves_no_trace(broker: Broker, records:
         connection.send(produce("kept", records))
         assert connection.closed_by_broker()
     with RawConnection(broker.bootstrap) as connection:
-        connection.send(multi_produce([("beside", 0, KEPT), ("kept", 0, records)]))
+        connection.send(multi_produce([("beside", 0, STORED), ("kept", 0, records)]))
         assert connection.closed_by_broker()
     assert still_serves(broker)
     with RawConnection(broker.bootstrap) as connection:
-        wait_for(lambda: content(connection, "beside")[: len(KEPT)] == KEPT)
+        wait_for(lambda: content(connection, "beside")[: len(STORED)] == STORED)
 
 
 def test_a_part_of_a_message_at_the_end_is_cut_off(broker: Broker) -> None:
     with RawConnection(broker.bootstrap) as connection:
-        connection.send(produce("cut", KEPT + message_set(b"not whole")[:-1]))
+        connection.send(produce("cut", STORED + message_set(b"not whole")[:-1]))
         connection.send(produce("cut", message_set(b"next")))
-        wait_for(lambda: content(connection, "cut") == KEPT + message_set(b"next"))
+        wait_for(lambda: content(connection, "cut") == STORED + message_set(b"next"))
 
 
 @pytest.mark.parametrize("size", [MESSAGE_BYTES_MAX + 1, REQUEST_BYTES_MAX - 100])
 def test_a_message_over_the_limit_is_dropped(broker: Broker, size: int) -> None:
     with RawConnection(broker.bootstrap) as connection:
         connection.send(produce("kept", entry(b"x" * size)))
-        assert content(connection, "kept") == KEPT
+        assert content(connection, "kept") == STORED
 
 
 @pytest.mark.parametrize(
     ("offset", "partition", "max_bytes", "error"),
     [
-        (len(KEPT) + 1, 0, 100, 1),
+        (len(STORED) + 1, 0, 100, 1),
         (2**63 - 1, 0, 100, 1),
         (-1, 0, 100, 1),
         (-(2**63), 0, 100, 1),
@@ -226,19 +226,19 @@ def test_invalid_fetch_returns_error_code_and_connection_stays_open(
         assert fetched(connection.exchange(fetch("kept", offset, partition, max_bytes))) == (error, b"")
         places = [("kept", 0, 0), ("kept", partition, offset)]
         if max_bytes > 0:
-            assert multi_fetched(connection.exchange(multi_fetch(places))) == [(0, KEPT), (error, b"")]
+            assert multi_fetched(connection.exchange(multi_fetch(places))) == [(0, STORED), (error, b"")]
 
 
 def test_fetch_from_within_message_returns_bytes_from_there(broker: Broker) -> None:
     with RawConnection(broker.bootstrap) as connection:
-        assert fetched(connection.exchange(fetch("kept", 3, 0, 2**31 - 1))) == (0, KEPT[3:])
+        assert fetched(connection.exchange(fetch("kept", 3, 0, 2**31 - 1))) == (0, STORED[3:])
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../../etc/passwd", "x" * 256, "nul\0", "line\n", "\ue000"])
 def test_topic_names_that_are_no_names(broker: Broker, name: str) -> None:
     with RawConnection(broker.bootstrap) as connection:
         assert fetched(connection.exchange(fetch(name))) == (-1, b"")
-        connection.send(produce(name, KEPT))
+        connection.send(produce(name, STORED))
         assert connection.closed_by_broker()
     with RawConnection(broker.bootstrap) as connection:
         connection.send(offsets(name, -1))
@@ -251,7 +251,7 @@ def test_offsets_before_any_time(broker: Broker, time_ms: int) -> None:
     with RawConnection(broker.bootstrap) as connection:
         error, found = offset_list(connection.exchange(offsets("kept", time_ms, max_offsets=2**31 - 1)))
     assert error == 0
-    assert set(found) <= {0, len(KEPT)}
+    assert set(found) <= {0, len(STORED)}
 
 
 # --- memory
@@ -340,7 +340,7 @@ def test_requests_wait_until_the_broker_is_registered(etcd_server: EtcdServer, t
 
         wait_for(connected)
         waiting = stack.enter_context(connections[0])
-        waiting.send(produce("early", KEPT) + fetch("early", max_bytes=0))
+        waiting.send(produce("early", STORED) + fetch("early", max_bytes=0))
         waiting.socket.settimeout(0.5)
         with pytest.raises(TimeoutError):
             waiting.answer()
@@ -349,7 +349,7 @@ def test_requests_wait_until_the_broker_is_registered(etcd_server: EtcdServer, t
         before.close()
         assert fetched(waiting.answer()) == (0, b"")
         starting.result(PATIENCE_S)
-        wait_for(lambda: content(waiting, "early") == KEPT)
+        wait_for(lambda: content(waiting, "early") == STORED)
 
 
 # --- invalid configurations

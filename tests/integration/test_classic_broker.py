@@ -199,17 +199,17 @@ def process(data: Path) -> Iterator[tuple[BrokerProcess, RawConnection]]:
 
 @pytest.mark.process
 def test_killed_with_a_torn_tail(tmp_path: Path) -> None:
-    data, kept = tmp_path / "data", message_set(*(b"%d" % number for number in range(100)))
+    data, stored = tmp_path / "data", message_set(*(b"%d" % number for number in range(100)))
     with process(data) as (broker, connection):
-        connection.send(produce("t", kept))
-        read_until(connection, "t", kept)
+        connection.send(produce("t", stored))
+        read_until(connection, "t", stored)
         broker.kill()
     segment = data / "t-0" / FIRST_SEGMENT
     with segment.open("ab") as file:
         file.write(message_set(b"torn")[:-2])
     with process(data) as (broker, connection):
-        assert read(connection, "t") == kept
-        assert segment.read_bytes() == kept
+        assert read(connection, "t") == stored
+        assert segment.read_bytes() == stored
         connection.send(produce("t", HELLO))
-        read_until(connection, "t", kept + HELLO)
-        assert offset_list(connection.exchange(offsets("t", -1, 1))) == (0, [len(kept + HELLO)])
+        read_until(connection, "t", stored + HELLO)
+        assert offset_list(connection.exchange(offsets("t", -1, 1))) == (0, [len(stored + HELLO)])

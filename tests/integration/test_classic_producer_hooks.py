@@ -19,7 +19,7 @@ def broker() -> Iterator[FakeClassicBroker]:
         yield made
 
 
-class Tells(EventHandler):
+class RecordingEventHandler(EventHandler):
     def __init__(self, notes: Notes) -> None:
         self.notes = notes
 
@@ -33,7 +33,12 @@ class Tells(EventHandler):
 
 def test_every_hook_is_called_in_its_order(broker: FakeClassicBroker) -> None:
     notes = Notes()
-    settings = {"queue_time": 60_000, "batch_size": 2, "callback_handler": notes, "event_handler": Tells(notes)}
+    settings = {
+        "queue_time": 60_000,
+        "batch_size": 2,
+        "callback_handler": notes,
+        "event_handler": RecordingEventHandler(notes),
+    }
     with queued(broker, **settings) as producer:
         handles = [producer.send("t", value) for value in (b"1", b"2")]
         assert [handle.result(PATIENCE_S).offset for handle in handles] == [-1, -1]

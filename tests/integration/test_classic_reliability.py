@@ -31,7 +31,7 @@ def story(request: pytest.FixtureRequest, tmp_path: Path, stack: ExitStack) -> S
 def test_two_groups_get_everything_in_order_whatever_happens(story: Story, capsys: pytest.CaptureFixture[str]) -> None:
     began = time.monotonic()
     story.begin()
-    story.settle("start", time.monotonic())
+    story.wait_until_stable("start", time.monotonic())
     story.appear("clicks")
     joined = story.moved("a", lambda: story.join("a4"), "a4 joins")
     left = story.moved("a", lambda: story.leave("a4"), "a4 leaves")

@@ -158,17 +158,17 @@ def test_a_lost_connection_is_made_again_once(broker: FakeClassicBroker, consume
     broker.answer = good = Logs(t=encode_set([b"a"]))
     consumer.fetch("t", 0, 0)
 
-    def hang_up(frame: bytes) -> bytes | None:
+    def close_and_answer_nothing(frame: bytes) -> bytes | None:
         broker.answer = good
-        broker.hang_up()
+        broker.close_connection()
         return None
 
-    broker.answer = hang_up
+    broker.answer = close_and_answer_nothing
     assert [m.value for m in consumer.fetch("t", 0, 0)] == [b"a"]
     assert broker.accepted == 2
 
     def always(frame: bytes) -> bytes | None:
-        broker.hang_up()
+        broker.close_connection()
         return None
 
     broker.answer = always

@@ -81,7 +81,7 @@ def test_command_lists_sorted_and_limited_connections(broker: TestBroker, capsys
         short = run("brokers", "connections", "--limit", "1")
         assert len(short.out.splitlines()) == 2
         assert "showing 1 of " in short.err
-    assert "there is no broker 9" in run("brokers", "connections", "--broker", "9", expect=2).err
+    assert "unknown broker 9" in run("brokers", "connections", "--broker", "9", expect=2).err
 
 
 def test_another_clients_library_is_named(broker: TestBroker) -> None:

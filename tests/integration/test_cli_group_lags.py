@@ -113,15 +113,15 @@ def test_deleted_and_unreadable_messages_and_bounded_work(
     admin: Admin, broker: TestBroker, monkeypatch: pytest.MonkeyPatch, now_ms: int
 ) -> None:
     broker.create_topic("short", partitions=1)
-    place = TopicPartition("short", 0)
+    tp = TopicPartition("short", 0)
     with broker.producer() as producer:
         for age in (5, 4, 3):
             producer.send("short", b"x", timestamp_ms=now_ms - age * HOUR_MS).result(PATIENCE_S)
-    admin.alter_group_offsets("late", {place: 0, T0: 0})
-    admin.delete_records({place: 2})
+    admin.alter_group_offsets("late", {tp: 0, T0: 0})
+    admin.delete_records({tp: 2})
     (late,) = [each for each in admin.list_group_lags() if each.group_id == "late"]
     assert late.unread_since_ms == now_ms - 10 * HOUR_MS
-    assert admin.group_lag("late", times=True)[place].unread_since_ms == now_ms - 3 * HOUR_MS, "the first that is left"
+    assert admin.group_lag("late", times=True)[tp].unread_since_ms == now_ms - 3 * HOUR_MS, "the first that is left"
     admin.delete_topics(["short"])
     (late,) = [each for each in admin.list_group_lags() if each.group_id == "late"]
     assert late.lag == 10, "of the partitions that exist"

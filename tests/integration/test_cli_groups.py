@@ -108,10 +108,10 @@ def test_nothing_changes_before_execute(barnabas: Command, admin: Admin) -> None
         ["t", "1", "1", "0", "0", "1", "1"],
     ]
     assert "--execute" in plan.err
-    assert {place: found.offset for place, found in admin.group_offsets("reset").items()} == {T0: 4, T1: 1}
+    assert {tp: found.offset for tp, found in admin.group_offsets("reset").items()} == {T0: 4, T1: 1}
     done = json.loads(barnabas(*where, "--execute", "--json").out)
     assert (done["executed"], [row["after"] for row in done["partitions"]]) == (True, [0, 0])
-    assert {place: found.offset for place, found in admin.group_offsets("reset").items()} == {T0: 0, T1: 0}
+    assert {tp: found.offset for tp, found in admin.group_offsets("reset").items()} == {T0: 0, T1: 0}
 
 
 @pytest.mark.parametrize(

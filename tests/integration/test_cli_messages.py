@@ -94,12 +94,12 @@ def test_json_of_consume_is_produced_unchanged(broker: TestBroker, run: Run) -> 
     lines = printed(run, source, "--json")
     run("produce", target, "--json", "--keep-partitions", stdin=lines)
 
-    def kept(name: str) -> list[tuple[object, ...]]:
+    def records_of(name: str) -> list[tuple[object, ...]]:
         names = ("partition", "offset", "timestamp", "key", "value", "headers")
         return sorted(tuple(map(str, (message[each] for each in names))) for message in messages(run, name))
 
-    assert kept(target) == kept(source)
-    assert len(kept(target)) == len(sent)
+    assert records_of(target) == records_of(source)
+    assert len(records_of(target)) == len(sent)
 
 
 @pytest.mark.parametrize(

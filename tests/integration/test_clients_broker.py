@@ -169,7 +169,7 @@ def test_a_message_that_the_broker_refuses(bootstrap: Any) -> None:
 
 
 def test_async_clients_have_the_calls_of_the_others(bootstrap: Any) -> None:
-    place = TopicPartition("views", 0)
+    tp = TopicPartition("views", 0)
 
     async def main() -> None:
         async with AsyncProducer(bootstrap) as producer:
@@ -178,20 +178,20 @@ def test_async_clients_have_the_calls_of_the_others(bootstrap: Any) -> None:
                 await producer.send("views", value, partition=0, timestamp_ms=1000 + value[0])
             await producer.confirm(PATIENCE_S)
         async with AsyncConsumer(bootstrap, auto_offset_reset="earliest") as consumer:
-            assert await consumer.assign("views", partitions=[0], position="latest") == [place]
-            assert (consumer.assignment, consumer.subscription, consumer.paused) == ([place], [], [])
+            assert await consumer.assign("views", partitions=[0], position="latest") == [tp]
+            assert (consumer.assignment, consumer.subscription, consumer.paused) == ([tp], [], [])
             consumer.seek("views", 0, 1)
-            assert await consumer.position(place) == 1
-            consumer.seek(place, 2)
+            assert await consumer.position(tp) == 1
+            consumer.seek(tp, 2)
             assert [message.value for message in await consumer.poll_many(1, PATIENCE_S)] == [b"c"]
             consumer.seek_to_time(1000 + ord("b"))
             assert [message.value for message in await consumer.poll_many(1, PATIENCE_S)] == [b"b"]
-            consumer.pause(place)
-            assert consumer.paused == [place]
+            consumer.pause(tp)
+            assert consumer.paused == [tp]
             consumer.resume()
             assert consumer.paused == []
-            assert await consumer.beginning_offsets() == {place: 0}
-            assert await consumer.offsets_for_times({place: 1000 + ord("b")}) == {place: 1}
+            assert await consumer.beginning_offsets() == {tp: 0}
+            assert await consumer.offsets_for_times({tp: 1000 + ord("b")}) == {tp: 1}
 
     asyncio.run(main())
 

@@ -28,12 +28,12 @@ from barnabas.ports.types import TopicPartition
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def fill(cluster: PlainCluster, *batches: int, place: TopicPartition = T0) -> None:
+def fill(cluster: PlainCluster, *batches: int, tp: TopicPartition = T0) -> None:
     """Append batches of these sizes; the value is the offset, the timestamp 1000 times the batch's first offset."""
-    number = cluster.end(place)
+    number = cluster.end(tp)
     for count in batches:
         messages = [Message(b"%d" % n, timestamp_ms=1000 * number) for n in range(number, number + count)]
-        cluster.append(place, encode_batch(messages, now_ms=0))
+        cluster.append(tp, encode_batch(messages, now_ms=0))
         number += count
 
 
@@ -63,7 +63,7 @@ def offsets(messages: Any) -> list[int]:
 
 
 def test_a_topic_stands_for_its_partitions(cluster: PlainCluster, consumer: Consumer) -> None:
-    fill(cluster, 2, place=T1)
+    fill(cluster, 2, tp=T1)
     assert consumer.assign("t", position="earliest") == [T0, T1]
     read = list(consumer.messages(stop_at_end=True))
     assert sorted((m.topic, m.partition, m.offset, m.value) for m in read) == [
@@ -213,7 +213,7 @@ def test_seeking_while_reading(consumer: Consumer) -> None:
 
 
 def test_pausing_and_resuming(cluster: PlainCluster, consumer: Consumer) -> None:
-    fill(cluster, 3, place=T1)
+    fill(cluster, 3, tp=T1)
     consumer.assign("t", position="earliest")
     consumer.pause(T0)
     assert {m.partition for m in consumer.messages(stop_at_end=True)} == {1}
@@ -222,7 +222,7 @@ def test_pausing_and_resuming(cluster: PlainCluster, consumer: Consumer) -> None
 
 
 def test_a_pause_counts_from_the_next_message_on(cluster: PlainCluster, consumer: Consumer) -> None:
-    fill(cluster, 3, place=T1)
+    fill(cluster, 3, tp=T1)
     consumer.assign("t", position="earliest")
     reading = consumer.messages(stop_at_end=True)
     first = next(reading)
@@ -326,7 +326,7 @@ def test_a_damaged_batch_is_raised_and_never_skipped_in_silence(cluster: PlainCl
 
 
 def test_a_damaged_batch_leaves_what_is_paused_alone(cluster: PlainCluster, consumer: Consumer) -> None:
-    fill(cluster, 3, place=T1)
+    fill(cluster, 3, tp=T1)
     whole = cluster.logs[T0][0]
     cluster.logs[T0][0] = whole[:-1] + bytes([whole[-1] ^ 1])
     consumer.assign(T1, position=0)
@@ -443,7 +443,7 @@ def test_fetching_from_within_a_batch(simple: SimpleConsumer, cluster: PlainClus
 def test_fetching_several_at_once() -> None:
     cluster = PlainCluster(brokers=2, t=2)
     fill(cluster, 2)
-    fill(cluster, 3, place=T1)
+    fill(cluster, 3, tp=T1)
     with SimpleConsumer(PlainConnector(cluster)) as simple:
         found = simple.multifetch([("t", 1, 1), ("t", 0, 0)])
     assert [offsets(each) for each in found] == [[1, 2], [0, 1]]

@@ -17,7 +17,7 @@ from barnabas.pipeline.topics.model import ClusterPartition, Where
 from barnabas.ports.broker_api.offsets import LATEST
 from barnabas.testing import TestCluster
 
-KEPT: dict[str, str] = {"min.insync.replicas": "2"}
+DURABLE_CONFIGS: dict[str, str] = {"min.insync.replicas": "2"}
 
 
 @pytest.fixture
@@ -60,21 +60,21 @@ def sending(cluster: TestCluster, topic: str, **settings: Any) -> Iterator[list[
         raise failures[0]
 
 
-def goes_on(sent: list[bytes]) -> None:
+def keep_sending(sent: list[bytes]) -> None:
     before = len(sent)
     wait_for(lambda: len(sent) > before + 5)
 
 
 def test_an_idempotent_producer_brings_each_message_once_and_in_order(cluster: TestCluster) -> None:
-    topic = cluster.create_topic(configs=KEPT)
+    topic = cluster.create_topic(configs=DURABLE_CONFIGS)
     cluster.wait_in_sync(topic)
     with sending(cluster, topic) as sent:
         for disturb in (cluster.kill, cluster.stop, cluster.expire_session):
-            goes_on(sent)
+            keep_sending(sent)
             first = leader(cluster, topic)
             disturb(first)
             cluster.wait_for_leader(topic, other_than=first)
-            goes_on(sent)
+            keep_sending(sent)
             cluster.start(first)
             cluster.wait_in_sync(topic)
     assert [message.value for message in cluster.produced(topic)] == sent
@@ -82,20 +82,20 @@ def test_an_idempotent_producer_brings_each_message_once_and_in_order(cluster: T
 
 def test_a_leader_that_hangs_is_left(cluster: TestCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("barnabas.app.clients.shared.client_shell.LATE_MS", 100)
-    topic = cluster.create_topic(configs=KEPT)
+    topic = cluster.create_topic(configs=DURABLE_CONFIGS)
     cluster.wait_in_sync(topic)
     with sending(cluster, topic) as sent, cluster.consumer(auto_offset_reset="earliest") as consumer:
         consumer.assign(topic)
-        goes_on(sent)
+        keep_sending(sent)
         assert consumer.poll(PATIENCE_S) is not None
         first = leader(cluster, topic)
         cluster.pause(first)
         cluster.wait_for_leader(topic, other_than=first)
-        goes_on(sent)
+        keep_sending(sent)
         read_up_to(consumer, sent)
         cluster.resume(first)
         cluster.wait_in_sync(topic)
-        goes_on(sent)
+        keep_sending(sent)
     assert [message.value for message in cluster.produced(topic)] == sent
 
 
@@ -126,7 +126,7 @@ def test_admin_continues_after_controller_is_killed(cluster: TestCluster) -> Non
 
 
 def test_a_simple_consumer_reads_a_range_over_a_death(cluster: TestCluster) -> None:
-    topic = cluster.create_topic(configs=KEPT)
+    topic = cluster.create_topic(configs=DURABLE_CONFIGS)
     cluster.wait_in_sync(topic)
     values = [b"%04d" % number for number in range(50)]
     for value in values:
@@ -141,7 +141,7 @@ def test_a_simple_consumer_reads_a_range_over_a_death(cluster: TestCluster) -> N
 
 
 def test_the_pipeline_reads_on(cluster: TestCluster) -> None:
-    topic = cluster.create_topic(configs=KEPT)
+    topic = cluster.create_topic(configs=DURABLE_CONFIGS)
     cluster.wait_in_sync(topic)
     place, values = ClusterPartition(topic, 0), [b"%04d" % number for number in range(30)]
     for value in values:
@@ -162,10 +162,10 @@ def has_copied(mirror: MirrorMaker, count: int) -> bool:
 
 
 def test_a_mirror_copies_on_while_leaders_die_on_both_sides(cluster: TestCluster) -> None:
-    topic = cluster.create_topic("views", configs=KEPT)
+    topic = cluster.create_topic("views", configs=DURABLE_CONFIGS)
     cluster.wait_in_sync(topic)
     with TestCluster(brokers=3) as target, cluster.producer() as producer:
-        target.create_topic("views", configs=KEPT)
+        target.create_topic("views", configs=DURABLE_CONFIGS)
         target.wait_in_sync("views")
         source = {"bootstrap.servers": cluster.bootstrap, "group.id": "mirror"}
         config = {"bootstrap.servers": target.bootstrap}

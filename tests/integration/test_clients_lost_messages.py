@@ -21,7 +21,7 @@ QUICK: dict[str, Any] = {"delivery_timeout_ms": 200, "linger_ms": 0}
 
 
 @pytest.fixture
-def nobody() -> str:
+def unused_address() -> str:
     """An address at which nothing listens."""
     return f"127.0.0.1:{free_port()}"
 
@@ -45,33 +45,33 @@ def run(program: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
 # --- leaving the block
 
 
-def test_leaving_the_block_raises_for_messages_that_nothing_asked_for(nobody: str) -> None:
-    observed = f"3 messages were not delivered.*cannot connect to {nobody}"
-    with pytest.raises(DeliveryFailed, match=observed) as caught, Producer(nobody, **QUICK) as producer:
+def test_leaving_the_block_raises_for_messages_that_nothing_asked_for(unused_address: str) -> None:
+    observed = f"3 messages were not delivered.*cannot connect to {unused_address}"
+    with pytest.raises(DeliveryFailed, match=observed) as caught, Producer(unused_address, **QUICK) as producer:
         for _ in range(3):
             producer.send("t", b"x")
     assert caught.value.failed == 3
     assert isinstance(caught.value.__cause__, ApiError)
 
 
-def test_leaving_the_block_of_an_asyncio_producer_raises_too(nobody: str) -> None:
+def test_leaving_the_block_of_an_asyncio_producer_raises_too(unused_address: str) -> None:
     async def use() -> None:
-        async with AsyncProducer(nobody, **QUICK) as producer:
+        async with AsyncProducer(unused_address, **QUICK) as producer:
             await producer.send("t", b"x")
 
     with pytest.raises(DeliveryFailed, match="1 message was not delivered"):
         asyncio.run(use())
 
 
-def test_leaving_the_block_of_a_classic_producer_raises_too(nobody: str) -> None:
-    made = Producer(broker_list=f"0:{nobody}", producer_type="async", num_retries=0)
+def test_leaving_the_block_of_a_classic_producer_raises_too(unused_address: str) -> None:
+    made = Producer(broker_list=f"0:{unused_address}", producer_type="async", num_retries=0)
     with pytest.raises(DeliveryFailed, match="1 message was not delivered"), made as producer:
         producer.send("t", b"x")
 
 
-def test_failures_that_the_program_has_asked_for_are_not_raised_again(nobody: str) -> None:
+def test_failures_that_the_program_has_asked_for_are_not_raised_again(unused_address: str) -> None:
     errors: list[BarnabasError | None] = []
-    with Producer(nobody, **QUICK) as producer:
+    with Producer(unused_address, **QUICK) as producer:
         with pytest.raises(ApiError):
             producer.send("t", b"x").result()
         producer.send("t", b"x", on_delivery=lambda error, _: errors.append(error))
@@ -82,9 +82,9 @@ def test_failures_that_the_program_has_asked_for_are_not_raised_again(nobody: st
     assert len(errors) == 2
 
 
-def test_failures_that_a_task_has_awaited_are_not_raised_again(nobody: str) -> None:
+def test_failures_that_a_task_has_awaited_are_not_raised_again(unused_address: str) -> None:
     async def use() -> None:
-        async with AsyncProducer(nobody, **QUICK) as producer:
+        async with AsyncProducer(unused_address, **QUICK) as producer:
             with pytest.raises(ApiError):
                 await producer.send_and_wait("t", b"x")
             with pytest.raises(ApiError):
@@ -93,8 +93,8 @@ def test_failures_that_a_task_has_awaited_are_not_raised_again(nobody: str) -> N
     asyncio.run(use())
 
 
-def test_failures_that_confirm_has_raised_are_not_raised_again(nobody: str) -> None:
-    with Producer(nobody, **QUICK) as producer:
+def test_failures_that_confirm_has_raised_are_not_raised_again(unused_address: str) -> None:
+    with Producer(unused_address, **QUICK) as producer:
         handle = producer.send("t", b"x")
         with pytest.raises(BarnabasError, match="1 message is not known to have arrived"):
             producer.confirm()
@@ -114,28 +114,30 @@ def test_failed_batch_whose_messages_are_asked_for_in_part_counts_the_others(bar
             handles[1].result()
 
 
-def test_another_exception_is_raised_and_the_failures_are_logged(nobody: str, caplog: pytest.LogCaptureFixture) -> None:
-    with pytest.raises(KeyError), Producer(nobody, **QUICK) as producer:
+def test_another_exception_is_raised_and_the_failures_are_logged(
+    unused_address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(KeyError), Producer(unused_address, **QUICK) as producer:
         producer.send("t", b"x")
         raise KeyError("of the program")
     assert any("1 message was not delivered" in each.getMessage() for each in caplog.records)
 
 
 def test_program_that_runs_on_and_asks_for_nothing_hears_of_it(
-    nobody: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    unused_address: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(producer_module, "_FIRST_LOOK_MS", 10.0)
-    producer = Producer(nobody, **QUICK)
+    producer = Producer(unused_address, **QUICK)
     producer.send("t", b"x")
     wait_for(lambda: any("1 message was not delivered" in each.getMessage() for each in caplog.records))
     producer.close()
 
 
 def test_program_that_asks_for_the_outcome_has_no_such_line(
-    nobody: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    unused_address: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(producer_module, "_FIRST_LOOK_MS", 1_000_000.0)
-    producer = Producer(nobody, **QUICK)
+    producer = Producer(unused_address, **QUICK)
     with pytest.raises(ApiError):
         producer.send("t", b"x").result()
     producer._warn_unseen()
@@ -143,8 +145,8 @@ def test_program_that_asks_for_the_outcome_has_no_such_line(
     assert not any("not delivered" in each.getMessage() for each in caplog.records)
 
 
-def test_close_logs_the_failures(nobody: str, caplog: pytest.LogCaptureFixture) -> None:
-    producer = Producer(nobody, **QUICK)
+def test_close_logs_the_failures(unused_address: str, caplog: pytest.LogCaptureFixture) -> None:
+    producer = Producer(unused_address, **QUICK)
     producer.send("t", b"x")
     producer.close()
     (record,) = [each for each in caplog.records if each.levelno == logging.ERROR]
@@ -169,12 +171,13 @@ def test_producer_that_is_not_closed_delivers_at_the_end_of_the_program(barnabas
     barnabas_broker.assert_produced("forgotten", [str(number) for number in range(10)])
 
 
-def test_end_of_the_program_says_what_is_lost_and_waits_not_for_ever(nobody: str) -> None:
+def test_end_of_the_program_says_what_is_lost_and_waits_not_for_ever(unused_address: str) -> None:
     done = run(
-        "import barnabas.app.clients.shared.at_exit as it; it.EXIT_FLUSH_S = 3.0\n" + textwrap.dedent(FORGETFUL), nobody
+        "import barnabas.app.clients.shared.at_exit as it; it.EXIT_FLUSH_S = 3.0\n" + textwrap.dedent(FORGETFUL),
+        unused_address,
     )
     assert done.returncode == 0
-    assert f"10 messages are not delivered; last: cannot connect to {nobody}" in done.stderr
+    assert f"10 messages are not delivered; last: cannot connect to {unused_address}" in done.stderr
 
 
 def test_classic_producer_that_is_not_closed_sends_at_the_end_of_the_program(broker: Broker) -> None:

@@ -112,7 +112,7 @@ def test_group_offsets_are_stored_by_their_coordinators(bootstrap: str) -> None:
             admin.alter_group_offsets(group, {("positions", 1): number})
         for number, group in enumerate(groups):
             found = admin.group_offsets(group, [("positions", 0), ("positions", 1)])
-            assert {place: each.offset for place, each in found.items()} == {TopicPartition("positions", 1): number}
+            assert {tp: each.offset for tp, each in found.items()} == {TopicPartition("positions", 1): number}
 
 
 @pytest.fixture
@@ -131,12 +131,12 @@ def test_a_member_of_a_group_there_reads_and_commits(bootstrap: str) -> None:
         for number, value in enumerate(values):
             producer.send("grouped", value, partition=number % 4)
     with member(bootstrap, "grouped", **{**QUICK, "heartbeat_interval_ms": 200, "group_id": "g"}) as one:
-        one.settles_with(0, 1, 2, 3)  # its first rebalance takes 3 s
+        one.wait_until_owned(0, 1, 2, 3)  # its first rebalance takes 3 s
         wait_for(lambda: len(one.values) == len(values))
         assert sorted(one.values) == sorted(values)
-        places = one.consumer.assignment
+        partitions = one.consumer.assignment
     with Consumer(bootstrap, group_id="g") as asking:
-        committed = asking.committed(places)
-        assert {place: at and at.offset for place, at in committed.items()} == asking.end_offsets(places)
+        committed = asking.committed(partitions)
+        assert {tp: at and at.offset for tp, at in committed.items()} == asking.end_offsets(partitions)
         asking.assign("grouped")
         assert list(asking.messages(stop_at_end=True)) == []

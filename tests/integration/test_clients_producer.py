@@ -34,8 +34,8 @@ from barnabas.ports.types import TopicPartition
 T0 = TopicPartition("t", 0)
 
 
-def values(cluster: PlainCluster, place: TopicPartition = T0) -> list[bytes | None]:
-    return [message.value for message in MessageSet(b"".join(cluster.logs.get(place, [])))]
+def values(cluster: PlainCluster, tp: TopicPartition = T0) -> list[bytes | None]:
+    return [message.value for message in MessageSet(b"".join(cluster.logs.get(tp, [])))]
 
 
 def messages(cluster: PlainCluster, partition: int) -> list[Message]:
@@ -353,8 +353,8 @@ def test_keys_follow_a_topic_that_grows(cluster: PlainCluster) -> None:
         wait_for(lambda: producer.partitions("t") == 5)
         keys = [b"k%d" % number for number in range(40)]
         handles = [producer.send("t", b"after", key) for key in keys for _ in range(2)]
-        places = [handle.result(PATIENCE_S).partition for handle in handles]
-    assert places == [murmur2_partition(key, 5) for key in keys for _ in range(2)]
+        partitions = [handle.result(PATIENCE_S).partition for handle in handles]
+    assert partitions == [murmur2_partition(key, 5) for key in keys for _ in range(2)]
 
 
 def test_key_after_close_or_for_full_buffer_is_refused(cluster: PlainCluster) -> None:

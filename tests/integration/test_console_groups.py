@@ -93,7 +93,7 @@ def test_reset_is_previewed_for_each_partition_then_made(browser: Browser, broke
         form = {"id": "back", "offset:orders-0": "3", "offset:orders-1": ""}
         done = browser.send("/group/reset", form, page=address)
         assert "1 offsets of back were reset." in done.text
-        committed = {place.partition: each.offset for place, each in admin.group_offsets("back").items()}
+        committed = {tp.partition: each.offset for tp, each in admin.group_offsets("back").items()}
         assert committed == {0: 3, 1: 6}
         for wrong in ({"id": "absent", "offset:orders-0": "1"}, {"id": "back"}, {"id": "back", "offset:orders-0": "x"}):
             assert browser.send("/group/reset", wrong, page=address).status_code == 400

@@ -26,7 +26,7 @@ TIERED = {
     "file.delete.delay.ms": "0",
 }
 
-PLACE = TopicPartition("old-orders", 0)
+TP = TopicPartition("old-orders", 0)
 MINUTE_MS = 60_000
 BEGAN_MS = time.time_ns() // 1_000_000
 
@@ -49,8 +49,8 @@ def broker(remote: str) -> Iterator[Broker]:
                     producer.send("old-orders", b"%06d" % number * 20, partition=0, timestamp_ms=time_ms)
                     if number % 20 == 19:
                         producer.flush()
-            wait_for(lambda: admin.list_offsets({PLACE: -5})[PLACE] > 200)  # the last closed one
-            wait_for(lambda: admin.list_offsets({PLACE: -4})[PLACE] > 100)
+            wait_for(lambda: admin.list_offsets({TP: -5})[TP] > 200)  # the last closed one
+            wait_for(lambda: admin.list_offsets({TP: -4})[TP] > 100)
         yield running
 
 
@@ -84,7 +84,7 @@ def test_partitions_of_a_tiered_topic_agree_with_the_offsets_of_the_cluster(brow
     with Admin(broker.bootstrap) as admin:
 
         def offsets() -> tuple[int, int]:
-            return admin.list_offsets({PLACE: -4})[PLACE], admin.list_offsets({PLACE: -5})[PLACE]
+            return admin.list_offsets({TP: -4})[TP], admin.list_offsets({TP: -5})[TP]
 
         before, page = offsets(), browser.text("/topics/old-orders/tiers")
         while offsets() != before:  # a segment was copied or deleted meanwhile

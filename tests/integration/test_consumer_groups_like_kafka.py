@@ -144,18 +144,18 @@ def life_of_a_group(asker: Asker) -> None:
     asker.describe()
     asker.beat("b")
     asker.beat("b", 2)
-    kept = asker.beat("a", 2).partitions
+    partitions_of_a = asker.beat("a", 2).partitions
     asker.beat("b", 2)
     asker.describe()
     asker.beat("a", 2)
     asker.beat("a", 2, owned=range(6))
     asker.commit("a", 2, 5)
-    asker.beat("a", 2, owned=kept)
+    asker.beat("a", 2, owned=partitions_of_a)
     given = asker.beat("b", 3).partitions
     asker.describe()
     full: dict[str, Any] = {"subscribed_topic_names": ["t"], "rebalance_timeout_ms": 600_000}
     asker.beat("b", 3, owned=given, **full)
-    asker.beat("a", 2, owned=kept)
+    asker.beat("a", 2, owned=partitions_of_a)
     asker.beat("a", 2)
     asker.beat("a", 4)
     for member, epoch in (("a", 3), ("a", 2), ("a", 4), ("a", 1), ("c", 3), ("", -1)):

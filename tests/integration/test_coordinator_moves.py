@@ -21,23 +21,23 @@ pytestmark = [
 
 OFFSETS = "__consumer_offsets"
 PARTITIONS = 4
-PLACE = partition_of(GROUP, PARTITIONS)
+PARTITION = partition_of(GROUP, PARTITIONS)
 
 Disturb = Callable[[TestCluster, int], None]
 
 
 def move(cluster: TestCluster, coordinator: int) -> None:
-    cluster.move_leader(OFFSETS, PLACE, next(each for each in cluster.broker_ids if each != coordinator))
+    cluster.move_leader(OFFSETS, PARTITION, next(each for each in cluster.broker_ids if each != coordinator))
 
 
 def there_and_back(cluster: TestCluster, coordinator: int) -> None:
     move(cluster, coordinator)
-    cluster.move_leader(OFFSETS, PLACE, coordinator)
+    cluster.move_leader(OFFSETS, PARTITION, coordinator)
 
 
 def expire(cluster: TestCluster, coordinator: int) -> None:
     cluster.expire_session(coordinator)
-    cluster.wait_for_leader(OFFSETS, PLACE, other_than=coordinator)
+    cluster.wait_for_leader(OFFSETS, PARTITION, other_than=coordinator)
 
 
 EVENTS: dict[str, Disturb] = {
@@ -87,7 +87,7 @@ def test_group_members_continue_after_coordinator_moves_or_dies(cluster: TestClu
         send(cluster, topic, values(0, 20))
         comes_to("read", 20, lambda: len(set(read(members))))
         cluster.wait_in_sync(OFFSETS)
-        coordinator = cluster.leader(OFFSETS, PLACE)
+        coordinator = cluster.leader(OFFSETS, PARTITION)
         assert coordinator is not None
         before = [each.assignments for each in members]
         EVENTS[event](cluster, coordinator)
@@ -141,11 +141,11 @@ def test_offsets_topic_spreads_to_brokers_that_join_cluster() -> None:
         with cluster.consumer(group_id=GROUP) as consumer:
             consumer.assign(topic, position=0)
             consumer.commit({(topic, 0): 0})
-        assert cluster.replicas(OFFSETS, PLACE) == [1]
+        assert cluster.replicas(OFFSETS, PARTITION) == [1]
         cluster.start()
         wait_for(lambda: all(sorted(cluster.replicas(OFFSETS, number)) == [1, 2, 3] for number in range(PARTITIONS)))
         cluster.wait_in_sync(OFFSETS)
-        assert cluster.leader(OFFSETS, PLACE) == 1, "no other leader is elected for that"
+        assert cluster.leader(OFFSETS, PARTITION) == 1, "no other leader is elected for that"
         cluster.kill(1)
         with cluster.admin() as admin:
             assert [position.offset for position in admin.group_offsets(GROUP).values()] == [0]
@@ -153,8 +153,8 @@ def test_offsets_topic_spreads_to_brokers_that_join_cluster() -> None:
 
 def test_a_group_whose_partition_has_no_leader_is_looked_for_until_it_has_one(cluster: TestCluster) -> None:
     with cluster.admin() as admin:
-        assert admin.coordinator(GROUP).node_id == cluster.leader(OFFSETS, PLACE)
+        assert admin.coordinator(GROUP).node_id == cluster.leader(OFFSETS, PARTITION)
         for broker_id in cluster.broker_ids:
             cluster.kill(broker_id)
         cluster.start()
-        assert admin.coordinator(GROUP).node_id == cluster.leader(OFFSETS, PLACE)
+        assert admin.coordinator(GROUP).node_id == cluster.leader(OFFSETS, PARTITION)

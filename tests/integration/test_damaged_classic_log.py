@@ -15,7 +15,7 @@ from barnabas.ports.errors import ApiError
 VALUES = [b"value %02d" % n for n in range(30)]
 SIZE = 10 + 8
 HIT = 15
-PLACE = ClusterPartition("t", 0, 0)
+TP = ClusterPartition("t", 0, 0)
 
 
 @pytest.fixture
@@ -71,12 +71,12 @@ def test_pipeline_stops_at_damaged_message_or_skips_it_on_request(
         strict = ClassicCluster(where, {"fetch.size": chunk})
         found: list[bytes | None] = []
         with pytest.raises(ApiError, match="t-0"):
-            for piece in strict.read(PLACE, 0, end):
+            for piece in strict.read(TP, 0, end):
                 found += piece.values
         assert found == VALUES[:HIT]
         strict.close()
         patient = ClassicCluster(where, {"fetch.size": chunk, "skip.damaged": "true"})
-        pieces = list(patient.read(PLACE, 0, end))
+        pieces = list(patient.read(TP, 0, end))
         patient.close()
         assert [value for piece in pieces for value in piece.values] == [*VALUES[:HIT], *VALUES[HIT + 1 :]]
         observed = [(each.damage.start, each.damage.end) for each in pieces if each.damage is not None]

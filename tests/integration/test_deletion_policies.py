@@ -95,8 +95,8 @@ def test_messages_whose_time_is_over_go() -> None:
 
 
 def start_of(admin: Admin, topic: str = "t") -> int:
-    place = TopicPartition(topic, 0)
-    return int(admin.list_offsets({place: "earliest"})[place])
+    tp = TopicPartition(topic, 0)
+    return int(admin.list_offsets({tp: "earliest"})[tp])
 
 
 def values(broker: Broker) -> list[int]:

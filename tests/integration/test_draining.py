@@ -51,7 +51,7 @@ def test_drained_broker_has_nothing_and_leaves_for_good(cluster: TestCluster, ca
     b = ("--bootstrap", cluster.bootstrap)
     with cluster.admin() as admin:
         held = _held_by(admin, 2)
-        assert {place.topic for place in held} == {topic, OFFSETS}
+        assert {tp.topic for tp in held} == {topic, OFFSETS}
         dry = barnabas_here("brokers", "drain", "2", *b)
         assert f"broker 2 has {len(held)} partitions: {len(held)} replicas with".encode() in dry.stdout
         assert b"dry run, nothing is changed: add --execute to drain the broker" in dry.stderr
@@ -176,7 +176,7 @@ def test_interrupted_drain_continues_by_the_same_command(cluster: TestCluster, m
         stopped = barnabas_here("brokers", "drain", "1", "--execute", "--throttle", "1000", *b, expect=130)
     assert b"interrupted; the moves continue in the cluster: 'barnabas brokers drain 1 --execute'" in stopped.stderr
     with cluster.admin() as admin:
-        assert {place.topic for place in _held_by(admin, 1)} == {topic}
+        assert {tp.topic for tp in _held_by(admin, 1)} == {topic}
         assert all(leader != 1 for leader in (cluster.leader(topic, 0), cluster.leader(topic, 1)))
         shown = barnabas_here("brokers", "drain", "1", *b).stdout.decode()
         assert "on their way off it: 0 replicas with 0B to copy" in shown

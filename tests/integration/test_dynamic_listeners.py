@@ -161,18 +161,18 @@ def test_limit_of_connections_per_address_changes_while_the_broker_runs(harness:
     harness.set({"max.connections.per.ip": "1"})
     host, _, port = harness.broker.bootstrap.rpartition(":")
     context = ssl.create_default_context(cadata=pem(authority().cert_pem))
-    kept: list[socket.socket] = []
+    sockets: list[socket.socket] = []
 
     def connects() -> bool:
         try:
             sock = socket.create_connection((host, int(port)), PATIENCE_S)
-            kept.append(context.wrap_socket(sock, server_hostname=host))
+            sockets.append(context.wrap_socket(sock, server_hostname=host))
         except OSError:
             return False
         return True
 
     wait_for(connects, PATIENCE_S)  # the connections of the administrator have closed
     assert not connects()  # a second one is closed at once
-    kept.pop().close()
+    sockets.pop().close()
     wait_for(connects, PATIENCE_S)
-    kept.pop().close()
+    sockets.pop().close()

@@ -71,6 +71,6 @@ def test_exactly_once_example_makes_one_invoice_per_order_despite_kills(bootstra
             wait_for(lambda: len(invoices(bootstrap, "read_committed")) >= ORDERS, PATIENCE_S * 2, pause_s=0.1)
         assert sorted(invoices(bootstrap, "read_committed")) == list(range(ORDERS))
         assert len(invoices(bootstrap, "read_uncommitted")) > ORDERS, "no kill was within a transaction"
-        positions = {place: at.offset for place, at in admin.group_offsets("invoicing").items()}
+        positions = {tp: at.offset for tp, at in admin.group_offsets("invoicing").items()}
         ends = admin.list_offsets(dict.fromkeys(positions, "latest"))
         assert positions == ends

@@ -122,18 +122,18 @@ def watch(broker: Broker) -> Iterator[Watch]:
 @contextmanager
 def standing_still(broker: Broker) -> Iterator[None]:
     """The broker's thread looks at nothing before the end of the block: what is sent meanwhile comes together."""
-    stopped, go_on = threading.Event(), threading.Event()
+    stopped, released = threading.Event(), threading.Event()
 
     def stand() -> None:
         stopped.set()
-        go_on.wait(PATIENCE_S)
+        released.wait(PATIENCE_S)
 
     broker.scheduler.call_soon(stand)
     assert stopped.wait(PATIENCE_S)
     try:
         yield
     finally:
-        go_on.set()
+        released.set()
 
 
 def _before_the_neighbour(

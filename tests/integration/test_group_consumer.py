@@ -41,7 +41,7 @@ def consumer_of(broker: Broker, **settings: Any) -> Consumer:
 def committed(broker: Broker, group: str = "g") -> dict[TopicPartition, int]:
     with Consumer(broker, group_id=group) as asking:
         found = asking.committed([T0, T1])
-    return {place: at.offset for place, at in found.items() if at is not None}
+    return {tp: at.offset for tp, at in found.items() if at is not None}
 
 
 def offsets(messages: Any) -> list[tuple[int, int]]:
@@ -120,12 +120,12 @@ def test_positions_are_committed_at_an_interval_but_not_what_is_being_worked_on(
         consumer.subscribe("t")
         messages = consumer.messages()
         first = next(messages)
-        place = TopicPartition(first.topic, first.partition)
+        tp = TopicPartition(first.topic, first.partition)
         wait_for(lambda: consumer._group is not None and consumer._group.wanted)  # the commit is due
-        assert committed(broker).get(place, 0) == 0
+        assert committed(broker).get(tp, 0) == 0
         next(messages)
-        wait_for(lambda: committed(broker).get(place, 0) >= 1)
-        assert committed(broker)[place] < 5
+        wait_for(lambda: committed(broker).get(tp, 0) >= 1)
+        assert committed(broker)[tp] < 5
         while consumer.poll(1) is not None:
             pass
         wait_for(lambda: consumer.poll() is None and committed(broker) == {T0: 10, T1: 5})
@@ -135,11 +135,11 @@ def test_lists_are_committed_when_the_user_comes_back(broker: Broker) -> None:
     with consumer_of(broker, auto_commit_interval_ms=0) as consumer:
         consumer.subscribe("t")
         found = consumer.poll_many(3, PATIENCE_S)
-        place = TopicPartition("t", found[0].partition)
+        tp = TopicPartition("t", found[0].partition)
         before = committed(broker)
-        assert before.get(place, 0) == 0
+        assert before.get(tp, 0) == 0
         consumer.poll_many(1, PATIENCE_S)
-        wait_for(lambda: committed(broker).get(place) == len(found))
+        wait_for(lambda: committed(broker).get(tp) == len(found))
 
 
 def test_closing_commits_and_an_exception_does_not(broker: Broker) -> None:
@@ -452,21 +452,21 @@ def test_closing_from_another_thread_commits_what_is_done_with(broker: Broker, s
     """A message in work may stay unprocessed; an application that has ended has processed all its messages."""
     consumer = consumer_of(broker, auto_commit_interval_ms=60_000)
     consumer.subscribe("t")
-    has_one, goes_on = threading.Event(), threading.Event()
+    has_one, released = threading.Event(), threading.Event()
 
     def work() -> None:
         assert consumer.poll(PATIENCE_S) is not None
         has_one.set()
-        goes_on.wait(PATIENCE_S)
+        released.wait(PATIENCE_S)
 
     worker = threading.Thread(target=work)
     worker.start()
     assert has_one.wait(PATIENCE_S)
     if not still_works:
-        goes_on.set()
+        released.set()
         worker.join()
     consumer.close()
-    goes_on.set()
+    released.set()
     worker.join()
     assert sum(committed(broker).values()) == (0 if still_works else 1)
 

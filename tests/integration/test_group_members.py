@@ -47,7 +47,7 @@ def fill(broker: Broker) -> Iterator[Callable[[int], list[bytes]]]:
         yield send
 
 
-def places(*partitions: int) -> list[TopicPartition]:
+def tps(*partitions: int) -> list[TopicPartition]:
     return [TopicPartition("t", partition) for partition in partitions]
 
 
@@ -58,7 +58,7 @@ def test_members_come_and_go_and_every_message_is_read_once(
     how = {"partition_assignment_strategy": strategy, "group_id": f"share-{strategy}"}
     expected = fill(100)
     with member(broker, **how) as one:
-        one.settles_with(*ALL)
+        one.wait_until_owned(*ALL)
         with member(broker.bootstrap, **how) as two:
             wait_for(lambda: len(one.partitions) == len(two.partitions) == 2 and two.consumer.settled)
             expected += fill(100)
@@ -71,7 +71,7 @@ def test_members_come_and_go_and_every_message_is_read_once(
             wait_for(lambda: len(one.values + two.values + three.values) >= 400)
             assert two.values
             assert three.values
-        one.settles_with(*ALL)
+        one.wait_until_owned(*ALL)
         expected += fill(100)
         wait_for(lambda: len(one.values + two.values + three.values) >= 500)
     assert sorted(one.values + two.values + three.values) == sorted(expected)
@@ -79,13 +79,13 @@ def test_members_come_and_go_and_every_message_is_read_once(
 
 def test_eager_rebalance_listener_gets_all_partitions_on_polling_thread(broker: Broker) -> None:
     with member(broker, group_id="eager") as one:
-        one.settles_with(*ALL)
-        assert one.events == [("assigned", places(*ALL))]
+        one.wait_until_owned(*ALL)
+        assert one.events == [("assigned", tps(*ALL))]
         with member(broker, group_id="eager") as two:
             wait_for(lambda: len(one.partitions) == len(two.partitions) == 2 and len(one.events) == 3)
-            assert one.events[1:] == [("revoked", places(*ALL)), ("assigned", places(*one.partitions))]
+            assert one.events[1:] == [("revoked", tps(*ALL)), ("assigned", tps(*one.partitions))]
         assert [what for what, _ in two.events] == ["assigned", "revoked"]
-        one.settles_with(*ALL)
+        one.wait_until_owned(*ALL)
         assert one.threads == {one.thread}
     assert [what for what, _ in one.events] == ["assigned", "revoked", "assigned", "revoked", "assigned", "revoked"]
 
@@ -93,23 +93,23 @@ def test_eager_rebalance_listener_gets_all_partitions_on_polling_thread(broker: 
 def test_cooperative_rebalance_listener_gets_moved_partitions_only(broker: Broker) -> None:
     how = {"partition_assignment_strategy": "cooperative-sticky", "group_id": "cooperative"}
     with member(broker, **how) as one:
-        one.settles_with(*ALL)
+        one.wait_until_owned(*ALL)
         with member(broker, **how) as two:
             wait_for(lambda: len(two.partitions) == 2 and two.consumer.settled)
             moved = two.consumer.assignment
-            assert [event for event in one.events if event[1]] == [("assigned", places(*ALL)), ("revoked", moved)]
-        one.settles_with(*ALL)
+            assert [event for event in one.events if event[1]] == [("assigned", tps(*ALL)), ("revoked", moved)]
+        one.wait_until_owned(*ALL)
         assert [event for event in one.events if event[1]][2:] == [("assigned", moved)]
 
 
 def test_paused_partition_stays_paused_while_assigned(broker: Broker, fill: Callable[[int], list[bytes]]) -> None:
     with member(broker, group_id="paused") as one:
-        one.settles_with(*ALL)
+        one.wait_until_owned(*ALL)
         one.consumer.pause(("t", 0))
         with member(broker, group_id="paused"):
             wait_for(lambda: len(one.partitions) == 2)
-            assert one.consumer.paused == [place for place in places(0) if 0 in one.partitions]
-        one.settles_with(*ALL)
+            assert one.consumer.paused == [tp for tp in tps(0) if 0 in one.partitions]
+        one.wait_until_owned(*ALL)
         was_mine = one.consumer.paused
         fill(40)
         wait_for(lambda: len(one.messages) >= 30)
@@ -135,15 +135,15 @@ def test_a_pattern_finds_topics_that_come_later(broker: Broker) -> None:
 
 def test_a_static_member_may_be_restarted_without_a_rebalance(broker: Broker) -> None:
     with member(broker, group_id="static", group_instance_id="one") as first:
-        first.settles_with(*ALL)
+        first.wait_until_owned(*ALL)
         with member(broker, group_id="static") as other:
             wait_for(lambda: len(other.partitions) == 2 and other.consumer.settled)
             before, generation = first.partitions, other.consumer.group_metadata.generation_id
-            wait_for(lambda: first.partitions == [place for place in ALL if place not in other.partitions])
+            wait_for(lambda: first.partitions == [number for number in ALL if number not in other.partitions])
             before = first.partitions
             first.stop()
             with member(broker, group_id="static", group_instance_id="one") as second:
-                second.settles_with(*before)
+                second.wait_until_owned(*before)
                 assert second.consumer.group_metadata.group_instance_id == "one"
                 assert other.consumer.group_metadata.generation_id == generation
                 assert [what for what, _ in other.events] == ["assigned"]
@@ -171,7 +171,7 @@ def test_member_that_does_not_poll_is_out_until_it_polls(broker: Broker) -> None
     ):
         wait_for(lambda: len(slow.partitions) == len(other.partitions) == 2)
         slow.hold.clear()
-        other.settles_with(*ALL)
+        other.wait_until_owned(*ALL)
         with pytest.raises(CommitFailed, match=r"max\.poll\.interval\.ms=300"):
             slow.consumer.commit({("t", 0): 0})
         slow.hold.set()
@@ -206,7 +206,7 @@ def test_a_topic_that_is_deleted_does_not_hold_up_its_readers(
         assert consumer.poll(PATIENCE_S) is not None
         admin.delete_topics(["u"])
         began = time.monotonic()
-        wait_for(lambda: not consumer.poll_many() and all(place.topic == "t" for place in consumer.assignment))
+        wait_for(lambda: not consumer.poll_many() and all(tp.topic == "t" for tp in consumer.assignment))
         fill(1)
         assert consumer.poll(PATIENCE_S) is not None
         assert time.monotonic() - began < PATIENCE_S / 2  # not until the commit of u has run out of time
@@ -239,9 +239,9 @@ def test_a_member_that_crashes_costs_one_session_timeout(broker: Broker) -> None
             lost._shell._links._address = lambda _: ("127.0.0.1", proxy.port)
             lost.subscribe("t")
             wait_for(lambda: lost.poll_many() is not None and len(lost.assignment) == 2)
-            other.settles_with(*(place for place in ALL if TopicPartition("t", place) not in lost.assignment))
+            other.wait_until_owned(*(number for number in ALL if TopicPartition("t", number) not in lost.assignment))
             proxy.cut()
-            other.settles_with(*ALL)
+            other.wait_until_owned(*ALL)
             proxy.restore()
             wait_for(lambda: lost.poll_many() is not None and lost.settled and len(lost.assignment) == 2)
             lost.close()

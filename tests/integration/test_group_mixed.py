@@ -4,7 +4,7 @@ import gc
 from collections.abc import Iterator
 
 import pytest
-from support.compat.checks_groups import crew, got
+from support.compat.checks_groups import got, member_group
 from support.compat.matrix import CLIENTS
 from support.compat.world import World
 from support.waiting import wait_for
@@ -42,15 +42,15 @@ def test_members_of_several_libraries_share_a_group(world: World, assignor: str,
 
     kafka-python is the last: as a leader that joins twice version 3.0.12 may stop its heartbeats and not notice.
     """
-    with crew(world, 2 * len(keys)) as group:
+    with member_group(world, 2 * len(keys)) as group:
         for key in keys:
             group.join(world.client(key), assignor)
-            group.settle()
+            group.wait_until_assigned()
         wait_for(lambda: world.admin.describe_groups([group.group])[0].protocol == assignor)
         group.expect(group.send("all"))
         first = group.members[0]
         group.leave(first)
-        group.settle()
+        group.wait_until_assigned()
         sent = group.send("the others")
         group.expect(sent)
         assert not set(sent) & set(got(first))

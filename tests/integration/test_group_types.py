@@ -104,7 +104,7 @@ def test_consumer_group_is_described_with_epochs_assignment_and_target(
             admin.reset_group_offsets("c", to="earliest")
         assert refused.value.code is ErrorCode.NON_EMPTY_GROUP
     run("groups", "reset-offsets", "c", "--all-topics", "--to-earliest", "--execute")
-    assert {place: lag.lag for place, lag in admin.group_lag("c").items()} == {T0: 10, T1: 10}
+    assert {tp: lag.lag for tp, lag in admin.group_lag("c").items()} == {T0: 10, T1: 10}
     run("groups", "delete", "c", "--yes")
     assert not admin.describe_group("c").exists
 
@@ -135,7 +135,7 @@ def test_share_group_is_described_and_its_offsets_are_changed(bootstrap: str, ad
     consumer.close()
     wait_for(lambda: admin.describe_group("s").state == "Empty")
 
-    wait_for(lambda: {place: lag.lag for place, lag in admin.group_lag("s").items()} == {T0: 0, T1: 0})
+    wait_for(lambda: {tp: lag.lag for tp, lag in admin.group_lag("s").items()} == {T0: 0, T1: 0})
     head, columns, *rows = run("groups", "describe", "s").out.splitlines()
     assert head.startswith("s  Empty  share  epoch ")
     assert columns.split()[:5] == ["TOPIC", "PARTITION", "START_OFFSET", "LOG_END_OFFSET", "LAG"]
@@ -145,9 +145,7 @@ def test_share_group_is_described_and_its_offsets_are_changed(bootstrap: str, ad
     assert (listed["group"], listed["type"], listed["members"], listed["lag"]) == ("s", "share", 0, 0)
 
     run("groups", "share", "alter-offsets", "s", "t:0=7")
-    assert {place: (each.offset, each.lag) for place, each in admin.share_group_offsets("s", [T0]).items()} == {
-        T0: (7, 3)
-    }
+    assert {tp: (each.offset, each.lag) for tp, each in admin.share_group_offsets("s", [T0]).items()} == {T0: (7, 3)}
     dry = json.loads(run("groups", "share", "reset-offsets", "s", "--topic", "t:1", "--to-earliest", "--json").out)
     assert (dry["executed"], dry["partitions"][0]["after"]) == (False, 0)
     run("groups", "reset-offsets", "s", "--topic", "t:1", "--to-offset", "4", "--execute")

@@ -162,10 +162,10 @@ def test_import_that_dies_at_a_step_is_completed_by_the_same_command(
         again = words(source.path, target)
         died = killed(partial(operator.eq, step), barnabas, tree, *again, *more)
         if died and (content(target), nodes_of(tree)) not in expected:
-            kept = [path for path in sorted(target.rglob(LOG)) if is_noted(path)]
-            before = [path.stat().st_ino for path in kept]
+            noted = [path for path in sorted(target.rglob(LOG)) if is_noted(path)]
+            before = [path.stat().st_ino for path in noted]
             barnabas(*again, *more)
-            assert [path.stat().st_ino for path in kept] == before, f"copied twice after step {step}"
+            assert [path.stat().st_ino for path in noted] == before, f"copied twice after step {step}"
         assert (content(target), nodes_of(tree)) in expected, f"after step {step}"
         shutil.rmtree(target)
         step += every

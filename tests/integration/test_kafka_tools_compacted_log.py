@@ -44,5 +44,5 @@ def test_the_log_is_whole(tmp_path: Path) -> None:
         (int(offset), int(time))
         for offset, time in re.findall(r"^\| offset: (\d+) (?:isValid: \S+ )?CreateTime: (\d+)", observed, re.MULTILINE)
     ]
-    kept = [message for message in messages_of(logs.log, codecs) if message.key != b"rolled"]
-    assert found == [(message.offset, message.timestamp_ms) for message in kept], observed
+    remaining = [message for message in messages_of(logs.log, codecs) if message.key != b"rolled"]
+    assert found == [(message.offset, message.timestamp_ms) for message in remaining], observed

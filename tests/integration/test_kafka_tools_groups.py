@@ -98,7 +98,7 @@ def test_share_group_is_listed_described_reset_and_deleted(broker: TestBroker, t
         assert [row["LAG"] for row in offsets] == ["0", "0"]
         reset = ("--reset-offsets", "--group", "s", "--topic", "t", "--to-earliest", "--execute")
         assert "0" in tools.run(SHARE_GROUPS, *reset)
-        assert {place.partition: each.offset for place, each in admin.share_group_offsets("s").items()} == {0: 0, 1: 0}
+        assert {tp.partition: each.offset for tp, each in admin.share_group_offsets("s").items()} == {0: 0, 1: 0}
         assert "Successful" in tools.run(SHARE_GROUPS, "--delete-offsets", "--group", "s", "--topic", "t")
         assert admin.share_group_offsets("s") == {}
         assert "successful" in tools.run(SHARE_GROUPS, "--delete", "--group", "s")

@@ -159,7 +159,7 @@ def test_a_group_shares_a_current_source_and_keeps_its_offsets() -> None:
         with Consumer(source, group_id="mirror") as asking:
             ends = asking.end_offsets([("views", number) for number in range(4)])
             # Keys are missing, so chance may leave a partition empty: it has no position.
-            assert {place: at.offset if at else 0 for place, at in asking.committed(ends).items()} == ends
+            assert {tp: at.offset if at else 0 for tp, at in asking.committed(ends).items()} == ends
         with mirroring([config], to, **how) as again, Producer(source) as p:
             p.send("views", b"601")
             wait_for(lambda: again.copied == 1)
@@ -465,7 +465,7 @@ def test_a_wrapper_cannot_pass_to_a_current_cluster_unopened() -> None:
 
 
 def test_a_topic_of_the_target_that_is_deleted_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout, "SETTLE_S", 0.1)
+    monkeypatch.setattr(layout, "CHECK_WAIT_S", 0.1)
     with current_broker() as source, current_broker() as target, Producer(source) as producer:
         with Admin(source) as admin:
             admin.create_topic("views", partitions=3)

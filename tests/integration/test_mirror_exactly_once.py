@@ -65,9 +65,9 @@ def test_exactly_once_mirror_commits_messages_with_offsets_and_resumes() -> None
         assert Counter(message.value for message in found) == Counter([*values, *(b"more-%d" % n for n in range(100))])
         assert {m.value: m.partition for m in found} == {m.value: m.partition for m in committed(source.bootstrap)}
         with Admin(target) as admin, Admin(source) as origin:
-            kept = {place: each.offset for place, each in admin.group_offsets("copy").items()}
+            offsets_of_copy = {tp: each.offset for tp, each in admin.group_offsets("copy").items()}
             ends = origin.list_offsets({TopicPartition("views", n): "latest" for n in range(3)})
-            assert kept == ends
+            assert offsets_of_copy == ends
             assert len(admin.describe_topics(["views"])[0].partitions) == 3
 
 
@@ -144,7 +144,7 @@ def test_exactly_once_mirror_copies_each_message_once_despite_kills(tmp_path: Pa
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looks often for what has changed."""
     monkeypatch.setattr(sources, "TOPICS_REFRESH_S", 0.05)
-    monkeypatch.setattr(layout, "SETTLE_S", 0.1)
+    monkeypatch.setattr(layout, "CHECK_WAIT_S", 0.1)
 
 
 @contextmanager
@@ -248,7 +248,7 @@ def test_messages_carry_the_id_of_a_topic_made_again_that_begins_behind_the_last
     """By its offsets alone it could be the topic that was read before."""
 
     class Source(AssignedSource):
-        def start_of(self, places: Sequence[TopicPartition]) -> Mapping[TopicPartition, AtOffset]:
+        def start_of(self, topic_partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, AtOffset]:
             return {}
 
         def commit(self, offsets: object) -> None:
@@ -285,16 +285,16 @@ def test_messages_carry_the_id_of_a_topic_made_again_that_begins_behind_the_last
 
 def test_a_partition_stays_in_the_same_stream_whatever_topics_there_are() -> None:
     everything = [TopicPartition(topic, number) for topic in ("a", "b", "c") for number in range(7)]
-    fewer = [place for place in everything if place.topic != "a"]
+    fewer = [tp for tp in everything if tp.topic != "a"]
 
     class Source:
         def consumer(self) -> None:
             """Provide no consumer: the assignment needs none."""
 
     readers = [AssignedReader(Source(), number, 3) for number in range(3)]  # type: ignore[arg-type]
-    of = {place: [reader for reader in readers if reader._falls_here(place)] for place in everything}
+    of = {tp: [reader for reader in readers if reader._falls_here(tp)] for tp in everything}
     assert all(len(each) == 1 for each in of.values())
-    assert all(len({of[place][0] for place in fewer if place.topic == topic}) == 3 for topic in ("b", "c"))
+    assert all(len({of[tp][0] for tp in fewer if tp.topic == topic}) == 3 for topic in ("b", "c"))
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_copy_has_the_same_bytes_settings_and_group_offsets(
             assert log_of(tmp_path / "target", name) == log_of(tmp_path / "source", name)
         assert mirror.differences() == []
         assert copies.topic_overrides("t")["retention.ms"] == RETENTION
-        assert {place.partition: found.offset for place, found in copies.group_offsets("g").items()} == {0: 2}
+        assert {tp.partition: found.offset for tp, found in copies.group_offsets("g").items()} == {0: 2}
         admin.alter_configs(ResourceKind.TOPIC, "t", {"retention.ms": None, "segment.bytes": "1000000"})
         mirror.follow()
         overrides = {key: value for key, value in copies.topic_overrides("t").items() if key != "mirror.source"}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.process import BrokerProcess, broker_process
-from support.verifiable_members import GROUP, TOPIC, Crew, franz_go_member, java_member, sending
+from support.verifiable_members import GROUP, TOPIC, MemberGroup, franz_go_member, java_member, sending
 
 from barnabas import Admin
 
@@ -32,23 +32,21 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 @pytest.fixture
-def crew(broker: BrokerProcess, tmp_path: Path) -> Iterator[Crew]:
-    with Crew(tmp_path, broker.bootstrap, PARTITIONS) as made:
+def members(broker: BrokerProcess, tmp_path: Path) -> Iterator[MemberGroup]:
+    with MemberGroup(tmp_path, broker.bootstrap, PARTITIONS) as made:
         yield made
 
 
-def expect_each_once(crew: Crew, admin: Admin, sent: int) -> None:
+def expect_each_once(members: MemberGroup, admin: Admin, sent: int) -> None:
     """End the members; each message that could be committed was read once, and the last commits are at the ends."""
-    crew.wait_until(lambda: len(set(crew.offsets())) >= sent)
-    while crew.alive:
-        crew.stop_oldest()
-    counts = Counter(crew.offsets())
-    assert crew.failures() == []
-    assert {place for place, count in counts.items() if count > 1} <= crew.uncommitted()
+    members.wait_until(lambda: len(set(members.offsets())) >= sent)
+    while members.alive:
+        members.stop_oldest()
+    counts = Counter(members.offsets())
+    assert members.failures() == []
+    assert {tp for tp, count in counts.items() if count > 1} <= members.uncommitted()
     assert len(counts) == sent
-    assert {place.partition: lag.lag for place, lag in admin.group_lag(GROUP).items()} == dict.fromkeys(
-        range(PARTITIONS), 0
-    )
+    assert {tp.partition: lag.lag for tp, lag in admin.group_lag(GROUP).items()} == dict.fromkeys(range(PARTITIONS), 0)
 
 
 def group_type(admin: Admin) -> str | None:
@@ -56,8 +54,8 @@ def group_type(admin: Admin) -> str | None:
     return found
 
 
-def wait_for_type(crew: Crew, admin: Admin, expected: str) -> None:
-    crew.wait_until(lambda: group_type(admin) == expected)
+def wait_for_type(members: MemberGroup, admin: Admin, expected: str) -> None:
+    members.wait_until(lambda: group_type(admin) == expected)
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
@@ -66,47 +64,49 @@ def wait_for_type(crew: Crew, admin: Admin, expected: str) -> None:
     [(java_member, java_member), (franz_go_member, franz_go_member), (java_member, franz_go_member)],
     ids=["java", "franz-go", "both"],
 )
-def test_live_group_moves_to_the_consumer_protocol_and_back(crew: Crew, kinds: Sequence[Kind], strategy: str) -> None:
-    with Admin(crew.bootstrap) as admin:
-        with sending(crew.bootstrap, PARTITIONS) as sent:
+def test_live_group_moves_to_the_consumer_protocol_and_back(
+    members: MemberGroup, kinds: Sequence[Kind], strategy: str
+) -> None:
+    with Admin(members.bootstrap) as admin:
+        with sending(members.bootstrap, PARTITIONS) as sent:
             for kind in kinds:
-                crew.join(kind, "classic", strategy)
-            crew.wait_until_shared()
+                members.join(kind, "classic", strategy)
+            members.wait_until_shared()
             assert group_type(admin) == "classic"
             for protocol, types in (("consumer", ("consumer", "consumer")), ("classic", ("consumer", "classic"))):
                 for kind, after in zip(kinds, types, strict=True):
-                    crew.join(kind, protocol, strategy)
-                    crew.wait_until_shared()
+                    members.join(kind, protocol, strategy)
+                    members.wait_until_shared()
                     assert group_type(admin) == "consumer"
-                    crew.stop_oldest()
-                    crew.wait_until_shared()
-                    wait_for_type(crew, admin, after)
-        expect_each_once(crew, admin, len(sent))
+                    members.stop_oldest()
+                    members.wait_until_shared()
+                    wait_for_type(members, admin, after)
+        expect_each_once(members, admin, len(sent))
 
 
 @pytest.mark.parametrize("kind", [java_member, franz_go_member], ids=["java", "franz-go"])
-def test_classic_members_stay_when_the_last_new_member_dies(crew: Crew, kind: Kind) -> None:
+def test_classic_members_stay_when_the_last_new_member_dies(members: MemberGroup, kind: Kind) -> None:
     """It sends no farewell: its session lapses. What it had not committed comes again, and nothing else does."""
-    with Admin(crew.bootstrap) as admin:
-        with sending(crew.bootstrap, PARTITIONS) as sent:
+    with Admin(members.bootstrap) as admin:
+        with sending(members.bootstrap, PARTITIONS) as sent:
             for _ in range(2):
-                crew.join(kind, "classic")
-            crew.wait_until_shared()
-            crew.join(kind, "consumer")
-            crew.wait_until_shared()
-            dying = crew.alive.pop()
-            crew.wait_until(lambda: dying.commits > 0)
+                members.join(kind, "classic")
+            members.wait_until_shared()
+            members.join(kind, "consumer")
+            members.wait_until_shared()
+            dying = members.alive.pop()
+            members.wait_until(lambda: dying.commits > 0)
             assert group_type(admin) == "consumer"
             dying.kill()
-            crew.wait_until_shared()
-            wait_for_type(crew, admin, "classic")
-        crew.wait_until(lambda: len(set(crew.offsets())) >= len(sent))
-        while crew.alive:
-            crew.stop_oldest()
-        assert crew.failures() == []
-        lags = {place.partition: lag.lag for place, lag in admin.group_lag(GROUP).items()}
+            members.wait_until_shared()
+            wait_for_type(members, admin, "classic")
+        members.wait_until(lambda: len(set(members.offsets())) >= len(sent))
+        while members.alive:
+            members.stop_oldest()
+        assert members.failures() == []
+        lags = {tp.partition: lag.lag for tp, lag in admin.group_lag(GROUP).items()}
         assert lags == dict.fromkeys(range(PARTITIONS), 0)
     last = {partition: (first, end) for partition, first, end in dying.ranges}
     """The last messages of each partition, which the member may not have committed."""
-    doubled = [place for place, count in Counter(crew.offsets()).items() if count > 1]
+    doubled = [tp for tp, count in Counter(members.offsets()).items() if count > 1]
     assert [(number, at) for number, at in doubled if not last[number][0] <= at <= last[number][1]] == []

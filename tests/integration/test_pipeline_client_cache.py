@@ -39,10 +39,10 @@ def _read(bootstrap: str) -> list[bytes]:
 
 @pytest.fixture
 def producers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    kept: ClientCache[object] = ClientCache()  # type: ignore[type-var]
-    monkeypatch.setattr(connect, "_PRODUCERS", kept)
+    cache: ClientCache[object] = ClientCache()  # type: ignore[type-var]
+    monkeypatch.setattr(connect, "_PRODUCERS", cache)
     yield
-    kept.close()
+    cache.close()
 
 
 @pytest.mark.usefixtures("producers")

@@ -13,7 +13,14 @@ from support.spark_streams import despite_slow_workers
 from barnabas import Admin, Broker, Consumer, Producer
 from barnabas.pipeline.load import load
 from barnabas.pipeline.source import exactly_once
-from barnabas.pipeline.source.exactly_once import TaskTransaction, WriteTarget, abort, commit, settle, write_task
+from barnabas.pipeline.source.exactly_once import (
+    TaskTransaction,
+    WriteTarget,
+    abort,
+    commit,
+    finish_decided,
+    write_task,
+)
 from barnabas.pipeline.streams import append_batches
 from barnabas.pipeline.table import read_table
 from barnabas.pipeline.topics.connect import RowProducer
@@ -75,7 +82,7 @@ def test_nothing_is_seen_before_the_batch_is_committed_then_all_of_it(broker: Br
     assert not job.committed
     assert commit(job.target, written, 0)
     assert job.committed == Counter([b"a", b"b", b"c"])
-    assert settle(job.target) == 0
+    assert finish_decided(job.target) == 0
 
 
 def test_a_repeated_batch_is_not_written_again(broker: Broker) -> None:
@@ -90,9 +97,9 @@ def test_a_repeated_batch_is_not_written_again(broker: Broker) -> None:
 def test_tasks_without_rows_need_no_transaction(broker: Broker) -> None:
     job = Job(broker, "empty")
     assert commit(job.target, [job.task(0), job.task(1)], 0)
-    assert settle(job.target) == -1
+    assert finish_decided(job.target) == -1
     assert commit(job.target, [job.task(0), job.task(1, b"a"), job.task(2)], 1)
-    assert settle(job.target) == 1
+    assert finish_decided(job.target) == 1
     assert job.committed == Counter([b"a"])
 
 
@@ -105,7 +112,7 @@ def test_the_next_driver_finishes_what_was_decided(broker: Broker, monkeypatch: 
             commit(job.target, batch, 0)
     assert not job.committed - Counter([b"a"])
     abort(job.target, batch)  # Spark does so when a commit fails: too late
-    assert settle(job.target) == 0
+    assert finish_decided(job.target) == 0
     assert job.committed == Counter([b"a", b"b", b"c"])
     assert not commit(job.target, job.batch(b"a", b"b", b"c"), 0)
     assert job.committed == Counter([b"a", b"b", b"c"])
@@ -114,7 +121,7 @@ def test_the_next_driver_finishes_what_was_decided(broker: Broker, monkeypatch: 
 def test_an_undecided_batch_leaves_nothing(broker: Broker) -> None:
     job = Job(broker, "undecided")
     job.batch(b"a", b"b", b"c")  # the driver dies here
-    assert settle(job.target) == -1
+    assert finish_decided(job.target) == -1
     assert commit(job.target, job.batch(b"A", b"B"), 0)
     assert job.committed == Counter([b"A", b"B"]), "the third task's transaction is aborted, too"
     abort(job.target, job.batch(b"x", b"y"))
@@ -141,7 +148,7 @@ def test_aborted_transaction_of_decided_batch_raises_error(broker: Broker, monke
     with job.target.open(1) as stranger:
         stranger.init_transactions()
     with pytest.raises(BarnabasError, match="batch 0 of late is decided, but the rows of task 1 are lost"):
-        settle(job.target)
+        finish_decided(job.target)
 
 
 def test_a_name_of_a_consumer_group_is_refused(broker: Broker) -> None:
@@ -149,7 +156,7 @@ def test_a_name_of_a_consumer_group_is_refused(broker: Broker) -> None:
     with Admin(broker) as admin:
         admin.alter_group_offsets("group", {(job.topic, 0): 0})
     with pytest.raises(BarnabasError, match="take another txnAppId"):
-        settle(job.target)
+        finish_decided(job.target)
 
 
 class _Died(Exception):

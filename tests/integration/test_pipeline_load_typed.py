@@ -67,13 +67,13 @@ def test_columns_grow_and_nothing_is_lost(
 ) -> None:
     topic, folder = f"visits-{format_}", tmp_path / "table"
 
-    def go_on(**more: Any) -> LoadResult:
+    def load_more(**more: Any) -> LoadResult:
         observed = {"value_format": "avro", "registry": stub.url, "format": format_, "spark": spark, **more}
         return load(broker.bootstrap, [topic], folder, **observed)
 
     _send(broker, stub, topic, _visit(POINT), {"id": 1, "points": [{"x": 1}]})
     _soil(broker, topic, b"plain text")
-    first = go_on()
+    first = load_more()
     assert (first.rows, first.quarantined) == (1, 1)
 
     wide = _visit(WIDE_POINT, {"name": "note", "type": "string", "default": ""})
@@ -87,8 +87,8 @@ def test_columns_grow_and_nothing_is_lost(
 
         broken.setattr(TableLoad, "_commit", fail)
         with pytest.raises(TableError, match="killed here"):
-            go_on()
-    second = go_on()
+            load_more()
+    second = load_more()
     assert (second.rows, second.quarantined) == (2, 1)
     rows = read_table(spark, folder).orderBy("offset").select("offset", "value").collect()
     found = [(row.offset, row.value and row.value.asDict(recursive=True)) for row in rows]
@@ -101,7 +101,7 @@ def test_columns_grow_and_nothing_is_lost(
     assert [(row.offset, bytes(row.value)) for row in bad] == [(1, b"plain text"), (4, b"more text")]
     assert bad[0].error == "no schema's id: expected 00 and four bytes of an id, got 706c61696e"
 
-    assert go_on(since_ms=0).replaced_rows == 3
+    assert load_more(since_ms=0).replaced_rows == 3
     assert read_table(spark, folder).count() == 3
     assert read_table(spark, folder / "_quarantine").count() == 2
 

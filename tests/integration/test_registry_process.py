@@ -83,10 +83,10 @@ def test_a_killed_registry_loses_no_schema_that_it_acknowledged(tmp_path: Path) 
                 each.cancel()
         with registry_process(broker.bootstrap) as (process, url):
             ask = Asking(url)
-            kept = {each["id"]: each for each in ask("GET", "/schemas")[1]}
-            assert len(kept) >= len(acknowledged) >= 50
+            stored = {each["id"]: each for each in ask("GET", "/schemas")[1]}
+            assert len(stored) >= len(acknowledged) >= 50
             for number, own_id in acknowledged.items():
-                assert (kept[own_id]["subject"], kept[own_id]["schema"]) == (f"s{number}", schema(number))
+                assert (stored[own_id]["subject"], stored[own_id]["schema"]) == (f"s{number}", schema(number))
             assert ask.register("new", schema(5000)) > max(acknowledged.values())
             process.send_signal(signal.SIGTERM)
             assert process.wait(PATIENCE_S) == 0

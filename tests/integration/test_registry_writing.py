@@ -193,7 +193,7 @@ def test_recreated_schema_topic_is_read_from_beginning(broker: TestBroker) -> No
                 producer.send("_schemas", value, key).result(PATIENCE_S)
             fetched = consumer.fetch("_schemas", 0, reader._position, max_wait_ms=0)
             with reader._changed:
-                reader._take(list(fetched), fetched.next_offset)
+                reader._apply_messages(list(fetched), fetched.next_offset)
         return sorted(reader._subjects.versions)
 
     assert look(one, 1) == ["a"]

@@ -111,9 +111,9 @@ def test_messages_in_flight_are_described(broker: Broker) -> None:
     held: list[Any] = []
     while not held and time.monotonic() < deadline:
         held = consumer.poll(0.5)
-    place = TopicPartition("flight", 0)
+    tp = TopicPartition("flight", 0)
     with Admin(broker.bootstrap) as admin:
-        found = admin.describe_share_partitions("flight")[place]
+        found = admin.describe_share_partitions("flight")[tp]
         assert (found.start_offset, found.acquired, found.available) == (0, COUNT, 0)
         assert [(each.delivery_count, each.records) for each in found.deliveries] == [(1, COUNT)]
         (holder,) = found.holders
@@ -121,5 +121,5 @@ def test_messages_in_flight_are_described(broker: Broker) -> None:
         assert 0 < holder.lock_ms <= 30_000
         assert admin.describe_share_partitions("nobody") == {}
         consumer.close()
-        wait_for(lambda: admin.describe_share_partitions("flight")[place].acquired == 0)
-        assert admin.describe_share_partitions("flight")[place].available == COUNT
+        wait_for(lambda: admin.describe_share_partitions("flight")[tp].acquired == 0)
+        assert admin.describe_share_partitions("flight")[tp].available == COUNT

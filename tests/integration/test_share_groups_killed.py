@@ -128,7 +128,7 @@ class Worker:
                     self._events.append(("accepted", *row))
             if accepted:
                 results = self._consumer.commit_sync(PATIENCE_S)
-                stored = {place.partition for place, error in results.items() if error is None}
+                stored = {tp.partition for tp, error in results.items() if error is None}
                 self._events.extend(("stored", *row) for row in accepted if row[0] in stored)
 
 

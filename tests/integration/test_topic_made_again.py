@@ -12,7 +12,7 @@ from barnabas.ports.errors import ApiError
 from barnabas.ports.types import TopicPartition
 
 OLD = [b"old-%d" % number for number in range(5)]
-PLACE = TopicPartition("t", 0)
+TP = TopicPartition("t", 0)
 
 
 @pytest.fixture
@@ -53,9 +53,9 @@ def test_recreated_topic_is_read_from_its_beginning(
         assert read(consumer, len(OLD)) == OLD
         made(bootstrap, new)
         assert read(consumer, count) == new
-        assert consumer.position(PLACE) == count
+        assert consumer.position(TP) == count
         consumer.commit()
-        committed = consumer.committed([PLACE])[PLACE]
+        committed = consumer.committed([TP])[TP]
         assert committed is not None
         assert committed.offset == count
 
@@ -87,12 +87,12 @@ def test_member_that_gets_a_partition_back_does_not_take_its_old_position_for_on
         assert read(consumer, len(OLD)) == OLD
         group = consumer._group
         assert group is not None
-        old_id = consumer.topic_id(PLACE)
+        old_id = consumer.topic_id(TP)
         made(bootstrap, new)
         wait_for(lambda: (view := consumer._shell.view.topic("t")) is not None and view.topic_id != old_id)
         with consumer._lock:
-            group._forget([PLACE])
-        group._carry_out(Assigned(positions={PLACE: CommittedOffset(len(OLD))}, generation_id=1))
+            group._forget([TP])
+        group._carry_out(Assigned(positions={TP: CommittedOffset(len(OLD))}, generation_id=1))
         assert read(consumer, len(new)) == new
 
 
@@ -164,7 +164,7 @@ def test_without_a_reset_the_reader_is_asked(bootstrap: str) -> None:
         made(bootstrap, [b"new"] * 9)
         with pytest.raises(NoOffset, match="topic t was deleted and made again"):
             consumer.poll(PATIENCE_S)
-        consumer.seek(PLACE, "earliest")
+        consumer.seek(TP, "earliest")
         assert read(consumer, 9) == [b"new"] * 9
 
 
@@ -181,8 +181,8 @@ def test_position_in_the_old_topic_is_not_added_to_a_transaction(bootstrap: str,
     ):
         subscribed(consumer)
         messages = [message for _, message in zip(range(len(OLD)), consumer.messages(timeout=PATIENCE_S), strict=False)]
-        consumer.pause(PLACE)  # a fetch would begin with the new topic
-        old_id = consumer.topic_id(PLACE)
+        consumer.pause(TP)  # a fetch would begin with the new topic
+        old_id = consumer.topic_id(TP)
         made(bootstrap, [b"new"] * 9)
         consumer._shell.view.request_refresh()
         wait_for(lambda: (view := consumer._shell.view.topic("t")) is not None and view.topic_id != old_id)

@@ -16,17 +16,17 @@ from barnabas.testing import TestCluster
 LOG = "__transaction_state"
 PARTITIONS = 3
 NAME = "raw"
-PLACE = partition_of(NAME, PARTITIONS)
+PARTITION = partition_of(NAME, PARTITIONS)
 Disturb = Callable[[TestCluster, int], None]
 
 
 def move(cluster: TestCluster, coordinator: int) -> None:
-    cluster.move_leader(LOG, PLACE, next(each for each in cluster.running if each != coordinator))
+    cluster.move_leader(LOG, PARTITION, next(each for each in cluster.running if each != coordinator))
 
 
 def expire(cluster: TestCluster, coordinator: int) -> None:
     cluster.expire_session(coordinator)
-    cluster.wait_for_leader(LOG, PLACE, other_than=coordinator)
+    cluster.wait_for_leader(LOG, PARTITION, other_than=coordinator)
 
 
 EVENTS: dict[str, Disturb] = {
@@ -90,7 +90,7 @@ def test_transaction_continues_at_next_coordinator(
 ) -> None:
     begin(sender, topic, b"1", b"2")
     coordinator = sender.coordinator()
-    assert coordinator == cluster.leader(LOG, PLACE)
+    assert coordinator == cluster.leader(LOG, PARTITION)
     EVENTS[event](cluster, coordinator)
     assert sender.produce(topic, b"3") is E.NONE
     assert sender.end(commit=True) is E.NONE
@@ -109,12 +109,12 @@ def test_next_coordinator_completes_a_decided_transaction(commit: bool, event: s
         sender = RawTransactions(cluster.bootstrap, NAME)
         assert sender.init() is E.NONE
         cluster.wait_in_sync(LOG)
-        (away,) = set(cluster.broker_ids) - set(cluster.replicas(LOG, PLACE))
-        topic, lonely = cluster.create_topic(partitions=2), create_on(cluster, "lonely", away)
+        (away,) = set(cluster.broker_ids) - set(cluster.replicas(LOG, PARTITION))
+        topic, single = cluster.create_topic(partitions=2), create_on(cluster, "lonely", away)
         cluster.wait_in_sync()
         begin(sender, topic, b"1", b"2")
-        assert sender.add((lonely, 0)) == [E.NONE]
-        assert sender.produce(lonely, b"3") is E.NONE
+        assert sender.add((single, 0)) == [E.NONE]
+        assert sender.produce(single, b"3") is E.NONE
         cluster.kill(away)
         wait_for(lambda: not {cluster.leader(topic, number) for number in (0, 1)} & {None, away})
         assert sender.end(commit=commit, is_stuck=True) is E.NONE
@@ -126,7 +126,7 @@ def test_next_coordinator_completes_a_decided_transaction(commit: bool, event: s
         wait_for(lambda: sender.describe().state == ("CompleteCommit" if commit else "CompleteAbort"))
         assert sender.coordinator() != coordinator
         assert committed(cluster, topic, 2 * commit) == ([b"1", b"2"] if commit else [])
-        assert committed(cluster, lonely, int(commit), 1) == ([b"3"] if commit else [])
+        assert committed(cluster, single, int(commit), 1) == ([b"3"] if commit else [])
 
 
 def create_on(cluster: TestCluster, name: str, broker: int) -> str:
@@ -236,10 +236,10 @@ def test_the_log_of_transactions_gets_its_replicas_as_brokers_come() -> None:
         wait_for(lambda: cluster.running == [1])
         cluster.wait_until(lambda: len(_live(cluster)) == 1, "the others are missed")
         assert sender.init() is E.NONE
-        assert len(cluster.replicas(LOG, PLACE)) == 1
+        assert len(cluster.replicas(LOG, PARTITION)) == 1
         for broker in (2, 3):
             cluster.start(broker)
-        wait_for(lambda: len(cluster.replicas(LOG, PLACE)) == 3)
+        wait_for(lambda: len(cluster.replicas(LOG, PARTITION)) == 3)
         cluster.wait_in_sync(LOG)
 
 

@@ -14,12 +14,12 @@ from barnabas.testing import TestCluster
 pytestmark = [pytest.mark.xdist_group("confluent")]
 
 GROUP, OFFSETS, PARTITIONS = "g", "__consumer_offsets", 2
-PLACE = partition_of(GROUP, PARTITIONS)
+PARTITION = partition_of(GROUP, PARTITIONS)
 QUICK = {"retry.backoff.ms": 20, "retry.backoff.max.ms": 100, "reconnect.backoff.max.ms": 200, "log_level": 0}
 
 
 def move(cluster: TestCluster, coordinator: int) -> None:
-    cluster.move_leader(OFFSETS, PLACE, next(each for each in cluster.broker_ids if each != coordinator))
+    cluster.move_leader(OFFSETS, PARTITION, next(each for each in cluster.broker_ids if each != coordinator))
 
 
 EVENTS: dict[str, Callable[[TestCluster, int], None]] = {
@@ -100,10 +100,10 @@ def test_the_marker_comes_to_another_coordinator_than_the_positions(
     with pytest.raises(KafkaException) as unstable:
         position(asker, topic, 0.5)
     assert unstable.value.args[0].code() in (KafkaError._TIMED_OUT, KafkaError.UNSTABLE_OFFSET_COMMIT)
-    coordinator = cluster.leader(OFFSETS, PLACE)
+    coordinator = cluster.leader(OFFSETS, PARTITION)
     assert coordinator is not None
     EVENTS[event](cluster, coordinator)
-    cluster.wait_for_leader(OFFSETS, PLACE, other_than=coordinator)
+    cluster.wait_for_leader(OFFSETS, PARTITION, other_than=coordinator)
     with pytest.raises(KafkaException):
         position(asker, topic, 0.5)
     settled(lambda: (producer.commit_transaction if is_committed else producer.abort_transaction)(PATIENCE_S))

@@ -79,7 +79,7 @@ class Server:
                 assert broker.stop() == 0
         assert "Traceback" not in broker.log()
 
-    def tell(self, release: Installed, verb: str, name: str) -> dict[str, Any]:
+    def call(self, release: Installed, verb: str, name: str) -> dict[str, Any]:
         return release.run(STORY, verb, self.bootstrap, name, self.registry)
 
 
@@ -91,28 +91,28 @@ def test_upgrade_keeps_messages_offsets_transactions_and_schemas_of_a_data_folde
     old, new = installed(release), installed("new")
     server = Server(tmp_path)
     with server.run(old, is_killed=is_killed):
-        billed = {by: server.tell(each, "write", by)["billed"] for by, each in (("old", old), ("new", new))}
-        before = {name: server.tell(old, "read", name) for name in billed}
-        assert {name: server.tell(new, "read", name) for name in billed} == before
+        billed = {by: server.call(each, "write", by)["billed"] for by, each in (("old", old), ("new", new))}
+        before = {name: server.call(old, "read", name) for name in billed}
+        assert {name: server.call(new, "read", name) for name in billed} == before
 
     with server.run(new):
         for name, numbers in billed.items():
             assert len(numbers) == 120
             assert before[name]["paid"] == [*range(30)]
             assert before[name]["table"] == {str(key): "119" for key in range(10)}
-        assert {name: server.tell(new, "read", name) for name in billed} == before
-        assert {name: server.tell(old, "read", name) for name in billed} == before
+        assert {name: server.call(new, "read", name) for name in billed} == before
+        assert {name: server.call(old, "read", name) for name in billed} == before
         for name, by in (("old", new), ("new", old)):
-            resumed = server.tell(by, "resume", name)
+            resumed = server.call(by, "resume", name)
             assert sorted(billed[name] + resumed["billed"]) == [*range(600)]
             assert resumed["paid"] == [*range(60)]
-        after = {name: server.tell(new, "read", name) for name in billed}
+        after = {name: server.call(new, "read", name) for name in billed}
         assert all(sorted(row[2] for row in after[name]["orders"]) == [*range(600)] for name in billed)
 
     with server.run(old):  # the way back
-        assert {name: server.tell(old, "read", name) for name in billed} == after
+        assert {name: server.call(old, "read", name) for name in billed} == after
     with server.run(new):
-        assert {name: server.tell(new, "read", name) for name in billed} == after
+        assert {name: server.call(new, "read", name) for name in billed} == after
 
 
 class Cluster:
@@ -211,12 +211,12 @@ class Mover:
         with Admin(self._bootstrap) as admin:
             self.rounds[admin.describe_cluster().controller_id in upgraded] += 1
             before = self._assigned(admin)
-            wanted = {place: self._chance.sample(range(1, BROKERS + 1), 3) for place in before}
+            wanted = {tp: self._chance.sample(range(1, BROKERS + 1), 3) for tp in before}
             self._reassign(admin, wanted)
             meanwhile()
-            some = [place for place in before if self._chance.random() < 0.3]
-            self._reassign(admin, {place: None for place in some if self._chance.random() < 0.5})
-            self._reassign(admin, {place: before[place] for place in some})
+            some = [tp for tp in before if self._chance.random() < 0.3]
+            self._reassign(admin, {tp: None for tp in some if self._chance.random() < 0.5})
+            self._reassign(admin, {tp: before[tp] for tp in some})
             wait_for(lambda: not self._is_moving(admin), PATIENCE_S, pause_s=0.1)
         wait_in_sync(self._bootstrap, {}, self._topic)
 
@@ -226,9 +226,9 @@ class Mover:
 
     def _reassign(self, admin: Admin, wanted: Mapping[tuple[str, int], Sequence[int] | None]) -> None:
         """One at a time: some are refused, as a move that has ended by then cannot be cancelled."""
-        for place, replicas in wanted.items():
+        for tp, replicas in wanted.items():
             with suppress(BarnabasError):
-                admin.reassign_partitions({place: replicas})
+                admin.reassign_partitions({tp: replicas})
 
     def _is_moving(self, admin: Admin) -> bool:
         try:

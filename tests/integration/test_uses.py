@@ -105,8 +105,8 @@ def invoices(data_dir: Path) -> dict[str, list[dict[str, str]]]:
     def paid(row: dict[str, str]) -> bool:
         return int(row["Quantity"]) > 0 and float(row["UnitPrice"]) > 0 and row["StockCode"][0].isdigit()
 
-    kept = {number: [row for row in rows if paid(row)] for number, rows in result.items() if number[0] != "C"}
-    return {number: rows for number, rows in kept.items() if rows}
+    paid_rows = {number: [row for row in rows if paid(row)] for number, rows in result.items() if number[0] != "C"}
+    return {number: rows for number, rows in paid_rows.items() if rows}
 
 
 def test_activity_of_a_web_log(lines: "DataFrame", seen: list[Request]) -> None:
@@ -193,11 +193,11 @@ def test_clicks_from_search_engines(found: "DataFrame", asked: list[Request]) ->
             given = [fields[name][0] for name in ("q", "p", "text", "query") if name in fields]
             query = " ".join(given[0].split()).lower() if given else None
             observed = query is not None and not re.search(r"^https?:|semicomplete\.com", query)
-            place = int(fields["cd"][0]) if fields.get("cd", [""])[0].isdigit() else None
-            expected.append((request.path, query if observed else None, place))
+            rank = int(fields["cd"][0]) if fields.get("cd", [""])[0].isdigit() else None
+            expected.append((request.path, query if observed else None, rank))
     rows = search.search_clicks(found).collect()
     assert len(rows) > 500
-    assert Counter((row.path, row.place) for row in rows) == Counter((path, place) for path, _, place in expected)
+    assert Counter((row.path, row.place) for row in rows) == Counter((path, rank) for path, _, rank in expected)
     assert Counter(row.query for row in rows) == Counter(query for _, query, _ in expected)
     pages = {row.path: row for row in search.landings(found).collect()}
     assert {path: row.clicks for path, row in pages.items()} == Counter(row.path for row in rows)

@@ -96,8 +96,8 @@ def watermarks(where: str) -> dict[int, int]:
     """Return the end offsets of the source."""
     consumer = Consumer({"bootstrap.servers": where, "group.id": "nobody", **QUICK})
     try:
-        places = [TopicPartition(SOURCE, number) for number in range(PARTITIONS)]
-        return {place.partition: consumer.get_watermark_offsets(place, CALL_S)[1] for place in places}
+        partitions = [TopicPartition(SOURCE, number) for number in range(PARTITIONS)]
+        return {tp.partition: consumer.get_watermark_offsets(tp, CALL_S)[1] for tp in partitions}
     finally:
         consumer.close()
 
@@ -106,8 +106,8 @@ def positions(where: str) -> dict[int, int]:
     """Return the committed offsets of the group, when none of them is about to change."""
     consumer = Consumer({"bootstrap.servers": where, "group.id": GROUP, **QUICK})
     try:
-        places = [TopicPartition(SOURCE, number) for number in range(PARTITIONS)]
-        return {place.partition: place.offset for place in consumer.committed(places, CALL_S)}
+        partitions = [TopicPartition(SOURCE, number) for number in range(PARTITIONS)]
+        return {place.partition: place.offset for place in consumer.committed(partitions, CALL_S)}
     finally:
         consumer.close()
 
@@ -115,14 +115,14 @@ def positions(where: str) -> dict[int, int]:
 def everything(where: str) -> list[tuple[int, int, str]]:
     """Return all committed messages of the target, for a reader that starts now."""
     with reader(where) as consumer:
-        places = [TopicPartition(TARGET, number) for number in range(PARTITIONS)]
+        partitions = [TopicPartition(TARGET, number) for number in range(PARTITIONS)]
         found: list[tuple[int, int, str]] = []
-        ends = {place.partition: consumer.get_watermark_offsets(place, CALL_S)[1] for place in places}
+        ends = {place.partition: consumer.get_watermark_offsets(place, CALL_S)[1] for place in partitions}
 
-        def is_there() -> bool:
+        def is_readable() -> bool:
             found.extend(taken(consumer))
-            at = {place.partition: place.offset for place in consumer.position(places)}
+            at = {place.partition: place.offset for place in consumer.position(partitions)}
             return all(at[number] >= end for number, end in ends.items() if end)
 
-        wait_until(is_there, f"the target cannot be read up to {ends}")
+        wait_until(is_readable, f"the target cannot be read up to {ends}")
         return found

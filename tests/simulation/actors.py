@@ -53,8 +53,10 @@ class Book:
 
     def observe(self, offset: int, value: bytes) -> None:
         self._same(self.seen, offset, value, "seen")
-        promised = self.acknowledged.get(offset)
-        assert promised in (None, value), f"inconsistent: {offset} was acknowledged as {promised!r}, read as {value!r}"
+        acknowledged_value = self.acknowledged.get(offset)
+        assert acknowledged_value in (None, value), (
+            f"inconsistent: {offset} was acknowledged as {acknowledged_value!r}, read as {value!r}"
+        )
 
     def power_cut(self, recovery_point: int) -> None:
         """Expect that unflushed messages may be lost, and their offsets reused."""
@@ -306,8 +308,8 @@ class Consumer(Client):
         self.drive(self._fetcher)
 
     def rewind(self) -> None:
-        for place in self._fetcher.partitions:
-            self._fetcher.seek(place, AtTime(EARLIEST))
+        for tp in self._fetcher.partitions:
+            self._fetcher.seek(tp, AtTime(EARLIEST))
 
     def act(self) -> float:
         fetched = self._fetcher.next_completed_fetch()

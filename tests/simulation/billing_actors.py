@@ -74,8 +74,8 @@ class Seller:
                 if self.active:
                     number = self._number
                     self._number += 1
-                    kept = producer.send(ORDERS, b"%d" % number).result()
-                    self._ledger.sold[kept.offset] = b"%d" % number
+                    sent = producer.send(ORDERS, b"%d" % number).result()
+                    self._ledger.sold[sent.offset] = b"%d" % number
                 program.sleep(0.1)
 
 
@@ -124,10 +124,10 @@ class Clerk:
                 for half in (0, 1):
                     producer.send(BILLS, b"%s %d %s" % (order, half, tag), partition=half)
                 key = b"k%d" % (int(order) // ORDERS_OF_A_KEY)
-                kept = producer.send(BALANCES, b"%s %s" % (order, tag), key=key, partition=0)
+                sent = producer.send(BALANCES, b"%s %s" % (order, tag), key=key, partition=0)
                 if self._entropy.below(3) == 0:
                     program.sleep(0.05)
-                ledger.offsets[b"%s %s" % (order, tag)] = key, kept.result().offset
+                ledger.offsets[b"%s %s" % (order, tag)] = key, sent.result().offset
             producer.send_offsets(consumer)
             if aborts:
                 raise ChangedHisMind("this one not")
@@ -152,5 +152,5 @@ class Reader:
                 if not found:
                     self.rounds += 1
                     if self.rounds % 4 == 0:
-                        for place in consumer.assignment:
-                            consumer.seek(place, 0)
+                        for tp in consumer.assignment:
+                            consumer.seek(tp, 0)

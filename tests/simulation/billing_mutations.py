@@ -19,7 +19,7 @@ def shows_what_is_undecided(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Partition, "last_stable_offset", property(lambda self: self.high_watermark))
 
 
-def tells_of_nothing_aborted(patch: pytest.MonkeyPatch) -> None:
+def omits_aborted_transactions(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LogTransactions, "aborted_in", lambda *_: ())
 
 
@@ -63,7 +63,7 @@ MUTATIONS = (
         story=BillingStory,
         quick=True,
     ),
-    Mutation(tells_of_nothing_aborted, frozenset({"aborted", "twice"}), CALM, story=BillingStory),
+    Mutation(omits_aborted_transactions, frozenset({"aborted", "twice"}), CALM, story=BillingStory),
     Mutation(keeps_positions_of_aborted_transactions, frozenset({"lost"}), CALM, story=BillingStory),
     Mutation(drops_positions_of_committed_transactions, frozenset({"twice", "liveness"}), CALM, story=BillingStory),
     Mutation(keeps_the_first_of_each_key, frozenset({"compaction"}), CALM, story=BillingStory),

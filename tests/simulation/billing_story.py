@@ -80,11 +80,11 @@ class BillingStory:
         world.program("reader", self.reader.run, restart_after=0.5)
         with Disasters(world, every=0.8, lasting=2.0, kinds=self.kinds, spared=["founder"]):
             world.run(self.seconds)
-        self._settle()
+        self._wait_until_stable()
 
     # --- all is well again
 
-    def _settle(self) -> None:
+    def _wait_until_stable(self) -> None:
         world = self.world
         for broker in world.brokers.values():
             if any(partition.log.failure is not None for partition in broker.partitions.values()):
@@ -141,9 +141,9 @@ class BillingStory:
             if value.split()[1] not in there:
                 raise Broken(f"aborted: the balance {value!r} at {offset} belongs to nothing that was committed")
             shown[name] = offset, value
-        for key, kept in last.items():
-            if shown.get(key, (-1, b""))[0] < kept[0]:
-                raise Broken(f"compaction: the last of {key!r} is {shown.get(key)}, and was {kept}")
+        for key, newest in last.items():
+            if shown.get(key, (-1, b""))[0] < newest[0]:
+                raise Broken(f"compaction: the last of {key!r} is {shown.get(key)}, and was {newest}")
 
     def _read(self, topic: str) -> list[tuple[int, int, bytes | None, bytes | None]]:
         settings: dict[str, Any] = {"isolation_level": "read_committed", "auto_offset_reset": "earliest"}

@@ -171,13 +171,13 @@ class _Consumer(ClassicConsumer):
 
     member: "Member"
 
-    def take_up(
+    def add_partitions(
         self, gained: Mapping[Owned, str], starts: Mapping[Owned, int], brokers: Mapping[int, ClassicBroker]
     ) -> None:
         for (_, place), thread in gained.items():
             self.member.stints[place] = self.member.stints.get(place, 0) + 1
             self.member.check_owner(place, thread)
-        super().take_up(gained, starts, brokers)
+        super().add_partitions(gained, starts, brokers)
 
 
 class Member(Machine):

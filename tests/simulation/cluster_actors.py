@@ -102,8 +102,8 @@ class ClusterReader(Client):
 
     def rewind(self) -> None:
         self.reached = [0] * len(self._books)
-        for place in self._fetcher.partitions:
-            self._fetcher.seek(place, AtTime(EARLIEST))
+        for tp in self._fetcher.partitions:
+            self._fetcher.seek(tp, AtTime(EARLIEST))
 
     def act(self) -> float:
         while (fetched := self._fetcher.next_completed_fetch()) is not None:
@@ -140,9 +140,9 @@ class GroupPositions:
     commits: int = 0
     audits: int = 0
 
-    def observe(self, who: str, number: int, offset: int, promised: int) -> None:
-        if offset < promised:
-            raise Broken(f"group: {who} gets {offset} of partition {number}, {promised} was committed")
+    def observe(self, who: str, number: int, offset: int, committed: int) -> None:
+        if offset < committed:
+            raise Broken(f"group: {who} gets {offset} of partition {number}, {committed} was committed")
         if offset > self.tried.get(number, 0):
             raise Broken(f"group: {who} gets {offset} of partition {number}, which was never read")
 
@@ -172,11 +172,11 @@ class Member:
         ) as consumer:
             consumer.subscribe(TOPIC)
             while True:
-                promised = dict(positions.committed)
+                before = dict(positions.committed)
                 for message in consumer.poll_many(50, timeout=0.5):
                     number = message.partition
                     assert message.value is not None
-                    if message.offset > max(positions.tried.get(number, 0), promised.get(number, 0)):
+                    if message.offset > max(positions.tried.get(number, 0), before.get(number, 0)):
                         raise Broken(f"group: {program.name} continues at {message.offset} of partition {number}")
                     self._books[number].observe(message.offset, message.value)
                     positions.tried[number] = max(positions.tried.get(number, 0), message.offset + 1)
@@ -184,7 +184,7 @@ class Member:
 
     def _commit(self, consumer: Consumer) -> None:
         positions = self._positions
-        mine = {place.partition: consumer.position(place) for place in consumer.assignment}
+        mine = {tp.partition: consumer.position(tp) for tp in consumer.assignment}
         try:
             consumer.commit(timeout=2.0)
         except BarnabasError:
@@ -206,15 +206,15 @@ class Auditor:
         positions = self._positions
         with Admin(program, request_timeout_ms=2000, default_api_timeout_ms=5000) as admin:
             while True:
-                promised = dict(positions.committed)
+                before = dict(positions.committed)
                 try:
                     observed = admin.group_offsets(GROUP)
                 except BarnabasError:
                     program.sleep(0.2)
                     continue
-                offsets = {place.partition: committed.offset for place, committed in observed.items()}
-                for number in promised.keys() | offsets.keys():
-                    positions.observe("the auditor", number, offsets.get(number, 0), promised.get(number, 0))
+                offsets = {tp.partition: committed.offset for tp, committed in observed.items()}
+                for number in before.keys() | offsets.keys():
+                    positions.observe("the auditor", number, offsets.get(number, 0), before.get(number, 0))
                 positions.audits += 1
                 program.sleep(0.1 + 0.3 * program.world.entropy.child(f"audit {positions.audits}").fraction())
 
@@ -395,13 +395,11 @@ class Operator:
             self.program.sleep(0.5)
             self._elect_uncleanly(admin, world, None)
 
-    def _reaches(
-        self, world: Any, condition: Callable[[PartitionState], bool], place: TopicPartition = ORPHANED
-    ) -> bool:
+    def _reaches(self, world: Any, condition: Callable[[PartitionState], bool], tp: TopicPartition = ORPHANED) -> bool:
         """Wait until it holds for the state of a partition; False if it does not within `ORPHAN_S`."""
         began = self.program.now
         while self.program.now - began < ORPHAN_S:
-            state = world.look.states(place.topic).get(place.partition)
+            state = world.look.states(tp.topic).get(tp.partition)
             if state is not None and condition(state):
                 return True
             self.program.sleep(0.1)
@@ -436,7 +434,7 @@ class Remaker:
         self.configs = configs or {}
 
     def run(self, program: Program) -> None:
-        place = TopicPartition(REMADE, 0)
+        tp = TopicPartition(REMADE, 0)
         settings: dict[str, Any] = {"request_timeout_ms": 2000, "default_api_timeout_ms": 4000}
         with Admin(program, **settings) as admin, _short_lived(program) as producer:
             while True:
@@ -444,13 +442,13 @@ class Remaker:
                 sent = [producer.send(REMADE, b"%d" % number) for number in range(3)]
                 end = 1 + max(each.result(10).offset for each in sent)
                 began = program.now
-                admin.alter_group_offsets(REMADE, {place: end})
+                admin.alter_group_offsets(REMADE, {tp: end})
                 if program.now - began > QUICK_S:
                     admin.delete_topics([REMADE])
                     continue  # the request may have been sent twice, and the other one come later
                 admin.delete_topics([REMADE])
                 self._make(admin, program)
-                found = admin.group_offsets(REMADE).get(place)
+                found = admin.group_offsets(REMADE).get(tp)
                 if found is not None and found.offset >= 0:
                     raise Broken(f"group: {found.offset} of a deleted topic is returned for its successor")
                 self.rounds += 1

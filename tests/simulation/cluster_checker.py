@@ -241,8 +241,8 @@ class ClusterChecker:
             return
         look = self._last_looks[broker_id] = Look(here, shown, epoch)
         mirrors = self._seen.setdefault(broker_id, {})
-        for place, partition in partitions.items():
-            topic = place[0]
+        for tp, partition in partitions.items():
+            topic = tp[0]
             if topic in self.topics:
                 leads = -1
                 if partition.is_leader:
@@ -250,7 +250,7 @@ class ClusterChecker:
                         look.led, look.serves = partition, _serves(broker, partition)
                     if look.serves:
                         leads = partition.leader_epoch
-                log, mirror = partition.log, mirrors.get(place)
+                log, mirror = partition.log, mirrors.get(tp)
                 if (
                     mirror is None
                     or mirror.partition is not partition
@@ -261,9 +261,9 @@ class ClusterChecker:
                     or log.log_start_offset != mirror.start
                     or epoch != mirror.broker_epoch
                 ):
-                    mirrors[place] = self._look_at(broker_id, partition, epoch, leads)
+                    mirrors[tp] = self._look_at(broker_id, partition, epoch, leads)
             if topic == OFFSETS:
-                self._note_behind(broker_id, place[1], partition)
+                self._note_behind(broker_id, tp[1], partition)
         self._check_lease(broker, epoch, here)
 
     def _note_behind(self, broker_id: int, number: int, partition: Partition) -> None:
@@ -288,14 +288,14 @@ class ClusterChecker:
         if since_ms < asked_ms:
             raise Broken(f"stale position: broker {broker_id} answers by uncommitted records of {OFFSETS}-{number}")
 
-    def acknowledged(self, topic_id: bytes, place: TopicPartition, offset: int) -> None:
+    def acknowledged(self, topic_id: bytes, tp: TopicPartition, offset: int) -> None:
         """A client got the answer that its message is at this offset, and with acks=all."""
-        agreed = self.agreed.get((topic_id, place.partition))
+        agreed = self.agreed.get((topic_id, tp.partition))
         if agreed is None or offset >= agreed.end:
             end = 0 if agreed is None else agreed.end
-            raise Broken(f"acknowledged: offset {offset} of {place}, of which {end} is committed")
+            raise Broken(f"acknowledged: offset {offset} of {tp}, of which {end} is committed")
 
-    def acknowledged_position(self, group: str, place: TopicPartition, position: int) -> None:
+    def acknowledged_position(self, group: str, tp: TopicPartition, position: int) -> None:
         """A group got the answer that this new position is committed: the record is committed in
         `__consumer_offsets`."""
         broker = next(iter(self.world.brokers.values()))
@@ -307,13 +307,13 @@ class ClusterChecker:
 
         def has(partition: Partition, start: int, limit: int) -> bool:
             found = offsets_in(partition.log, max(start, partition.log.log_start_offset), limit)
-            return any(key == (group, *place) and offset >= position for key, offset in found)
+            return any(key == (group, *tp) and offset >= position for key, offset in found)
 
         if any(has(each, end, each.log.log_end_offset) for each in logs) and not any(
             has(each, 0, end) for each in logs
         ):
             raise Broken(
-                f"acknowledged: position {position} of {place} for {group}; {OFFSETS}-{number} is committed up to {end}"
+                f"acknowledged: position {position} of {tp} for {group}; {OFFSETS}-{number} is committed up to {end}"
             )
 
     def forgive_giving_up(self) -> None:
@@ -517,20 +517,18 @@ class ClusterChecker:
             if state != before:
                 self._check_change(key, TopicPartition(topic, number), before, state)
 
-    def _check_removal(
-        self, topic_id: bytes, place: TopicPartition, before: Sequence[int], after: Sequence[int]
-    ) -> None:
+    def _check_removal(self, topic_id: bytes, tp: TopicPartition, before: Sequence[int], after: Sequence[int]) -> None:
         """Replicas are removed, and delete their logs: what is committed is on as many others as it needs."""
-        key = topic_id, place.partition
+        key = topic_id, tp.partition
         agreed = self.agreed.get(key)
-        if agreed is None or place.topic in self._lossy:
+        if agreed is None or tp.topic in self._lossy:
             return
         lost = set(self.brokers_with_losses())
         copies = [each for each in before if each not in lost and self._has_all(each, key, agreed)]
         stay = [each for each in copies if each in after]
-        required = self.required.least_ever(place.topic, len(after)) - len(lost & set(after))
+        required = self.required.least_ever(tp.topic, len(after)) - len(lost & set(after))
         if len(stay) < required and len(stay) < len(copies):
-            what = f"the replicas {copies} have all that is committed of {place}, up to {agreed.end}"
+            what = f"the replicas {copies} have all that is committed of {tp}, up to {agreed.end}"
             raise Broken(f"copies: {what}; the assignment changes from {list(before)} to {list(after)}")
 
     def _has_all(self, broker_id: int, key: Key, agreed: Agreed) -> bool:
@@ -539,25 +537,23 @@ class ClusterChecker:
             return False
         return all(agreed.entries.get(each.base, each) == each for each in mirror.entries)
 
-    def _check_change(
-        self, key: Key, place: TopicPartition, before: PartitionState | None, after: PartitionState
-    ) -> None:
+    def _check_change(self, key: Key, tp: TopicPartition, before: PartitionState | None, after: PartitionState) -> None:
         if after.leader != NO_LEADER:
             given = self._leaders.setdefault(key, {}).setdefault(after.leader_epoch, after.leader)
             if given != after.leader:
-                raise Broken(f"race: {place} has {after}; epoch {after.leader_epoch} was of broker {given}")
+                raise Broken(f"race: {tp} has {after}; epoch {after.leader_epoch} was of broker {given}")
         agreed = self.agreed.get(key)
-        if agreed is not None and after.leader != NO_LEADER and place.topic not in self._lossy:
-            self._check_in_sync(key, after, agreed.end, f"{place} has {after}, committed is {agreed.end}")
+        if agreed is not None and after.leader != NO_LEADER and tp.topic not in self._lossy:
+            self._check_in_sync(key, after, agreed.end, f"{tp} has {after}, committed is {agreed.end}")
         if before is None:
             return
         if after.partition_epoch <= before.partition_epoch:
-            raise Broken(f"race: {place} has {after} after {before}")
+            raise Broken(f"race: {tp} has {after} after {before}")
         self._count_members(before, after)
         if after.leader == before.leader and after.leader_epoch == before.leader_epoch:
             return
         if after.leader_epoch <= before.leader_epoch:
-            raise Broken(f"race: {place} has {after} after {before}")
+            raise Broken(f"race: {tp} has {after} after {before}")
         self.elections += after.leader != NO_LEADER
         self._count_election(before, after)
 

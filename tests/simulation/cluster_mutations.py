@@ -119,7 +119,7 @@ def takes_a_restarted_broker_for_in_sync(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(election._Liveness, "lives_on", lambda self, member: member in self._brokers)
 
 
-def believes_the_first_that_tells(patch: pytest.MonkeyPatch) -> None:
+def elects_the_first_log_end_report(patch: pytest.MonkeyPatch) -> None:
     """Elect the first replica to return of those that may have lost messages."""
     patch.setattr(election, "_longest", lambda state, replicas, brokers, rules: next(iter(state.claims), None))
 
@@ -210,7 +210,7 @@ def keeps_replicas_eligible_for_ever(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ElectionRules, "enough", lambda _self, replicas, _state: len(replicas))
 
 
-def takes_whoever_died_for_eligible(patch: pytest.MonkeyPatch) -> None:
+def counts_dead_replicas_as_eligible(patch: pytest.MonkeyPatch) -> None:
     """A life that ended in no order counts like one that ended in order."""
 
     def came_back(self: Any, member: int) -> bool:
@@ -518,7 +518,7 @@ MUTATIONS = (
     Mutation(elects_outside_the_isr, LOST, LOSSES),
     Mutation(keeps_the_leader_epoch, frozenset({"race", "two leaders", "epoch"}), quick=True),
     Mutation(takes_a_restarted_broker_for_in_sync, frozenset({"lost", "commit", "race", "epoch"})),
-    Mutation(believes_the_first_that_tells, frozenset({"lost", "commit"})),
+    Mutation(elects_the_first_log_end_report, frozenset({"lost", "commit"})),
     Mutation(shrinks_before_it_is_stored, frozenset({"commit", "lost"})),
     Mutation(forgets_the_slowest_in_sync, frozenset({"commit", "lost"}), quick=True),
     Mutation(commits_with_too_few_in_sync, frozenset({"commit", "lost"}), LOSSES),
@@ -529,7 +529,7 @@ MUTATIONS = (
     Mutation(lets_consumers_read_what_is_not_committed, frozenset({"inconsistent", "consumer", "group"})),
     Mutation(believes_the_shortest_log, LOST, ("kill_all", "kill", "partition")),
     Mutation(keeps_replicas_eligible_for_ever, LOST, ("kill", "restart", "stop_all", "partition")),
-    Mutation(takes_whoever_died_for_eligible, LOST, LOSSES),
+    Mutation(counts_dead_replicas_as_eligible, LOST, LOSSES),
     Mutation(says_that_it_stopped_in_order, LOST, ("power_cut", "power_cut", "kill_all")),
     Mutation(requires_one_copy, LOST, LOSSES),
     Mutation(counts_one_more_in_sync_than_there_are, LOST, LOSSES),

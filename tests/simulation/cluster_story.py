@@ -208,11 +208,11 @@ class ClusterStory:
     def _end_story(self) -> None:
         """Settle, unless only an unclean election helps: the seed ends there."""
         try:
-            self._settle()
+            self._wait_until_stable()
         except LeftToUncleanElection:
             self.world.reached["rot: left to an unclean election"] += 1
 
-    def _settle(self) -> None:
+    def _wait_until_stable(self) -> None:
         """All is well again: everybody is in sync, writers and the group get on, and every promise is found kept."""
         world = self.world
         for name in ("operator", "remaker"):
@@ -298,9 +298,9 @@ class ClusterStory:
     def _end(self, number: int) -> int:
         return self._end_of(TopicPartition(TOPIC, number))
 
-    def _end_of(self, place: TopicPartition) -> int:
+    def _end_of(self, tp: TopicPartition) -> int:
         """Return the high watermark of the leader."""
-        found = [self.world.partition(broker_id, *place) for broker_id in self.world.brokers]
+        found = [self.world.partition(broker_id, *tp) for broker_id in self.world.brokers]
         return max(each.high_watermark for each in found if each is not None and each.is_leader)
 
     def _rotten(self) -> list[tuple[SimulatedBroker, Partition, int]]:

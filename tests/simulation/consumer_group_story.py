@@ -272,7 +272,7 @@ class ConsumerGroupStory(GroupStory):
             found += [TopicPartition(topic, 0) for topic in self.topics]
         return sorted(found)
 
-    def settle(self) -> None:
+    def wait_until_stable(self) -> None:
         for member in self.members:
             member.is_quick = True
         self.world.scheduler.advance(LASTING_MS)
@@ -281,7 +281,7 @@ class ConsumerGroupStory(GroupStory):
                 broker.restart()
         self.await_condition("brokers work", lambda: all(each.running for each in self.world.brokers.values()))
         self.await_condition("topics are as wanted", lambda: not any(each.active for each in self._errands))
-        super().settle()
+        super().wait_until_stable()
 
     def check_calm(self) -> None:
         """A member that all answer for stays in the group when its coordinator is restarted, or moves."""

@@ -77,11 +77,11 @@ class GroupBook:
     def acknowledge(self, partition: TopicPartition, number: int) -> None:
         self.acknowledged[partition] = max(number, self.acknowledged.get(partition, 0))
 
-    def observe(self, partition: TopicPartition, number: int, promised: int, text: str) -> None:
+    def observe(self, partition: TopicPartition, number: int, lower_bound: int, text: str) -> None:
         """`promised`: what was acknowledged when the question was asked."""
         if partition.topic not in self.gone:
-            assert number >= promised, (
-                f"lost: {promised} was acknowledged for partition {partition}, {number} is returned"
+            assert number >= lower_bound, (
+                f"lost: {lower_bound} was acknowledged for partition {partition}, {number} is returned"
             )
         assert number <= self.submitted.get(partition, 0), f"{number} of partition {partition} was never committed"
         assert text == (f"no. {number}" if number else ""), text
@@ -189,9 +189,9 @@ class GroupMember(Client):
     def _carry_out(self, event: GroupEvent) -> None:
         if isinstance(event, Assigned):
             for partition, committed in event.positions.items():
-                promised = self._late.pop(partition, self.book.acknowledged.get(partition, 0))
+                lower_bound = self._late.pop(partition, self.book.acknowledged.get(partition, 0))
                 number, text = (committed.offset, committed.metadata) if committed is not None else (0, "")
-                self.book.observe(partition, number, promised, text)
+                self.book.observe(partition, number, lower_bound, text)
                 self.book.hold(partition, self.name, self.world.clock.monotonic_ms())
                 self.owned.add(partition)
         elif isinstance(event, Failed):
@@ -248,19 +248,19 @@ class Onlooker(Actor):
         super().__init__(world, name, broker_id)
 
     def act(self) -> None:
-        promised = dict(self.book.acknowledged)
+        lower_bound = dict(self.book.acknowledged)
         self.ask(
-            OffsetFetch(groups=[OffsetFetchGroup(group_id=GROUP)]), lambda result: self._observed(result, promised)
+            OffsetFetch(groups=[OffsetFetchGroup(group_id=GROUP)]), lambda result: self._observed(result, lower_bound)
         )
 
-    def _observed(self, result: OffsetFetchResult, promised: dict[TopicPartition, int]) -> None:
+    def _observed(self, result: OffsetFetchResult, lower_bound: dict[TopicPartition, int]) -> None:
         (group,) = result.groups
         if group.error is ErrorCode.NONE:
             observed = {TopicPartition(each.topic, each.partition): each for each in group.partitions}
-            for partition in promised.keys() | observed.keys():
+            for partition in lower_bound.keys() | observed.keys():
                 each = observed.get(partition)
                 number, text = (each.offset, each.metadata or "") if each is not None else (0, "")
-                self.book.observe(partition, number, promised.get(partition, 0), text)
+                self.book.observe(partition, number, lower_bound.get(partition, 0), text)
             self.rounds += 1
         else:
             assert group.error in _LATER, group.error

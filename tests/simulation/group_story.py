@@ -98,7 +98,7 @@ class GroupStory:
         while self.world.clock.monotonic_ms() < end:
             self.world.scheduler.advance(100 + self.entropy.below(2000))
             fates[self.entropy.below(len(fates))]()
-        self.settle()
+        self.wait_until_stable()
 
     def cut_power(self) -> None:
         broker = self.broker
@@ -159,7 +159,7 @@ class GroupStory:
         except TimeoutError as error:
             raise Broken(f"liveness: {name}: not within {self.agreed_within_ms} ms") from error
 
-    def settle(self) -> None:
+    def wait_until_stable(self) -> None:
         """Everything works again."""
         self.await_condition("the group has agreed", self.agreed)
         before = dict(self.book.acknowledged)

@@ -62,11 +62,11 @@ class RottenLeaders:
     def _note(self) -> None:
         now_ms = self._world.clock.monotonic_ms()
         for broker in self._world.brokers.values():
-            for place, partition in broker.partitions.items():
-                if place[0] == TOPIC and partition.is_leader:
-                    self._led_ms[broker.broker_id, place[1]] = now_ms
-                    if any(folder == f"{TOPIC}-{place[1]}" for folder, _ in broker.rotten):
-                        self._last_ms[place[1]] = now_ms
+            for tp, partition in broker.partitions.items():
+                if tp[0] == TOPIC and partition.is_leader:
+                    self._led_ms[broker.broker_id, tp[1]] = now_ms
+                    if any(folder == f"{TOPIC}-{tp[1]}" for folder, _ in broker.rotten):
+                        self._last_ms[tp[1]] = now_ms
 
     def _look(self) -> None:
         self._note()

@@ -196,7 +196,7 @@ class RecreateStory(ClusterStory):
         if before not in (b"", self._present) and before not in self.lives.deleted:
             raise Broken(f"names: the topic with the id {before.hex()} is deleted, and none asked for that")
 
-    def _settle(self) -> None:
+    def _wait_until_stable(self) -> None:
         """All is well again: the topic is made once more, and the same consumers read it."""
         world = self.world
         world.programs["maker"].cut_power()
@@ -225,7 +225,7 @@ class RecreateStory(ClusterStory):
 
     def _committed(self, admin: Admin) -> dict[int, int]:
         found = admin.group_offsets(READERS)
-        return {place.partition: each.offset for place, each in found.items() if place.topic == REBORN}
+        return {tp.partition: each.offset for tp, each in found.items() if tp.topic == REBORN}
 
     def _ends(self, ends: dict[tuple[int, int], int]) -> dict[int, int]:
         return {partition: self._end_of(TopicPartition(REBORN, partition)) for _, partition in ends}

@@ -36,7 +36,7 @@ class RestoreStory(ClusterStory):
         self._backup = self.world.coordination.backup()
         self.world.report("--- the coordination service is backed up")
 
-    def _settle(self) -> None:
+    def _wait_until_stable(self) -> None:
         world = self.world
         world.programs["operator"].cut_power()
         self._mend_logs()
@@ -48,7 +48,7 @@ class RestoreStory(ClusterStory):
         world.reached["fault: restored coordination"] += 1
         for broker in world.brokers.values():
             broker.start()
-        super()._settle()
+        super()._wait_until_stable()
 
     def _all_stopped(self) -> bool:
         """Also what a disaster of before has begun to start again."""

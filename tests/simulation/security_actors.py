@@ -31,7 +31,7 @@ from barnabas.simulation import Program, World
 
 GUARDED = "guarded"
 """The topic that a guest may use at times."""
-PLACE = TopicPartition(GUARDED, 0)
+TP = TopicPartition(GUARDED, 0)
 BROKER, ADMIN, APP, GUEST = "broker", "admin", "app", "guest"
 USERS = (BROKER, ADMIN, APP, GUEST)
 SESSION_MS = 2_000
@@ -174,7 +174,7 @@ class Guest(Actor):
                 self._access.check_denied(self.broker_id, asked_ms, "Produce")
             elif part.error is ErrorCode.NONE:
                 self._access.check_granted(self.broker_id, asked_ms, f"{value!r} was accepted")
-                self._access.checker.acknowledged(topic_id, PLACE, part.base_offset)
+                self._access.checker.acknowledged(topic_id, TP, part.base_offset)
                 self._access.accepted[part.base_offset] = value
             self._again()
 

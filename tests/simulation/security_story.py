@@ -75,9 +75,9 @@ class SecurityStory(ClusterStory):
         writer.sasl = login(APP)
         return writer
 
-    def _settle(self) -> None:
+    def _wait_until_stable(self) -> None:
         self.world.programs["guard"].cut_power()
-        super()._settle()
+        super()._wait_until_stable()
         access, reached = self.access, self.world.reached
         with Admin(self.world.client("founder"), default_api_timeout_ms=30_000) as admin:
             Guard.revoke(admin)

@@ -119,14 +119,14 @@ class Worker:
             results = consumer.commit_sync(2.0)
         except BarnabasError:
             return  # nothing was promised
-        stored = {place.partition for place, error in results.items() if error is None}
-        for place, (kind, count) in decided.items():
-            if place[0] not in stored:
+        stored = {tp.partition for tp, error in results.items() if error is None}
+        for tp, (kind, count) in decided.items():
+            if tp[0] not in stored:
                 continue
             if kind == "release":
-                self._book.released[place] = count, now_ms
+                self._book.released[tp] = count, now_ms
             else:
-                self._book.done.setdefault(place, now_ms)
+                self._book.done.setdefault(tp, now_ms)
 
 
 class Filler:
@@ -201,7 +201,7 @@ class ShareStory(ClusterStory):
             world.run(self.seconds)
         self._end_story()
 
-    def _settle(self) -> None:
+    def _wait_until_stable(self) -> None:
         """All is well again: the group processes all messages, and gets none of them again."""
         world = self.world
         world.programs["filler"].cut_power()
@@ -210,7 +210,7 @@ class ShareStory(ClusterStory):
         with producer_of(world.client("founder")) as producer:
             write(producer, self.book, LAST, "last")
         self._await("the group has processed all messages", lambda: self._lags() == [0] * PARTITIONS)
-        never = [place for place in self.book.left() if place not in self.book.given]
+        never = [tp for tp in self.book.left() if tp not in self.book.given]
         if never:
             raise Broken(f"lost: {never[:5]} were given to no member")
         given = sum(self.book.given.values())

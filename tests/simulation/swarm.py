@@ -124,15 +124,15 @@ class Swarm:
         if entropy.below(12) == 0:
             return cls(kinds=_some(MILD, entropy), every=1.5, acts=("orphan", "write"))
         if entropy.below(4) == 0:
-            return cls().kept_to_promises(entropy)
+            return cls().checked_promises(entropy)
         return cls(
             kinds=_some(KINDS, entropy),
             every=0.25 + entropy.fraction(),
             lasting=0.5 + 4.5 * entropy.fraction() ** 2,
             acts=_some(Operator.ACTS, entropy),
-        ).kept_to_promises(entropy)
+        ).checked_promises(entropy)
 
-    def kept_to_promises(self, entropy: Entropy) -> "Swarm":
+    def checked_promises(self, entropy: Entropy) -> "Swarm":
         """With min.insync.replicas=1 no loss of a disk is survived: a seed has the one or the other."""
         if "set_min_isr" not in self.acts or not set(LOSSES) & set(self.kinds):
             return self

@@ -53,15 +53,15 @@ class Story:
         while self.world.clock.monotonic_ms() < end:
             self.world.scheduler.advance(200 + self.entropy.below(2500))
             fates[self.entropy.below(len(fates))]()
-        self.settle()
+        self.wait_until_stable()
 
     def cut_power(self) -> None:
         for number, (reader, book) in enumerate(zip(self.readers, self.books, strict=True)):
-            promised = dict(book.acknowledged)
+            acknowledged = dict(book.acknowledged)
             partition = self.world.partition(1, TOPIC, number)
             book.power_cut(partition.log.recovery_point if partition is not None else 0)
             if self.durable:
-                book.acknowledged.update(promised)
+                book.acknowledged.update(acknowledged)
             reader.offset = 0
         self.consumer.rewind()
         self.broker.power_cut()
@@ -87,7 +87,7 @@ class Story:
         self.world.scheduler.advance(300 + self.entropy.below(700))
         self.broker.disk.errors_per_million = 0
 
-    def settle(self) -> None:
+    def wait_until_stable(self) -> None:
         """Everything works again: writers get on, and one more reading finds every promise kept."""
         numbers = [writer.acknowledged for writer in self.writers]
         self.world.scheduler.run_until(

@@ -77,7 +77,7 @@ class ClassicStory:
                 self.world.scheduler.advance(self.entropy.below(600))
                 fates = self.fates()
                 fates[self.entropy.below(len(fates))]()
-            self.settle()
+            self.wait_until_stable()
             self.read_all()
             self.book.check()
             self.check_reports()
@@ -117,31 +117,31 @@ class ClassicStory:
         self.members = [member for member in self.members if member.life.alive]
         return self.members[self.entropy.below(len(self.members))] if self.members else None
 
-    def tell(self, text: str) -> None:
+    def note(self, text: str) -> None:
         self.world.report(f"--- {text}")
 
     def crash_broker(self) -> None:
         broker = self.some_broker()
-        self.tell(f"power cut of {broker.name}")
+        self.note(f"power cut of {broker.name}")
         broker.crash()
         self.world.fault_ends_in(self.some_ms(), broker.start)
 
     def restart_broker(self) -> None:
         broker = self.some_broker()
-        self.tell(f"restart of {broker.name}")
+        self.note(f"restart of {broker.name}")
         broker.stop(lambda: self.world.fault_ends_in(self.some_ms(2000), broker.start))
 
     def kill_consumer(self) -> None:
         member = self.some_member()
         if member is not None:
-            self.tell(f"{member.name} is killed")
+            self.note(f"{member.name} is killed")
             member.cut_power()
             self.world.fault_ends_in(self.some_ms(3000), lambda: self.fill_up(member.group))
 
     def part_with_consumer(self) -> None:
         member = self.some_member()
         if member is not None and not member.life.still:
-            self.tell(f"{member.name} leaves")
+            self.note(f"{member.name} leaves")
             member.leave()
             self.world.fault_ends_in(self.some_ms(3000), lambda: self.fill_up(member.group))
 
@@ -154,20 +154,20 @@ class ClassicStory:
         member = self.some_member()
         if member is not None:
             ms = self.some_ms()
-            self.tell(f"{member.name} stands still for {ms:.0f} ms")
+            self.note(f"{member.name} stands still for {ms:.0f} ms")
             member.stand_still(ms, self.some_ms(300))
 
     def lose_coordination(self) -> None:
         machines = [*self.world.brokers, *(member for member in self.members if member.life.alive)]
         machine, ms = machines[self.entropy.below(len(machines))], self.some_ms()
-        self.tell(f"{machine.name} loses coordination for {ms:.0f} ms")
+        self.note(f"{machine.name} loses coordination for {ms:.0f} ms")
         machine.lose_coordination(ms)
 
     def lose_coordination_everywhere(self) -> None:
         if self.world.service_is_down:
             return
         ms, may_expire = self.some_ms(), self.entropy.below(2) == 0
-        self.tell(f"the coordination service is down for {ms:.0f} ms")
+        self.note(f"the coordination service is down for {ms:.0f} ms")
         self.world.service_is_down = True
         for machine in (*self.world.brokers, *self.members):
             machine.lose_coordination(ms, may_expire=may_expire)
@@ -180,24 +180,24 @@ class ClassicStory:
     def expire_session(self) -> None:
         machines = [*self.world.brokers, *(member for member in self.members if member.life.alive)]
         machine = machines[self.entropy.below(len(machines))]
-        self.tell(f"the session of {machine.name} expires")
+        self.note(f"the session of {machine.name} expires")
         machine.expire()
 
     def cut_network(self) -> None:
         clients = [*self.producers, *(member for member in self.members if member.life.alive)]
         one, other = self.some_broker().name, clients[self.entropy.below(len(clients))].name
-        self.tell(f"the network between {one} and {other} is cut")
+        self.note(f"the network between {one} and {other} is cut")
         self.world.network.cut(one, other)
         self.world.fault_ends_in(self.some_ms(), lambda: self.world.network.heal(one, other))
 
     def lose_connections(self) -> None:
         broker = self.some_broker()
-        self.tell(f"{broker.name} loses its connections")
+        self.note(f"{broker.name} loses its connections")
         self.world.network.lose_connections(broker.name)
 
     def bad_network(self) -> None:
         network = self.world.network
-        self.tell("the network is bad")
+        self.note("the network is bad")
         network.faults = NetworkFaults(latency_ms_max=60, drop_chance=0.03, refuse_chance=0.3)
 
         def good() -> None:
@@ -207,7 +207,7 @@ class ClassicStory:
 
     def bad_disk(self) -> None:
         broker = self.some_broker()
-        self.tell(f"{broker.name} cannot write now and then")
+        self.note(f"{broker.name} cannot write now and then")
         broker.disk.errors_per_million = 150_000
 
         def good() -> None:
@@ -218,7 +218,7 @@ class ClassicStory:
     def disk_that_cannot_flush(self) -> None:
         """Let the broker take its disk out of use, until an operator restarts it."""
         broker = self.some_broker()
-        self.tell(f"{broker.name} cannot flush")
+        self.note(f"{broker.name} cannot flush")
         broker.disk.flush_errors_per_million = 500_000
 
         def replaced() -> None:
@@ -232,7 +232,7 @@ class ClassicStory:
     def set_clock(self) -> None:
         """All machines go by another time of day."""
         by_ms = self.entropy.below(20_000) - 10_000
-        self.tell(f"clocks are set by {by_ms} ms")
+        self.note(f"clocks are set by {by_ms} ms")
         self.world.clock.set_wall(self.world.clock.now_ms() + by_ms)
 
     # --- groups
@@ -249,7 +249,7 @@ class ClassicStory:
         else:
             consumer_id = f"{group}_{self.entropy.below(1000):03d}-{self.joined}"
             self.known[group].add(consumer_id)
-        self.tell(f"{consumer_id} joins")
+        self.note(f"{consumer_id} joins")
         self.members.append(Member(self.world, self.book, group, consumer_id, self.joined, GROUPS[group]))
 
     def fill_up(self, group: str) -> None:
@@ -275,9 +275,9 @@ class ClassicStory:
             waited_ms += STEP_MS
         return waited_ms
 
-    def settle(self) -> None:
+    def wait_until_stable(self) -> None:
         """End all faults: start what is down, and wait until the groups are stable."""
-        self.tell("end of faults")
+        self.note("end of faults")
         self.world.end_faults()
         self.world.end_faults()
         for broker in self.world.brokers:
@@ -293,7 +293,7 @@ class ClassicStory:
             return self.everybody_is_up()
 
         self.wait_for(up)
-        self.tell("all brokers are up")
+        self.note("all brokers are up")
         self.calm_ms = self.wait_for(self.settled, SETTLED_WITHIN_MS)
 
     def settled(self) -> bool:
@@ -312,7 +312,7 @@ class ClassicStory:
             if thread not in threads:
                 return False
             threads[thread] += 1
-        held = sorted(place for member in members for place in member.holds())
+        held = sorted(owned for member in members for owned in member.holds())
         return held == sorted(self.world.places) and max(threads.values()) - min(threads.values()) <= 1
 
     def read_all(self) -> None:
@@ -321,16 +321,16 @@ class ClassicStory:
             producer.active = False
         self.world.scheduler.advance(1500)
         ends = {
-            place: log.readable_end
+            owned: log.readable_end
             for broker in self.world.brokers
             for number, log in broker.logs().items()
-            for place in self.world.places
-            if place == (broker.broker_id, number)
+            for owned in self.world.places
+            if owned == (broker.broker_id, number)
         }
 
         def read() -> bool:
             return all(
-                self.book.reached.get((group, place), 0) >= end for group in GROUPS for place, end in ends.items()
+                self.book.reached.get((group, owned), 0) >= end for group in GROUPS for owned, end in ends.items()
             )
 
         self.wait_for(read)

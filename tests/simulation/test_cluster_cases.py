@@ -65,7 +65,7 @@ def test_positions_stay_when_the_coordinator_gives_up_its_replica_of_the_topic()
         move([coordinator, *others[:2]])
         move(others)
         assert ("t", 0) not in world.brokers[coordinator].partitions, "a replica that has moved away is left"
-        offsets = {tuple(place): committed.offset for place, committed in admin.group_offsets("g").items()}
+        offsets = {tuple(tp): committed.offset for tp, committed in admin.group_offsets("g").items()}
         assert offsets == {("t", 0): 1}
         admin.delete_topics(["t"])
         world.run(1)
@@ -1053,9 +1053,9 @@ def test_checker_gives_up_what_an_unclean_leader_has_written_otherwise() -> None
     agreed = Agreed(TopicPartition("t", 0), entries={0: lost}, end=1)
     agreed.cut_where_it_differs([old], 1, 4)
     assert (agreed.entries, agreed.end, agreed.given_up_before) == ({}, 0, 4)
-    kept = Agreed(TopicPartition("t", 0), entries={0: lost}, end=1)
-    kept.cut_where_it_differs([lost], 1, 4)
-    assert (kept.entries, kept.end, kept.given_up_before) == ({0: lost}, 1, 0)
+    agreed = Agreed(TopicPartition("t", 0), entries={0: lost}, end=1)
+    agreed.cut_where_it_differs([lost], 1, 4)
+    assert (agreed.entries, agreed.end, agreed.given_up_before) == ({0: lost}, 1, 0)
 
 
 def test_checker_finds_committed_offsets_after_batches_that_compaction_emptied() -> None:

@@ -41,11 +41,11 @@ def takes_the_damage_of_a_follower_for_that_of_the_leader(patch: pytest.MonkeyPa
     """Our consumer gives its user the error that only one copy has."""
     keep = Fetcher._keep
 
-    def kept(self: Fetcher, state: Any, *rest: Any) -> None:
+    def keep_and_count(self: Fetcher, state: Any, *rest: Any) -> None:
         state.near = -1
         keep(self, state, *rest)
 
-    patch.setattr(Fetcher, "_keep", kept)
+    patch.setattr(Fetcher, "_keep", keep_and_count)
 
 
 NEAR = frozenset({"near", "consumer"})

@@ -97,14 +97,14 @@ def test_log_that_is_ahead_of_a_restored_coordination_service_is_not_stray() -> 
         make_and_write(world, admin, b"first", 1)
         world.run(1)
         states = layout.states_path(world.look.topics()["t"].topic_id)
-        kept = {path: world.node(path) for path in (states, layout.topic_path("t"))}
+        nodes = {path: world.node(path) for path in (states, layout.topic_path("t"))}
         move(world, admin, 2)
         write(world, b"second")
         world.run(1)
         for broker in world.brokers.values():
             broker.kill()
         world.run_until(lambda: not world.look.brokers())
-        for path, data in kept.items():
+        for path, data in nodes.items():
             world.tree.session().set(path, data or b"")
         for broker in world.brokers.values():
             broker.start()

@@ -163,8 +163,8 @@ def lost(world: World) -> None:
     world.brokers[1].lose_disk()
 
 
-@pytest.mark.parametrize(("end", "kept"), [(flushed, range(20, 21)), (cut, range(20)), (lost, range(1))])
-def test_end_of_a_broker_leaves_its_flushed_bytes_on_disk(end: Callable[[World], None], kept: range) -> None:
+@pytest.mark.parametrize(("end", "log_ends"), [(flushed, range(20, 21)), (cut, range(20)), (lost, range(1))])
+def test_end_of_a_broker_leaves_its_flushed_bytes_on_disk(end: Callable[[World], None], log_ends: range) -> None:
     with one_broker(3) as world:
         for number in range(20):
             send_one(world, b"%d" % number)
@@ -173,7 +173,7 @@ def test_end_of_a_broker_leaves_its_flushed_bytes_on_disk(end: Callable[[World],
         world.brokers[1].start()
         world.run_until(lambda: world.brokers[1].running)
         partition = world.partition(1, "t", 0)
-        assert (partition.log.log_end_offset if partition is not None else 0) in kept
+        assert (partition.log.log_end_offset if partition is not None else 0) in log_ends
 
 
 def test_the_coordination_service_may_be_down() -> None:

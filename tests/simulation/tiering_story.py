@@ -81,9 +81,9 @@ class TieringStory(ClusterStory):
             for writer in writers:
                 writer.vanish()
 
-    def _settle(self) -> None:
+    def _wait_until_stable(self) -> None:
         self.store.failures = 0.0
-        super()._settle()
+        super()._wait_until_stable()
         self.store.settle()
         self._await("remote storage has nothing of deleted topics", lambda: not left_behind(self.world, self.memory))
         self._await("no deletion is noted for ever", lambda: not self.world.look.deleted_in_remote_storage())

@@ -20,7 +20,7 @@ from barnabas.ports.types import TopicPartition
 from barnabas.simulation import Program, World
 
 PARTITIONS = 2
-PLACE = TopicPartition(TOPIC, 0)
+TP = TopicPartition(TOPIC, 0)
 """The partition of a worker's committed offset: the number of its next item."""
 REMOVED = "removed"
 """A topic that is deleted in the middle of transactions."""
@@ -46,16 +46,16 @@ class Commitments:
     commits: int = 0
     aborts: int = 0
 
-    def observed(self, who: str, position: int, promised: int) -> None:
+    def observed(self, who: str, position: int, lower_bound: int) -> None:
         """Check an answer; `promised` is its smallest valid value at the time of the request."""
-        if position < promised:
-            raise Broken(f"position: {who} gets {position}, where {promised} was committed or seen")
+        if position < lower_bound:
+            raise Broken(f"position: {who} gets {position}, where {lower_bound} was committed or seen")
         if position > self.tried:
             raise Broken(f"position: {who} gets {position}, and the largest one sent is {self.tried}")
         self.acknowledged = max(self.acknowledged, position)
 
     @property
-    def promised(self) -> int:
+    def lower_bound(self) -> int:
         return max(self.acknowledged, self.visible)
 
 
@@ -96,10 +96,10 @@ class Worker:
                 program.sleep(0.1 * chance.fraction())
 
     def position(self, asker: Consumer) -> int:
-        promised = self._book.promised
-        (found,) = asker.committed([PLACE], 10).values()
+        lower_bound = self._book.lower_bound
+        (found,) = asker.committed([TP], 10).values()
         position = 0 if found is None else found.offset
-        self._book.observed(self._name, position, promised)
+        self._book.observed(self._name, position, lower_bound)
         return position
 
     def _transact(self, producer: Producer, program: Program, position: int, end: int, *, commits: bool) -> None:
@@ -110,7 +110,7 @@ class Worker:
         try:
             for item in range(position, end):
                 producer.send(TOPIC, f"{tag} {item} {end - position}".encode(), partition=item % PARTITIONS)
-            producer.send_offsets({PLACE: end}, self._name, timeout=TIMEOUT_MS / 1000)
+            producer.send_offsets({TP: end}, self._name, timeout=TIMEOUT_MS / 1000)
             if commits:
                 self._commit(producer)
                 self._book.acknowledged = max(self._book.acknowledged, end)

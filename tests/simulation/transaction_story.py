@@ -120,7 +120,7 @@ class TransactionStory(ClusterStory):
                     each.going_on = False
         self._end_story()
 
-    def _settle(self) -> None:
+    def _wait_until_stable(self) -> None:
         """All is well again: transactions continue, what was left open ends in time, and everything is there once."""
         world = self.world
         for name in ("remover", "changer"):

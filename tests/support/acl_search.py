@@ -216,7 +216,7 @@ class History:
             self.scheduler,  # type: ignore[arg-type]
             submit_leaders=lambda what, make, done: self.changes.submit(what, make, done, queue),
             submit_topics=lambda *_: None,  # there are none
-            settle=lambda _: _nothing(),
+            apply_topics=lambda _: _nothing(),
         )
         self.listener._topics_due = True
         self.listener.start_watching()

@@ -29,7 +29,7 @@ class Case:
         """True if all members subscribe to equal topics."""
         return len({frozenset(names) for names in self.members.values()}) == 1
 
-    def kept(self, answer: Named) -> int:
+    def unmoved(self, answer: Named) -> int:
         """Return how many partitions stay with members that subscribe to them."""
         return sum(
             len(numbers & answer[member].get(name, set()))

@@ -55,13 +55,13 @@ class NotedConsumer(ClassicConsumer):
             note("give", topic, str(place), offsets.get((topic, place)), at=at)
         return offsets
 
-    def take_up(
+    def add_partitions(
         self, gained: Mapping[Owned, str], starts: Mapping[Owned, int], brokers: Mapping[int, ClassicBroker]
     ) -> None:
         at = time.monotonic()
         for topic, place in gained:
             note("take", topic, str(place), None, at=at)
-        super().take_up(gained, starts, brokers)
+        super().add_partitions(gained, starts, brokers)
 
     def stop(self, stopped: Callable[[BaseException | None], None]) -> None:
         owned = dict(self._partitions)

@@ -106,7 +106,7 @@ class FakeClassicBroker:
         """On the same port."""
         self._start()
 
-    def hang_up(self) -> None:
+    def close_connection(self) -> None:
         """Close the open connections only."""
         connections, self._open = self._open, []
         for connection in connections:

@@ -139,7 +139,7 @@ class Story:
             member.look()
         return all(m.owned == {p for p, owner in owners.items() if owner == m.consumer_id} for m in members)
 
-    def settle(self, what: str, since: float, groups: Iterable[str] = "ab") -> None:
+    def wait_until_stable(self, what: str, since: float, groups: Iterable[str] = "ab") -> None:
         """Wait until the groups have settled, and note how long they took: from `since` to the last change."""
         for each in groups:
             self._wait(partial(self.settled, each))
@@ -150,7 +150,7 @@ class Story:
     def moved(self, of_group: str, change: Callable[[], float], what: str) -> int:
         """Return how many partitions have another owner after the change; none moves more than once."""
         before, at = self.owners(of_group), time.monotonic()
-        self.settle(what, change(), of_group)
+        self.wait_until_stable(what, change(), of_group)
         after = self.owners(of_group)
         moved = sum(before.get(partition) != owner for partition, owner in after.items())
         everyone = [member for member in self.members.values() if member.group == of_group]
@@ -187,25 +187,25 @@ class Story:
         """A new topic, which the filter of group b allows."""
         self.writers.topics.append(topic)
         self._wait(lambda: len(registries.read_topic(self.eyes, topic, _ignore)) == 3)
-        self.settle(f"topic {topic} appeared", time.monotonic(), "b")
+        self.wait_until_stable(f"topic {topic} appeared", time.monotonic(), "b")
 
     def lose_member(self, name: str, successor: str) -> None:
         """kill -9; then another joins."""
         self.kill(name)
-        self.settle(f"{name} killed", self.gone(self._id_path(name)), name[0])
-        self.settle(f"{successor} joined", self.join(successor), name[0])
+        self.wait_until_stable(f"{name} killed", self.gone(self._id_path(name)), name[0])
+        self.wait_until_stable(f"{successor} joined", self.join(successor), name[0])
 
     def lose_broker(self, broker_id: int) -> None:
         """kill -9; what was readable is there again after the restart."""
         readable = {t: self.cluster.read(t, broker_id) for t in self.writers.topics}
         self.cluster.kill(broker_id)
         self.up.discard(broker_id)
-        self.settle(f"broker {broker_id} killed", self.gone(layout.broker_path(broker_id)))
+        self.wait_until_stable(f"broker {broker_id} killed", self.gone(layout.broker_path(broker_id)))
         self.progress(self.up)
         started = time.monotonic()
         self.cluster.start(broker_id)
         self.up.add(broker_id)
-        self.settle(f"broker {broker_id} started again", time.monotonic())
+        self.wait_until_stable(f"broker {broker_id} started again", time.monotonic())
         self.figures.append(f"broker {broker_id} ready {time.monotonic() - started:.1f} s after its start")
         self.progress([broker_id])
         for topic, logs in readable.items():
@@ -220,7 +220,7 @@ class Story:
         self.registry_cable.stall()
         self.lives -= names
         seen = max(self.gone(self._id_path(name)) for name in names)
-        self.settle(f"{paused} paused, {cut_off} cut off", seen)
+        self.wait_until_stable(f"{paused} paused, {cut_off} cut off", seen)
         self.progress(self.up)
         back = time.monotonic()
         self.members[paused].resume()
@@ -232,7 +232,7 @@ class Story:
             changes = self.members[name].changes
             learnt = min(event.at for event in changes if event.what == "give" and event.at >= back)
             self.figures.append(f"{name} learnt {1000 * (learnt - back):.0f} ms after it was back")
-        self.settle(f"{paused} and {cut_off} back", back)
+        self.wait_until_stable(f"{paused} and {cut_off} back", back)
 
     def pause_broker(self, broker_id: int) -> None:
         """Stopped for longer than its session: it registers again by itself."""
@@ -240,12 +240,12 @@ class Story:
         process.send_signal(signal.SIGSTOP)
         try:
             self.up.discard(broker_id)
-            self.settle(f"broker {broker_id} paused", self.gone(layout.broker_path(broker_id)))
+            self.wait_until_stable(f"broker {broker_id} paused", self.gone(layout.broker_path(broker_id)))
         finally:
             process.send_signal(signal.SIGCONT)
         self.up.add(broker_id)
         self._wait(partial(self._stands, layout.broker_path(broker_id)))
-        self.settle(f"broker {broker_id} registered again", time.monotonic())
+        self.wait_until_stable(f"broker {broker_id} registered again", time.monotonic())
         self.progress([broker_id])
 
     def stall_broker(self) -> None:
@@ -269,7 +269,7 @@ class Story:
         back = time.monotonic()
         self.figures.append(f"registries were away for {back - began:.1f} s")
         self._wait(lambda: all(self.settled(each) for each in GROUPS))
-        self.settle("registries restarted", back)
+        self.wait_until_stable("registries restarted", back)
         self.progress(self.up)
 
     # --- the end

@@ -50,8 +50,8 @@ class KeepingBroker(ScriptedBroker):
 
     def submit(self, request: Any, caller: Caller, reply: Callable[[Any], None]) -> None:
         if isinstance(request, ClassicProduce):
-            kept = [ClassicProducePartition(p.topic, p.partition, _copy(p.records)) for p in request.partitions]
-            request = evolve(request, partitions=kept)
+            copies = [ClassicProducePartition(p.topic, p.partition, _copy(p.records)) for p in request.partitions]
+            request = evolve(request, partitions=copies)
         super().submit(request, caller, reply)
 
 

@@ -137,8 +137,8 @@ def _accumulated(chance: random.Random, kind: int) -> list[object]:
     for _ in range(chance.choice(COUNTS)):
         message = _message(chance, kind)
         key, size = message.key, message_bytes(message.value, message.key, message.headers)
-        place = TopicPartition("t", murmur2_partition(key, 3) if key is not None else chance.randrange(3))
-        batch = accumulator.append(place, (message.value, key, message.headers, message.timestamp_ms), size)
+        tp = TopicPartition("t", murmur2_partition(key, 3) if key is not None else chance.randrange(3))
+        batch = accumulator.append(tp, (message.value, key, message.headers, message.timestamp_ms), size)
         if kind == 0:
             accumulator.begin_run(batch, settings.batch_size)
             made.append([accumulator.append_plain(batch, chance.randbytes(90)) for _ in range(3)])
@@ -146,7 +146,7 @@ def _accumulated(chance: random.Random, kind: int) -> list[object]:
         made.append([accumulator.append_keyed(batch, chance.randbytes(9), chance.randbytes(50)) for _ in range(2)])
         made.append((batch.count, batch.bytes, accumulator.bytes, accumulator.messages))
     accumulator.hurry = 1
-    while batches := accumulator.take_ready(NOW_MS, lambda _: True)[0]:
+    while batches := accumulator.drain_ready(NOW_MS, lambda _: True)[0]:
         for batch in batches:
             made.append((batch.tp, bytes(batch.encode(None)), [batch.find(index)[1] for index in range(batch.count)]))
             if batch.count > 1 and chance.random() < 0.2:

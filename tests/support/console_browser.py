@@ -218,7 +218,7 @@ def fill(bootstrap: str, registry: str) -> None:
             wait_for(lambda: consumer.poll(0.2) is not None)
         with Admin(bootstrap) as admin:
             ends = admin.list_offsets({("orders", number): "latest" for number in range(3)})
-            admin.alter_group_offsets(group, {place: max(0, end - rest) for place, end in ends.items()})
+            admin.alter_group_offsets(group, {tp: max(0, end - rest) for tp, end in ends.items()})
     _fill_tiers(bootstrap)
     with Producer(bootstrap, callback_handler="audit") as audited:
         for number in range(5):
@@ -236,6 +236,6 @@ def _fill_tiers(bootstrap: str) -> None:
             producer.send("old-orders", b'{"id": %06d}' % number * 1400, partition=number % 10 // 6)
             if number % 10 == 9:
                 producer.flush()
-    place = TopicPartition("old-orders", 0)
+    tp = TopicPartition("old-orders", 0)
     with Admin(bootstrap) as admin:
-        wait_for(lambda: admin.list_offsets({place: EARLIEST_LOCAL})[place] > 0, pause_s=0.1)
+        wait_for(lambda: admin.list_offsets({tp: EARLIEST_LOCAL})[tp] > 0, pause_s=0.1)

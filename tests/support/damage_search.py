@@ -465,11 +465,11 @@ class History:
     # --- the end
 
     @property
-    def may_settle(self) -> bool:
+    def may_quiesce(self) -> bool:
         return True
 
     @property
-    def settles_in_motion(self) -> bool:
+    def quiesces_in_motion(self) -> bool:
         return True
 
     def rest(self) -> None:
@@ -483,7 +483,7 @@ class History:
         self.scheduler.advance(600_000)
         self._forget_rot()
 
-    def settle(self) -> None:
+    def quiesce(self) -> None:
         self.rest()
         self.check()
         if self.rotten or self._batches(self.log) != self._batches(self.good):

@@ -105,7 +105,7 @@ class Scope:
     min_isr:   `min.insync.replicas` at first, and the one that it is set to, over and over, by `configure`.
     stale:     brokers go by an earlier state of the partition until they `see` the present one.
     apart:     brokers, and the controller, `learn` of an assignment apart from the state, earlier or later; and the
-               controller `settle`s the state whenever it gets to that.
+               controller decides the election (`decide_election`) whenever it gets to that.
     fewer:     partitions with more replicas than that lose the one on a drained broker without a new one.
     beyond:    more replicas may lose something than the cluster promises to survive. A leader must still have all
                that any disk has of what was committed.
@@ -612,7 +612,7 @@ class Situation:
         before, key = None, then.key()
         while key != before:
             before = key
-            for name in ("learn", "see", "hear", "settle", "fetch", "finish"):
+            for name in ("learn", "see", "hear", "decide_election", "fetch", "finish"):
                 action = ACTIONS[name]
                 for broker in list(action.brokers(then)):
                     if broker in action.brokers(then):
@@ -919,7 +919,7 @@ def learn(now: Situation, broker: int) -> None:
         now.see(broker)
 
 
-def settle(now: Situation, _broker: int) -> None:
+def decide_election(now: Situation, _broker: int) -> None:
     """The controller writes the state that follows from what it knows."""
     now.store(_settled(now))
 
@@ -1023,7 +1023,7 @@ def restore(now: Situation, _broker: int) -> None:
     now.replicas, now.registered = now.topic.partitions[KEY.partition], backup.registered
 
 
-def wait_no_more(now: Situation, _broker: int) -> None:
+def end_wait(now: Situation, _broker: int) -> None:
     """The controller has waited long enough for replicas before an unclean election."""
     now.store(settled(now.tree, now.replicas, now.live, now.rules, is_overdue=True))
 
@@ -1062,14 +1062,14 @@ ACTIONS: dict[str, Action] = {
     "cancel": Action(_moving, cancel),
     "finish": Action(_ending, finish),
     "learn": Action(_learning, learn),
-    "settle": Action(_undecided, settle),
+    "decide_election": Action(_undecided, decide_election),
     "drain": Action(lambda now: [each for each in _draining(now) if each not in now.cordoned], drain),
     "advance": Action(lambda now: now.cordoned if now.live else (), advance),
     "undrain": Action(lambda now: now.cordoned if now.live else (), undrain),
     "retire": Action(_drained, retire),
     "back_up": Action(lambda _: (CONTROLLER,), back_up),
     "restore": Action(lambda now: (CONTROLLER,) if now.may_restore() else (), restore),
-    "wait_no_more": Action(_waiting, wait_no_more),
+    "end_wait": Action(_waiting, end_wait),
     "elect_uncleanly": Action(_waiting, elect_uncleanly),
 }
 

@@ -563,7 +563,7 @@ GROUPS = [
 
 # --- transactions
 
-NOBODY: dict[str, Any] = {"transactional_id": "nobody", "producer_id": 1, "producer_epoch": 0}
+UNKNOWN_PRODUCER: dict[str, Any] = {"transactional_id": "nobody", "producer_id": 1, "producer_epoch": 0}
 TRANSACTIONS = [
     Wrong("producer: elsewhere", lambda _: InitProducerId(transactional_id="x"), [E.NOT_COORDINATOR]),
     Wrong(
@@ -573,24 +573,24 @@ TRANSACTIONS = [
     ),
     Wrong(
         "add: no such partition",
-        lambda _: AddPartitionsToTxn(**NOBODY, partitions=[TopicPartition("t", 0), TopicPartition("t", 77)]),
+        lambda _: AddPartitionsToTxn(**UNKNOWN_PRODUCER, partitions=[TopicPartition("t", 0), TopicPartition("t", 77)]),
         [E.OPERATION_NOT_ATTEMPTED, E.UNKNOWN_TOPIC_OR_PARTITION],
         until=3,
     ),
     Wrong(
         "add: the broker's own topic",
-        lambda _: AddPartitionsToTxn(**NOBODY, partitions=[TopicPartition(OFFSETS, 0)]),
+        lambda _: AddPartitionsToTxn(**UNKNOWN_PRODUCER, partitions=[TopicPartition(OFFSETS, 0)]),
         [E.TOPIC_AUTHORIZATION_FAILED],
         until=3,
     ),
     Wrong(
         "verify: elsewhere",
-        lambda _: AddPartitionsToTxn(**NOBODY, partitions=[TopicPartition("t", 0)], verify_only=True),
+        lambda _: AddPartitionsToTxn(**UNKNOWN_PRODUCER, partitions=[TopicPartition("t", 0)], verify_only=True),
         [E.NOT_COORDINATOR],
         since=4,
     ),
-    Wrong("add: positions", lambda _: AddOffsetsToTxn(**NOBODY, group_id="g"), [E.NOT_COORDINATOR]),
-    Wrong("end: elsewhere", lambda _: EndTxn(**NOBODY, committed=True), [E.NOT_COORDINATOR]),
+    Wrong("add: positions", lambda _: AddOffsetsToTxn(**UNKNOWN_PRODUCER, group_id="g"), [E.NOT_COORDINATOR]),
+    Wrong("end: elsewhere", lambda _: EndTxn(**UNKNOWN_PRODUCER, committed=True), [E.NOT_COORDINATOR]),
     Wrong("describe: elsewhere", lambda _: DescribeTransactions(transactional_ids=["x"]), [E.NOT_COORDINATOR]),
 ]
 
@@ -671,7 +671,7 @@ def share_acknowledge(epoch: int) -> Callable[[str], Request[Any]]:
     return lambda _: ShareAcknowledge(group_id="s", member_id="m", share_session_epoch=epoch, partitions=[])
 
 
-_PLACE = (bytes(16), 0)
+_SHARE_PARTITION = (bytes(16), 0)
 SHARE_GROUPS = [
     Wrong("share fetch: a renewal that fetches", share_fetch(is_renew_ack=True), [E.INVALID_REQUEST], since=2),
     Wrong("share fetch: no session", share_fetch(share_session_epoch=3), [E.SHARE_SESSION_NOT_FOUND]),
@@ -699,27 +699,27 @@ SHARE_GROUPS = [
     Wrong("share acknowledge: too early", share_acknowledge(0), [E.INVALID_SHARE_SESSION_EPOCH]),
     Wrong(
         "share state: begin it elsewhere",
-        lambda _: InitializeShareGroupState(group_id="s", partitions=[InitializePartition(*_PLACE, 0)]),
+        lambda _: InitializeShareGroupState(group_id="s", partitions=[InitializePartition(*_SHARE_PARTITION, 0)]),
         [E.NOT_COORDINATOR],
     ),
     Wrong(
         "share state: read it elsewhere",
-        lambda _: ReadShareGroupState(group_id="s", partitions=[ReadPartition(*_PLACE)]),
+        lambda _: ReadShareGroupState(group_id="s", partitions=[ReadPartition(*_SHARE_PARTITION)]),
         [E.NOT_COORDINATOR],
     ),
     Wrong(
         "share state: write it elsewhere",
-        lambda _: WriteShareGroupState(group_id="s", partitions=[WritePartition(*_PLACE, 0, 0)]),
+        lambda _: WriteShareGroupState(group_id="s", partitions=[WritePartition(*_SHARE_PARTITION, 0, 0)]),
         [E.NOT_COORDINATOR],
     ),
     Wrong(
         "share state: delete what no group has",
-        lambda _: DeleteShareGroupState(group_id="", partitions=[StatePartition(*_PLACE)]),
+        lambda _: DeleteShareGroupState(group_id="", partitions=[StatePartition(*_SHARE_PARTITION)]),
         [E.INVALID_REQUEST],
     ),
     Wrong(
         "share state: the longest group",
-        lambda _: ReadShareGroupStateSummary(group_id=LONG, partitions=[ReadPartition(*_PLACE)]),
+        lambda _: ReadShareGroupStateSummary(group_id=LONG, partitions=[ReadPartition(*_SHARE_PARTITION)]),
         [E.INVALID_REQUEST],
     ),
 ]

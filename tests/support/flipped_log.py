@@ -25,16 +25,16 @@ class FlippedLog:
         """Per segment (base offset, position, records) of its batches, as they were written."""
         for sizes in segments:
             self.bases.append(self.end)
-            file, places = bytearray(), []
+            file, partitions = bytearray(), []
             for count in sizes:
                 messages = [Message(b"%d" % n, timestamp_ms=1000 + n) for n in range(self.end, self.end + count)]
                 batch = encode_batch(messages, now_ms=0)
                 assign_offset(batch, self.end, 0)
-                places.append((self.end, len(file), count))
+                partitions.append((self.end, len(file), count))
                 file += batch
                 self.end += count
             self.files.append(file)
-            self.places.append(places)
+            self.places.append(partitions)
 
     def flip(self, segment: int, batch: int, byte: int, bit: int) -> None:
         """A bit of a batch, counted from the beginning of its header."""
@@ -44,12 +44,12 @@ class FlippedLog:
         """Take away the batches that begin there, as compaction does."""
         for number, places in enumerate(self.places):
             bounds = [*(position for _, position, _ in places), len(self.files[number])]
-            kept, file = [], bytearray()
+            batches, file = [], bytearray()
             for (base, _, count), (begin, end) in zip(places, pairwise(bounds), strict=True):
                 if base not in offsets:
-                    kept.append((base, len(file), count))
+                    batches.append((base, len(file), count))
                     file += self.files[number][begin:end]
-            self.files[number], self.places[number] = file, kept
+            self.files[number], self.places[number] = file, batches
 
     def fetch(self, offset: int, max_bytes: int) -> FetchResultPartition:
         """From one segment: what the index, and then the headers say."""

@@ -166,13 +166,13 @@ class _Worker:
         self.pending: deque[int] = deque()
         # What pytest shows of a worker of pytest-xdist, in each line with -v and above a failure.
         self.node = SimpleNamespace(gateway=SimpleNamespace(id=self.name), _workerinfocache=f"[{self.name}]")
-        self._no_more = False
+        self._exhausted = False
 
     def hand_out(self, parts: Parts) -> None:
         """A worker has to know the test after the present one, but no further ones: others may be free before it."""
-        while len(self.pending) < 2 and not self._no_more:
+        while len(self.pending) < 2 and not self._exhausted:
             if not len(parts):
-                self._no_more = True
+                self._exhausted = True
                 self.send([_STOP])
                 return
             part = parts.take()

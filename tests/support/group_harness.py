@@ -137,7 +137,7 @@ class Harness:
             leads=lambda _: self.leads,
             verify=self._asked if verifies else None,
             persister=persister,
-            find_ends=lambda places, done: done(dict.fromkeys(places, 100)),
+            find_ends=lambda partitions, done: done(dict.fromkeys(partitions, 100)),
             steps=steps,
             describable=lambda _, names: set(names) - self.hidden,
         )
@@ -145,8 +145,8 @@ class Harness:
             self.load()
 
     def topic_id_of(self, partition: TopicPartition) -> bytes | None:
-        is_there = partition.partition < self.topics.get(partition.topic, 0)
-        return self.topic_ids.get(partition.topic, ID) if is_there else None
+        exists = partition.partition < self.topics.get(partition.topic, 0)
+        return self.topic_ids.get(partition.topic, ID) if exists else None
 
     @property
     def reports(self) -> list[str]:

@@ -31,8 +31,8 @@ class IdleMember:
         """Returns when the group is stable."""
         self._shell = admin._shell
         self.group_id = group_id
-        places = [TopicPartition(*place) for place in assignment]
-        topics = sorted({place.topic for place in places})
+        topic_partitions = [TopicPartition(*tp) for tp in assignment]
+        topics = sorted({tp.topic for tp in topic_partitions})
         joining = JoinGroup(
             group_id=group_id,
             session_timeout_ms=60_000,
@@ -52,7 +52,7 @@ class IdleMember:
             joined = self._shell.ask(again, CoordinatorOf(group_id))
         assert joined.error is ErrorCode.NONE, joined
         self.member_id = joined.member_id
-        given = encode_assignment(Assignment(partitions=places))
+        given = encode_assignment(Assignment(partitions=topic_partitions))
         synchronized = self._shell.ask(
             SyncGroup(
                 group_id=group_id,

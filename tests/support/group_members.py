@@ -38,14 +38,14 @@ class RunningMember:
         self.consumer.subscribe(
             None if pattern else topics,
             pattern=pattern,
-            on_assigned=self._tell("assigned"),
-            on_revoked=self._tell("revoked"),
-            on_lost=self._tell("lost"),
+            on_assigned=self._recorder_of("assigned"),
+            on_revoked=self._recorder_of("revoked"),
+            on_lost=self._recorder_of("lost"),
         )
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
 
-    def _tell(self, what: str) -> Callable[[list[TopicPartition]], None]:
+    def _recorder_of(self, what: str) -> Callable[[list[TopicPartition]], None]:
         def observed(partitions: list[TopicPartition]) -> None:
             self.threads.add(threading.current_thread())
             self.events.append((what, partitions))
@@ -62,13 +62,13 @@ class RunningMember:
 
     @property
     def partitions(self) -> list[int]:
-        return sorted(place.partition for place in self.consumer.assignment)
+        return sorted(tp.partition for tp in self.consumer.assignment)
 
     @property
     def values(self) -> list[bytes]:
         return [message.value or b"" for message in self.messages]
 
-    def settles_with(self, *partitions: int) -> None:
+    def wait_until_owned(self, *partitions: int) -> None:
         wait_for(lambda: self.consumer.settled and self.partitions == list(partitions))
 
     def stop(self, **how: Any) -> None:

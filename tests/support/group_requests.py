@@ -25,7 +25,7 @@ from barnabas.testing.manual_broker import ManualBroker
 OFFSETS = "__consumer_offsets"
 
 
-def place_of(group: str, partitions: int = 50) -> TopicPartition:
+def offsets_partition_of(group: str, partitions: int = 50) -> TopicPartition:
     """Return the partition of a group's records."""
     return TopicPartition(OFFSETS, partition_of(group, partitions))
 

@@ -136,7 +136,7 @@ class World:
     def until(self, true: Callable[[], bool], limit_ms: float = 120_000) -> None:
         self.scheduler.run_until(true, limit_ms)
 
-    def settle(self, limit_ms: float = 300_000) -> None:
+    def run_until_idle(self, limit_ms: float = 300_000) -> None:
         """Until every consumer that lives has all that it gets, in one generation."""
         self.until(lambda: self.is_settled, limit_ms)
         self.check_everything_is_read()
@@ -158,20 +158,20 @@ class World:
             for topic in consumer.membership.topics
             for number in range(self.cluster.topics.get(topic, 0))
         }
-        read = [place for consumer in self.live for place in consumer.reads]
+        read = [tp for consumer in self.live for tp in consumer.reads]
         assert sorted(read) == sorted(wanted)
 
     def check_nothing_is_read_twice(self) -> None:
         """Check that no message is read twice; valid while no member is removed whose user reads on."""
-        read = [place for consumer in self.live for place in consumer.reads]
+        read = [tp for consumer in self.live for tp in consumer.reads]
         assert len(read) == len(set(read)), sorted(read)
 
     def note_owners(self, consumer: "Consumer") -> None:
         """In one generation a partition is never assigned to two."""
         member = consumer.membership._member
         if member.generation.generation_id >= 0 and member._phase.name == "STABLE":
-            for place in member.owned.assigned:
-                key = (member.generation.generation_id, place)
+            for tp in member.owned.assigned:
+                key = (member.generation.generation_id, tp)
                 assert self.owners.setdefault(key, consumer.owner) == consumer.owner, key
 
 
@@ -249,14 +249,14 @@ class Consumer:
 
     def commit(self, positions: dict[TopicPartition, int], *, retry: bool = True, limit_ms: float = 5_000) -> list[Any]:
         done: list[Any] = []
-        kept = {place: CommittedOffset(offset, 7, f"by {self.name}") for place, offset in positions.items()}
-        self.membership.commit(kept, done.append, deadline_ms=self.world.now + limit_ms, retry=retry)
+        offsets = {tp: CommittedOffset(offset, 7, f"by {self.name}") for tp, offset in positions.items()}
+        self.membership.commit(offsets, done.append, deadline_ms=self.world.now + limit_ms, retry=retry)
         self.wake()
         return done
 
-    def committed(self, *places: TopicPartition) -> list[Any]:
+    def committed(self, *partitions: TopicPartition) -> list[Any]:
         done: list[Any] = []
-        self.membership.committed(places, done.append, deadline_ms=self.world.now + 5_000)
+        self.membership.committed(partitions, done.append, deadline_ms=self.world.now + 5_000)
         self.wake()
         return done
 
@@ -340,8 +340,8 @@ class Consumer:
                 assert not event.positions.keys() & self.reads.keys()
                 self.reads |= event.positions
             elif isinstance(event, Revoke | Lost):
-                for place in event.partitions:
-                    del self.reads[place]
+                for tp in event.partitions:
+                    del self.reads[tp]
                 if isinstance(event, Revoke) and not self.holds_revocations:
                     self.membership.revoked_done()
             elif event.final:

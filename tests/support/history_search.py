@@ -33,12 +33,12 @@ class _History(Protocol):
     used: dict[str, int]
 
     @property
-    def may_settle(self) -> bool:
+    def may_quiesce(self) -> bool:
         """Whether this is a state in which everything is to come to rest."""
         ...
 
     @property
-    def settles_in_motion(self) -> bool:
+    def quiesces_in_motion(self) -> bool:
         """Whether that is so even if steps that are not counted still change something."""
         ...
 
@@ -46,7 +46,7 @@ class _History(Protocol):
     def note(self) -> object: ...
     def check(self) -> None: ...
     def rest(self) -> None: ...
-    def settle(self) -> None: ...
+    def quiesce(self) -> None: ...
     def fingerprint(self) -> str: ...
 
 
@@ -59,7 +59,7 @@ def search_histories(make: Callable[[ScopeT], _History], scope: ScopeT, actions:
         before, own, history = waiting.pop()
         newest: tuple[Done, str, _History | None] | None = None
         history = history or play_history(make, scope, before)
-        settles, in_motion, is_still = history.may_settle, history.settles_in_motion, True
+        quiesces, in_motion, is_still = history.may_quiesce, history.quiesces_in_motion, True
         for name, of in actions:
             if sum(each == name for each, _ in before) >= scope.most.get(name, 1_000):
                 continue
@@ -81,9 +81,9 @@ def search_histories(make: Callable[[ScopeT], _History], scope: ScopeT, actions:
             history = None
         if newest is not None:
             waiting.append(newest)
-        if settles and (is_still or in_motion):
+        if quiesces and (is_still or in_motion):
             try:
-                (history or play_history(make, scope, before)).settle()
+                (history or play_history(make, scope, before)).quiesce()
             except BrokenPromise as broken:
                 raise BrokenPromise(_line(before, broken)) from None
     return len(found)

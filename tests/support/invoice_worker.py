@@ -37,8 +37,8 @@ def _work(hosts: str, name: str) -> None:
                     producer.send_offsets(consumer)
             except (AbortNeeded, CommitFailed) as error:
                 print(f"{name} again: {error}", flush=True)
-                for place, at in consumer.committed().items():
-                    consumer.seek(place, "earliest" if at is None else at.offset)
+                for tp, at in consumer.committed().items():
+                    consumer.seek(tp, "earliest" if at is None else at.offset)
 
 
 def _main() -> None:

@@ -133,7 +133,7 @@ class PairConnection:
         self.paused = False
         self.is_closed = False
         self.close_reason = ""
-        self.kept_bytes = 0
+        self.held_bytes = 0
         self.frame_bytes_max: int | None = None
         self.is_encrypted = False
         self.peer_subject: str | None = None
@@ -144,7 +144,7 @@ class PairConnection:
         return 0
 
     def add_held_bytes(self, change: int) -> None:
-        self.kept_bytes += change
+        self.held_bytes += change
 
     def send(self, pieces: Sequence[Piece]) -> None:
         if self.is_closed:
@@ -265,8 +265,8 @@ class ScriptedBroker:
 
     def submit(self, request: Any, caller: Caller, reply: Callable[[Any], None]) -> None:
         if isinstance(request, Produce):
-            kept = [attrs.evolve(p, records=memoryview(bytes(p.records))) for p in request.partitions]
-            request = attrs.evolve(request, partitions=kept)
+            copies = [attrs.evolve(p, records=memoryview(bytes(p.records))) for p in request.partitions]
+            request = attrs.evolve(request, partitions=copies)
         self.requests.append(request)
         self.callers.append(caller)
         if self.script is not None:

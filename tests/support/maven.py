@@ -34,7 +34,7 @@ def maven_jars(
 
     `managed` fixes versions of dependencies, `without` leaves out "group:artifact". Raises `NoJars`.
     """
-    if not is_there(folder):
+    if not is_complete(folder):
         mvn = shutil.which("mvn")
         if mvn is None:
             raise NoJars("there is no mvn in PATH")
@@ -44,12 +44,12 @@ def maven_jars(
             (work / "pom.xml").write_text(_pom(libraries, managed, without))
             _run([mvn, "-B", "-ntp", "-q", "-U", *_COPY, f"-DoutputDirectory={work / 'jars'}"], work, timeout_s)
             (work / "jars" / _COMPLETE).touch()
-            if not is_there(folder):  # else another process was quicker
+            if not is_complete(folder):  # else another process was quicker
                 (work / "jars").rename(folder)
     return sorted(folder.glob("*.jar"))
 
 
-def is_there(folder: Path) -> bool:
+def is_complete(folder: Path) -> bool:
     """Return True if `maven_jars` has filled this folder before."""
     return (folder / _COMPLETE).exists()
 

@@ -480,7 +480,7 @@ class History:
         """By offset: what that cluster has acknowledged."""
         self.wanted: _Contents = frozenset()
         """The records that the promoted topic must have: committed when the promotion began, and not lost since."""
-        self.promised: dict[int, bytes] = {}
+        self.sent: dict[int, bytes] = {}
         """The records that a promoted topic keeps from its source, once its leader knows the promotion."""
         self.late: list[tuple[_Broker, MirrorRecords]] = []
         self.clusters = {
@@ -512,7 +512,7 @@ class History:
         it = self.processes[of]
         return not it.promotes and it.run("copy_once")
 
-    def go_on(self, of: str) -> bool:
+    def continue_copy(self, of: str) -> bool:
         """Let a promotion make its next call."""
         it = self.processes[of]
         return it.promotes and it.run("promote")
@@ -609,7 +609,7 @@ class History:
         source.elect(1)
         source.leader.see()
         left = _contents(partition)
-        self.promised = {offset: each for offset, each in self.promised.items() if (offset, each) in left}
+        self.sent = {offset: each for offset, each in self.sent.items() if (offset, each) in left}
         if self.counts == SOURCE:
             self.acked = {offset: each for offset, each in self.acked.items() if (offset, each) in left}
             self.wanted &= left
@@ -709,7 +709,7 @@ class History:
                 lost = sorted(offset for offset, _ in self.wanted - there)
                 raise BrokenPromise(f"{cluster.name} was promoted without the offsets {lost}")
             self.counts, self.acked = cluster.name, {}
-            self.promised = dict(self.wanted)
+            self.sent = dict(self.wanted)
 
     def note(self) -> None:
         """Note what is acknowledged now."""
@@ -717,8 +717,8 @@ class History:
         leader = cluster.leader
         if leader.mirrors or not leader.leads or not leader.knows():
             return
-        self.acked.update(self.promised)
-        self.promised = {}
+        self.acked.update(self.sent)
+        self.sent = {}
         for offset, content in _contents(leader.partition):
             if offset < leader.partition.high_watermark and content[-5:-1].isdigit():
                 self.acked.setdefault(offset, content)
@@ -751,10 +751,10 @@ class History:
             if lost:
                 raise BrokenPromise(f"{self.counts} has lost what it had acknowledged, at {lost}")
 
-    settles_in_motion = True
+    quiesces_in_motion = True
 
     @property
-    def may_settle(self) -> bool:
+    def may_quiesce(self) -> bool:
         return not any(each.work or each.promotes for each in self.processes.values())
 
     @staticmethod
@@ -784,7 +784,7 @@ class History:
             before = mark
         raise BrokenPromise("it does not come to rest")
 
-    def settle(self) -> None:
+    def quiesce(self) -> None:
         """Let everything come to rest, without another fault, and check what must be true then."""
         for each in self.mirrors:
             if not each.live:
@@ -804,7 +804,7 @@ class History:
     def fingerprint(self) -> str:
         parts = [
             repr((sorted(self.used.items()), self.counts, self.appended, self.late and self.late[0][1])),
-            repr([_names(frozenset(self.acked.items())), _names(self.wanted), sorted(self.promised)]),
+            repr([_names(frozenset(self.acked.items())), _names(self.wanted), sorted(self.sent)]),
             repr(sorted(_names(each) for each in self.branches)),
             *(each.describe() for each in self.processes.values()),
         ]
@@ -822,9 +822,9 @@ def _names(contents: _Contents) -> str:
     return ", ".join(_name(content) for _, content in sorted(contents))
 
 
-STEPS = ("look", "copy", "go_on", "see", "configure", "follow", "arrive")
+STEPS = ("look", "copy", "continue_copy", "see", "configure", "follow", "arrive")
 _OF_BROKERS = ("see", "configure", "follow")
-_OF_PROCESSES = ("look", "copy", "go_on", "kill", "start", "lose", "late_call", "cut")
+_OF_PROCESSES = ("look", "copy", "continue_copy", "kill", "start", "lose", "late_call", "cut")
 
 
 @contextmanager

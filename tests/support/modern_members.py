@@ -90,7 +90,9 @@ def places(topics: Any) -> Places:
     return {(each.topic_id, number) for each in topics for number in each.partitions}
 
 
-def settle(harness: Harness, members: list[ModernMember], is_settled: Callable[[], bool], rounds: int = 30) -> int:
+def run_until_idle(
+    harness: Harness, members: list[ModernMember], is_settled: Callable[[], bool], rounds: int = 30
+) -> int:
     """Let all members send heartbeats every 1.1 s until that is true; return the number of rounds."""
     for number in range(rounds):
         if is_settled():

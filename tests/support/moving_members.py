@@ -39,7 +39,7 @@ class MovingMember:
             "aiokafka": lambda: asyncio.run(self._aiokafka()),
         }
         self._run = runs[client]
-        self._thread = threading.Thread(target=self._kept, name=client)
+        self._thread = threading.Thread(target=self._run_and_record_failure, name=client)
         self._thread.start()
 
     def stop(self) -> None:
@@ -49,7 +49,7 @@ class MovingMember:
         if self._error is not None:
             raise self._error
 
-    def _kept(self) -> None:
+    def _run_and_record_failure(self) -> None:
         try:
             self._run()
         except BaseException as error:  # noqa: BLE001  # raised by `stop`

@@ -76,19 +76,19 @@ class PlainCluster:
         """Return the requests of that kind, in their order."""
         return [request for _, request in self.requests if isinstance(request, kind)]
 
-    def leader(self, place: TopicPartition) -> int:
-        return self.leaders.get(place, 1 + place.partition % self.brokers)
+    def leader(self, tp: TopicPartition) -> int:
+        return self.leaders.get(tp, 1 + tp.partition % self.brokers)
 
-    def end(self, place: TopicPartition) -> int:
-        log = self.logs.get(place)
-        return parse_header(log[-1]).next_offset if log else self.starts.get(place, 0)
+    def end(self, tp: TopicPartition) -> int:
+        log = self.logs.get(tp)
+        return parse_header(log[-1]).next_offset if log else self.starts.get(tp, 0)
 
-    def append(self, place: TopicPartition, records: Any) -> int:
+    def append(self, tp: TopicPartition, records: Any) -> int:
         """Append records as a broker does; return the base offset."""
         batch = bytearray(records)
-        base = self.end(place)
+        base = self.end(tp)
         assign_offset(batch, base, 0)
-        self.logs.setdefault(place, []).append(bytes(batch))
+        self.logs.setdefault(tp, []).append(bytes(batch))
         return base
 
     def answer(self, broker: int, request: Request[Any]) -> Any:
@@ -126,62 +126,62 @@ class PlainCluster:
     def _topic(self, name: str) -> TopicMetadata:
         if name not in self.topics:
             return TopicMetadata(name=name, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        places = [TopicPartition(name, p) for p in range(self.topics[name])]
+        tps = [TopicPartition(name, p) for p in range(self.topics[name])]
         partitions = [
             PartitionMetadata(
-                partition=place.partition,
-                leader=self.leader(place),
-                leader_epoch=self.epochs.get(place, 0),
-                replicas=[self.leader(place)],
-                isr=[self.leader(place)],
+                partition=tp.partition,
+                leader=self.leader(tp),
+                leader_epoch=self.epochs.get(tp, 0),
+                replicas=[self.leader(tp)],
+                isr=[self.leader(tp)],
             )
-            for place in places
+            for tp in tps
         ]
         return TopicMetadata(name=name, topic_id=self.other_ids.get(name, id_of(name)), partitions=partitions)
 
-    def _refusal(self, broker: int, place: TopicPartition) -> ErrorCode:
-        if place.partition >= self.topics.get(place.topic, 0):
+    def _refusal(self, broker: int, tp: TopicPartition) -> ErrorCode:
+        if tp.partition >= self.topics.get(tp.topic, 0):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return ErrorCode.NONE if self.leader(place) == broker else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NONE if self.leader(tp) == broker else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def _produce(self, broker: int, asked: Any) -> ProduceResultPartition:
-        place = TopicPartition(asked.topic, asked.partition)
-        error = self._refusal(broker, place)
+        tp = TopicPartition(asked.topic, asked.partition)
+        error = self._refusal(broker, tp)
         if error:
-            return ProduceResultPartition(*place, error)
-        return ProduceResultPartition(*place, base_offset=self.append(place, asked.records))
+            return ProduceResultPartition(*tp, error)
+        return ProduceResultPartition(*tp, base_offset=self.append(tp, asked.records))
 
     def _fetch(self, broker: int, asked: Any) -> FetchResultPartition:
-        place = TopicPartition(asked.topic, asked.partition)
-        error = self._refusal(broker, place)
-        end, start = self.end(place), self.starts.get(place, 0)
+        tp = TopicPartition(asked.topic, asked.partition)
+        error = self._refusal(broker, tp)
+        end, start = self.end(tp), self.starts.get(tp, 0)
         if not error and not start <= asked.offset <= end:
             error = ErrorCode.OFFSET_OUT_OF_RANGE
         if error:
-            return FetchResultPartition(*place, error)
-        batches = [b for b in self.logs.get(place, ()) if parse_header(b).next_offset > asked.offset]
+            return FetchResultPartition(*tp, error)
+        batches = [b for b in self.logs.get(tp, ()) if parse_header(b).next_offset > asked.offset]
         records = b""
         for batch in batches:
             if records and len(records) + len(batch) > asked.max_bytes:
                 break
             records += batch
-        return FetchResultPartition(*place, high_watermark=end, log_start_offset=start, records=records)
+        return FetchResultPartition(*tp, high_watermark=end, log_start_offset=start, records=records)
 
     def _offset(self, broker: int, asked: Any) -> ListOffsetsResultPartition:
-        place = TopicPartition(asked.topic, asked.partition)
-        error = self._refusal(broker, place)
+        tp = TopicPartition(asked.topic, asked.partition)
+        error = self._refusal(broker, tp)
         offset = -1
         if asked.timestamp == LATEST:
-            offset = self.end(place)
+            offset = self.end(tp)
         elif asked.timestamp == EARLIEST:
-            offset = self.starts.get(place, 0)
+            offset = self.starts.get(tp, 0)
         else:
-            headers = [parse_header(b) for b in self.logs.get(place, ())]
+            headers = [parse_header(b) for b in self.logs.get(tp, ())]
             offset = next((h.base_offset for h in headers if h.max_timestamp >= asked.timestamp), -1)
-        return ListOffsetsResultPartition(topic=place.topic, partition=place.partition, error=error, offset=offset)
+        return ListOffsetsResultPartition(topic=tp.topic, partition=tp.partition, error=error, offset=offset)
 
 
-class Play:
+class ManualDriver:
     """Drives machines against a cluster under a manual clock; requests wait until `answer` or `run`."""
 
     def __init__(self, cluster: PlainCluster, *parts: Part) -> None:
@@ -226,7 +226,7 @@ class Play:
             answered += 1
         return answered
 
-    def settle(self) -> float:
+    def run_until_idle(self) -> float:
         """Poll and answer until nothing happens at this moment; returns the next time that something would."""
         for _ in range(1000):
             wake = self.poll()
@@ -238,7 +238,7 @@ class Play:
         """Let time pass until something is true."""
         end = self.now + limit_ms
         while not until():
-            wake = self.settle()
+            wake = self.run_until_idle()
             if until():
                 return
             if wake > end:
@@ -249,13 +249,13 @@ class Play:
 def is_empty(result: Any) -> bool:
     """Return True for a fetch's result without anything to return to a reader at once."""
 
-    def tells(part: FetchResultPartition) -> bool:
+    def has_data(part: FetchResultPartition) -> bool:
         has_records = isinstance(part.records, bytes) and bool(part.records)
         return has_records or bool(part.error) or part.diverging is not None or part.preferred_read_replica >= 0
 
     if isinstance(result, ShareFetchResult):
         return not result.error and not result.partitions
-    return isinstance(result, FetchResult) and not result.error and not any(map(tells, result.partitions))
+    return isinstance(result, FetchResult) and not result.error and not any(map(has_data, result.partitions))
 
 
 class PlainConnector:

@@ -81,9 +81,9 @@ class RepairHarness:
             if number % 2 and self.config.message_format == "v2":
                 records = numbered(*values, producer=producer, sequence=sequences[producer], at=1000 + number)
                 sequences[producer] += size
-            kept = memoryview(bytearray(records))
-            base = log.append(kept, leader_epoch=number // 5, now_ms=self.clock.now_ms()).base_offset
-            self.written[base] = bytes(kept)
+            writable = memoryview(bytearray(records))
+            base = log.append(writable, leader_epoch=number // 5, now_ms=self.clock.now_ms()).base_offset
+            self.written[base] = bytes(writable)
         return log
 
     def flush(self) -> None:

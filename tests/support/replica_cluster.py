@@ -331,20 +331,20 @@ class ReplicaCluster:
         for member in self.live:
             self._announce(member, self.state)
 
-    def settle(self) -> None:
+    def run_until_idle(self) -> None:
         """Run the controller until nothing is pending. An unclean election does not wait for replicas
         that do not live."""
-        self._settle()
+        self._run_until_idle()
         for member in self.live:
             own = ReplicaId(member.broker_id, self.epoch_of(member.broker_id))
             if own.broker_epoch >= 0 and wants_claim(self.state, self.topic.partitions[0], own):
                 self.set(claimed(self.state, own, member.log.epochs.latest, member.log.log_end_offset))
-        self._settle(is_overdue=True)
+        self._run_until_idle(is_overdue=True)
         for member in self.live:
             if self.reaches(0, member.broker_id):
                 member.replicas.brokers_changed()
 
-    def _settle(self, *, is_overdue: bool = False) -> None:
+    def _run_until_idle(self, *, is_overdue: bool = False) -> None:
         replicas = self.topic.partitions[0]
         while (after := settled(self.state, replicas, self.brokers, self.rules, is_overdue=is_overdue)) is not None:
             self.set(after)

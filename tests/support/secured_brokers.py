@@ -123,8 +123,8 @@ class Load:
     def start(self, bootstrap: str, producer: Mapping[str, Any], consumer: Mapping[str, Any]) -> None:
         self._stopping.clear()
         self._threads = [
-            Thread(target=self._kept, args=(self._produce, bootstrap, producer)),
-            Thread(target=self._kept, args=(self._consume, bootstrap, consumer)),
+            Thread(target=self._run_and_record_failure, args=(self._produce, bootstrap, producer)),
+            Thread(target=self._run_and_record_failure, args=(self._consume, bootstrap, consumer)),
         ]
         for thread in self._threads:
             thread.start()
@@ -157,7 +157,7 @@ class Load:
         self.pause()
         assert self.faults == []
         self._stopping.clear()
-        rest = Thread(target=self._kept, args=(self._consume, bootstrap, consumer))
+        rest = Thread(target=self._run_and_record_failure, args=(self._consume, bootstrap, consumer))
         rest.start()
         try:
             wait_for(lambda: self.faults or self.consumed.keys() >= self.acknowledged, PATIENCE_S, pause_s=0.05)
@@ -171,7 +171,7 @@ class Load:
         assert stored.keys() == self.acknowledged
         assert {number: count for number, count in self.consumed.items() if count != 1} == {}
 
-    def _kept(self, work: Any, *given: Any) -> None:
+    def _run_and_record_failure(self, work: Any, *given: Any) -> None:
         try:
             work(*given)
         except BaseException as error:  # noqa: BLE001  a thread's; the test shows it

@@ -50,7 +50,7 @@ class ShareGroupScript:
         self.fetch_errors: dict[TopicPartition, ErrorCode] = {}
         self._now_ms = now_ms
         self._waiting: dict[int, tuple[ShareFetch, ShareSession]] = {}
-        """The sessions of fetches: `Play` asks again for one that found nothing."""
+        """The sessions of fetches: `ManualDriver` repeats one that found nothing."""
         cluster.script(self._answer)
 
     # --- for tests

@@ -17,6 +17,4 @@ def start_offsets(bootstrap: str, group: str) -> dict[int, int]:
     """Return the start offsets by partition, of a group that reads one topic; those that are not known are left out."""
     with Admin(bootstrap) as admin:
         found = admin.share_group_offsets(group)
-    return {
-        place.partition: each.offset for place, each in found.items() if each.offset is not None and each.offset >= 0
-    }
+    return {tp.partition: each.offset for tp, each in found.items() if each.offset is not None and each.offset >= 0}

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from support.plain_cluster import PlainCluster, Play
+from support.plain_cluster import ManualDriver, PlainCluster
 from support.share_group_script import ShareGroupScript
 
 from barnabas.adapters.system import SeededEntropy
@@ -22,7 +22,7 @@ from barnabas.ports.broker_api.share_groups import AcknowledgeType
 LOCK_MS = 30_000
 
 
-class Member(Play):
+class Member(ManualDriver):
     """A member without threads; the test is its user."""
 
     def __init__(

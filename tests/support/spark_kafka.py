@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from support.maven import NoJars, is_there, maven_jars
+from support.maven import NoJars, is_complete, maven_jars
 
 _IN_PYSPARK = (
     "org.apache.hadoop:hadoop-client-api",
@@ -29,7 +29,7 @@ def connector_jars(cache: Path) -> list[Path]:
 
     version = pyspark.__version__
     stand_in = _STAND_INS.get(version.rpartition(".")[0])
-    if stand_in is not None and is_there(_folder(cache, *stand_in)):
+    if stand_in is not None and is_complete(_folder(cache, *stand_in)):
         return _fetch(cache, *stand_in)
     try:
         return _fetch(cache, version, version)

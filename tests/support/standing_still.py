@@ -10,7 +10,7 @@ _NO_ANSWER = ("no answer", "cannot be reached", "lost the connection")
 """The last is kazoo's word, when a ping of its own was under way before the server stood still."""
 
 
-def goes_on_when_it_stands_still(session: Coordination, server: ServerProcess) -> None:
+def check_fail_over_from_stopped_server(session: Coordination, server: ServerProcess) -> None:
     """The session time is 12 s. `heartbeat` gives up after 4 s; another server serves long before the session ends."""
     states: Recorder[SessionState] = Recorder()
     session.add_session_listener(states)

@@ -446,7 +446,7 @@ class History:
             segment.delete()
         return bool(removed)
 
-    def tell(self, broker: int) -> bool:
+    def report_end(self, broker: int) -> bool:
         """Let a follower ask its leader for the state of remote storage."""
         it = self.brokers[broker]
         if not self.exists or not it.live or it.leads or it.partition.leader == NO_LEADER:
@@ -712,7 +712,7 @@ class History:
         if indexes.snapshot is None or not indexes.epochs:
             raise BrokenPromise(f"the segment at {base} has no snapshot of producers, or no epochs")
 
-    def settle(self) -> None:
+    def quiesce(self) -> None:
         """Let everything come to rest, without another fault, and check what must be true then."""
         while self.arrive(0):
             pass
@@ -740,7 +740,7 @@ class History:
             moved = [
                 act(broker)
                 for broker in BROKERS
-                for act in (self.see, self.call, self.hear, self.follow, self.tell, self.retain)
+                for act in (self.see, self.call, self.hear, self.follow, self.report_end, self.retain)
             ]
             self.check()
             if any(moved):
@@ -787,7 +787,7 @@ class History:
 
     # --- the search
 
-    may_settle, settles_in_motion = True, False
+    may_quiesce, quiesces_in_motion = True, False
 
     @staticmethod
     def of(text: str) -> int:
@@ -865,7 +865,7 @@ def _text(value: object, version: str | None = None, depth: int = 7) -> str:
     return type(value).__name__
 
 
-STEPS = ("see", "call", "hear", "follow", "tell", "retain", "tick")
+STEPS = ("see", "call", "hear", "follow", "report_end", "retain", "tick")
 _OF_NO_BROKER = ("append", "delete_records", "delete_topic", "arrive")
 
 

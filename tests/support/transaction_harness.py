@@ -124,7 +124,7 @@ class TransactionHarness:
         log = {partition: list(records) for partition, records in self.log.items()}
         return TransactionHarness(log, first_id=1000)
 
-    def settle(self) -> None:
+    def run_until_idle(self) -> None:
         """Let happen what happens in no time."""
         self.scheduler.run_pending()
 
@@ -137,13 +137,13 @@ class TransactionHarness:
         if error is ErrorCode.NONE:
             self.log.setdefault(partition, []).extend(records)
         done(error)
-        self.settle()
+        self.run_until_idle()
 
     def mark(self, lost: bool = False) -> None:
         """Answer the request for markers that has waited longest."""
         _, markers, reply = self.asked_to_mark.pop(0)
         reply(None if lost else self._written(markers))
-        self.settle()
+        self.run_until_idle()
 
     def _append(
         self, partition: int, records: Sequence[Record], done: Callable[[ErrorCode], None], _producer: object = None
@@ -183,7 +183,7 @@ class TransactionHarness:
     def _ask(self, handler: Callable[..., None], request: Any) -> Asked:
         asked = Asked()
         handler(request, CALLER, asked)
-        self.settle()
+        self.run_until_idle()
         return asked
 
     # --- requests

@@ -143,18 +143,18 @@ class TransactionalCluster(PlainCluster):
         return AddOffsetsToTxnResult(error=error)
 
     def _commit_offsets(self, broker: int, request: TxnOffsetCommit) -> TxnOffsetCommitResult:
-        places = [TopicPartition(each.topic, each.partition) for each in request.partitions]
+        topic_partitions = [TopicPartition(each.topic, each.partition) for each in request.partitions]
         txn = self.ids[request.transactional_id]
         if broker != 1:
-            return TxnOffsetCommitResult(partitions=outcomes(places, ErrorCode.NOT_COORDINATOR))
+            return TxnOffsetCommitResult(partitions=outcomes(topic_partitions, ErrorCode.NOT_COORDINATOR))
         if (request.producer_id, request.producer_epoch) != (txn.producer_id, txn.epoch):
-            return TxnOffsetCommitResult(partitions=outcomes(places, ErrorCode.INVALID_PRODUCER_EPOCH))
+            return TxnOffsetCommitResult(partitions=outcomes(topic_partitions, ErrorCode.INVALID_PRODUCER_EPOCH))
         if request.supported_operation is TransactionSupportedOperation.ADD_PARTITION:
             txn.groups.add(request.group_id)
         assert request.group_id in txn.groups
         for each in request.partitions:
             txn.pending[request.group_id, TopicPartition(each.topic, each.partition)] = each.offset
-        return TxnOffsetCommitResult(partitions=outcomes(places))
+        return TxnOffsetCommitResult(partitions=outcomes(topic_partitions))
 
     def _end(self, broker: int, request: EndTxn) -> EndTxnResult:
         error = self._refused(broker, request)
@@ -194,31 +194,31 @@ class TransactionalCluster(PlainCluster):
         txn.appended.clear()
 
     def _produce(self, broker: int, asked: Any) -> ProduceResultPartition:
-        place = TopicPartition(asked.topic, asked.partition)
+        tp = TopicPartition(asked.topic, asked.partition)
         header = parse_header(asked.records)
         txn = next((t for t in self.ids.values() if t.producer_id == header.producer_id), None)
         if txn is None:
             return super()._produce(broker, asked)
         assert header.transactional
-        key = (place, header.producer_id, header.producer_epoch)
+        key = (tp, header.producer_id, header.producer_epoch)
         if header.producer_epoch != txn.epoch:
-            return ProduceResultPartition(*place, ErrorCode.INVALID_PRODUCER_EPOCH)
+            return ProduceResultPartition(*tp, ErrorCode.INVALID_PRODUCER_EPOCH)
         if self._adds:
-            txn.partitions.add(place)
-        if place not in txn.partitions:
-            return ProduceResultPartition(*place, ErrorCode.INVALID_TXN_STATE)
+            txn.partitions.add(tp)
+        if tp not in txn.partitions:
+            return ProduceResultPartition(*tp, ErrorCode.INVALID_TXN_STATE)
         last = self._last.get(key)
         if last is not None and last.base_sequence == header.base_sequence and last.count == header.count:
-            return ProduceResultPartition(*place, base_offset=0)  # it is there already
+            return ProduceResultPartition(*tp, base_offset=0)  # it is there already
         if header.base_sequence != (0 if last is None else last.base_sequence + last.count):
-            return ProduceResultPartition(*place, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+            return ProduceResultPartition(*tp, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
         done = super()._produce(broker, asked)
         if not done.error:
             values = [message.value or b"" for message in MessageSet(bytes(asked.records))]
             self._last[key] = header
-            txn.appended += [(place, value) for value in values]
+            txn.appended += [(tp, value) for value in values]
         return done
 
 
-def outcomes(places: Sequence[TopicPartition], error: ErrorCode = ErrorCode.NONE) -> list[PartitionOutcome]:
-    return [PartitionOutcome(*place, error) for place in places]
+def outcomes(partitions: Sequence[TopicPartition], error: ErrorCode = ErrorCode.NONE) -> list[PartitionOutcome]:
+    return [PartitionOutcome(*tp, error) for tp in partitions]

@@ -140,7 +140,7 @@ class VerifiableMember:
             self.failures.append(event)
 
 
-class Crew:
+class MemberGroup:
     """The members of a group that come and go. What is left is killed at the end."""
 
     def __init__(self, folder: Path, bootstrap: str, partitions: int) -> None:

@@ -42,12 +42,12 @@ def main() -> int:
                 formats=formats,
                 say=lambda line: say(f"{line}, {time.monotonic() - began:.0f} s"),
             )
-            tell(outcome)
+            print_outcome(outcome)
             wrong += outcome.faults
     return verdict(wrong, "each offset is present once, and no reader saw anything else")
 
 
-def tell(outcome: Outcome) -> None:
+def print_outcome(outcome: Outcome) -> None:
     for title, counts in (("killed", outcome.kills), ("at", outcome.steps), ("said", outcome.errors)):
         for text, count in sorted(counts.items()):
             say(f"{title}: {text}: {count}")

@@ -48,12 +48,12 @@ def watch_iceberg(steps: Steps) -> None:
 
     from barnabas.pipeline.tables.iceberg import durable
 
-    class ToldStream(durable.SyncedStream):
+    class RecordedStream(durable.SyncedStream):
         def close(self) -> None:
             steps("close a file of metadata")
             super().close()
 
-    patch.object(durable, "SyncedStream", ToldStream).start()
+    patch.object(durable, "SyncedStream", RecordedStream).start()
     event.listen(Session, "before_commit", lambda _session: steps("before the catalog's commit"))
     event.listen(Session, "after_commit", lambda _session: steps("after the catalog's commit"))
 

@@ -6,9 +6,9 @@ from barnabas.core.traffic.memory_budget import Account, MemoryBudget
 class Holder:
     def __init__(self, budget: MemoryBudget, bytes_max: int = 100) -> None:
         self.released = 0
-        self.account = Account(budget, bytes_max, self._go_on)
+        self.account = Account(budget, bytes_max, self._resume)
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         self.released += 1
 
 

@@ -1114,11 +1114,11 @@ def _authorize_in_steps(
         return
 
     # A request that waits must not keep the records of a produce, which are in the connection's memory.
-    kept = None if kind is Produce else allowed
+    retained = None if kind is Produce else allowed
 
     def replied(result: Any) -> None:
-        if isinstance(result, ApiError) and kept is not None:
-            result = kept.failed(result)
+        if isinstance(result, ApiError) and retained is not None:
+            result = retained.failed(result)
         reply(result if isinstance(result, BarnabasError) else _completed(result, completing))
 
     handle(allowed, caller, replied)

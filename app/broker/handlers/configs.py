@@ -202,7 +202,7 @@ class ConfigService:
     async def _alter_topic(self, name: str, plan: Plan, *, validate_only: bool) -> None:
         state = self._state
         state.check_owns_topics()
-        await self._topics.settled(name)
+        await self._topics.resolve_outcome(name)
         for _ in range(ATTEMPTS):
             topic = state.image.topic(name)
             altered = state.settings.altered_topic_configs(topic.configs, plan(topic.configs))
@@ -234,7 +234,7 @@ class ConfigService:
 
     async def _cordon_other(self, broker_id: int, plan: Plan, *, validate_only: bool) -> None:
         subject = f"the configs of broker {broker_id}"
-        await self._changes.settled(subject)
+        await self._changes.resolve_outcome(subject)
         if validate_only:
             return
         for _ in range(ATTEMPTS):
@@ -251,7 +251,7 @@ class ConfigService:
     async def _alter_broker(self, plan: Plan, *, everywhere: bool, validate_only: bool) -> None:
         settings = self._state.settings
         subject = "the configs of all brokers" if everywhere else "the configs of this broker"
-        await self._changes.settled(subject)
+        await self._changes.resolve_outcome(subject)
         for _ in range(ATTEMPTS):
             changes = plan(settings.stored_broker_configs(everywhere=everywhere))
             changed = settings.planned_broker_change(changes, everywhere=everywhere)

@@ -78,7 +78,7 @@ _COORDINATOR_TOPICS = {
 
 # Metrics of consumer groups that this broker coordinates, by the names of kafka_exporter.
 
-_PLACE = ("consumergroup", "topic", "partition")
+_LAG_LABELS = ("consumergroup", "topic", "partition")
 _GROUP_TOPIC = ("consumergroup", "topic")
 EndOf = Callable[[TopicPartition], int | None]
 """The high watermark of a partition; None where this broker has no replica of it."""
@@ -94,14 +94,14 @@ def show_lag(metrics: Metrics, coordinator: GroupCoordinator, end_of: EndOf) -> 
     metrics.gauges(
         "kafka_consumergroup_current_offset",
         "Committed position of a group in a partition.",
-        _PLACE,
-        lambda: [((group, *_texts(place)), float(offset)) for group, place, offset in coordinator.committed()],
+        _LAG_LABELS,
+        lambda: [((group, *_texts(tp)), float(offset)) for group, tp, offset in coordinator.committed()],
     )
     metrics.gauges(
         "kafka_consumergroup_lag",
         "Messages between a group's committed position and the high watermark of a partition.",
-        _PLACE,
-        lambda: [((group, *_texts(place)), lag) for group, place, lag in _lags(coordinator, end_of)],
+        _LAG_LABELS,
+        lambda: [((group, *_texts(tp)), lag) for group, tp, lag in _lags(coordinator, end_of)],
     )
     metrics.gauges(
         "kafka_consumergroup_lag_sum",
@@ -117,21 +117,21 @@ def show_lag(metrics: Metrics, coordinator: GroupCoordinator, end_of: EndOf) -> 
     )
 
 
-def _texts(place: TopicPartition) -> tuple[str, str]:
-    return place.topic, str(place.partition)
+def _texts(tp: TopicPartition) -> tuple[str, str]:
+    return tp.topic, str(tp.partition)
 
 
 def _lags(coordinator: GroupCoordinator, end_of: EndOf) -> Iterator[tuple[str, TopicPartition, float]]:
-    for group, place, offset in coordinator.committed():
-        end = end_of(place)
+    for group, tp, offset in coordinator.committed():
+        end = end_of(tp)
         if end is not None:
-            yield group, place, float(max(0, end - offset))
+            yield group, tp, float(max(0, end - offset))
 
 
 def _sums(coordinator: GroupCoordinator, end_of: EndOf) -> list[_Row]:
     sums: dict[tuple[str, str], float] = {}
-    for group, place, lag in _lags(coordinator, end_of):
-        key = (group, place.topic)
+    for group, tp, lag in _lags(coordinator, end_of):
+        key = (group, tp.topic)
         sums[key] = sums.get(key, 0.0) + lag
     return list(sums.items())
 
@@ -245,7 +245,7 @@ class GroupService:
         self._is_started = self._is_closed = False
         state.registry.listen(self._cluster_changed)
         follow_leaders(state, OFFSETS_TOPIC, self.coordinator, self._loader, self._log)
-        state.replicas.markers.when_ended(self._transaction_ended)
+        state.replicas.markers.add_txn_completed_listener(self._transaction_ended)
         _show(state.metrics, self.coordinator, self._loader)
         show_lag(state.metrics, self.coordinator, _end_of(state))
 
@@ -521,8 +521,8 @@ def _show(metrics: Metrics, coordinator: GroupCoordinator, loader: LogLoader[Loa
 
 
 def _end_of(state: BrokerState) -> Callable[[TopicPartition], int | None]:
-    def end(place: TopicPartition) -> int | None:
-        partition = state.replicas.partitions.get(place)
+    def end(tp: TopicPartition) -> int | None:
+        partition = state.replicas.partitions.get(tp)
         return None if partition is None else partition.high_watermark
 
     return end
@@ -568,11 +568,11 @@ class CoordinatorService:
         topic = state.image.topics.get(topic_name)
         if topic is None:
             return _unavailable(key, why_not or f"there is no topic {topic_name}")
-        place = TopicPartition(topic_name, partition_of(key, len(topic.partitions)))
-        leader = state.image.state(place).leader
+        tp = TopicPartition(topic_name, partition_of(key, len(topic.partitions)))
+        leader = state.image.state(tp).leader
         node = nodes.get(leader)
-        if node is None or not state.has_replica(*place, leader):
-            return _unavailable(key, f"{place} has no leader")
+        if node is None or not state.has_replica(*tp, leader):
+            return _unavailable(key, f"{tp} has no leader")
         return Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port)
 
 

@@ -71,11 +71,11 @@ class InternalReplicas:
         match delta:
             case BrokersChanged() | ControllerChanged():
                 for name in sorted(INTERNAL_TOPICS):
-                    self._look(name)
+                    self._check_topic(name)
             case TopicSet(topic=topic) if topic.name in INTERNAL_TOPICS:
-                self._look(topic.name)
+                self._check_topic(topic.name)
 
-    def _look(self, name: str) -> None:
+    def _check_topic(self, name: str) -> None:
         state = self._state
         controller, topic = state.image.controller, state.image.topics.get(name)
         if name in self._under_way or topic is None or controller is None or controller.broker_id != state.node_id:
@@ -108,4 +108,4 @@ class InternalReplicas:
         """End an attempt. A failure, which is reported, is retried at the next change of the cluster."""
         self._under_way.discard(name)
         if error is None:
-            self._look(name)
+            self._check_topic(name)

@@ -75,7 +75,7 @@ class TopicViews:
         states = image.states_of(topic.name)
         view = self._views.get(key)
         if view is None or view.topic is not topic or view.states is not states:
-            view = self._views[key] = _View(topic, states, self._made(image, topic, operations))
+            view = self._views[key] = _View(topic, states, self._build_metadata(image, topic, operations))
         return view.metadata
 
     def all_topics(self, *, operations: bool) -> Steps[Sequence[TopicMetadata]]:
@@ -92,7 +92,7 @@ class TopicViews:
         self._look_for_changes()
         return self._whole.get(key)
 
-    def keep_whole(self, key: WholeKey, result: MetadataResult) -> MetadataResult:
+    def cache_whole(self, key: WholeKey, result: MetadataResult) -> MetadataResult:
         """Cache a response that was made since the last change."""
         if len(self._whole) >= _WHOLE_MAX:
             self._whole.clear()
@@ -123,7 +123,7 @@ class TopicViews:
         self._whole.clear()
         self._version = object()
 
-    def _made(self, image: ClusterImage, topic: Topic, operations: bool) -> TopicMetadata:
+    def _build_metadata(self, image: ClusterImage, topic: Topic, operations: bool) -> TopicMetadata:
         view = TopicMetadata(
             name=topic.name,
             topic_id=topic.topic_id,
@@ -269,25 +269,29 @@ class AutoCreation:
         async def change() -> Sequence[Topic | BarnabasError]:
             return await self._topics.create_some([NewTopic(name=name) for name in some])
 
-        def made(result: Sequence[Topic | BarnabasError] | BarnabasError) -> None:
+        def on_created(result: Sequence[Topic | BarnabasError] | BarnabasError) -> None:
             results = [result] * len(some) if isinstance(result, BarnabasError) else result
             self._under_way.difference_update(some)
             errors = {name: self._error(name, each) for name, each in zip(some, results, strict=True)}
             self._state.scheduler.call_soon(self._create_next)  # other changes have their turn
             self._note(errors)
 
-        self._state.changes.submit("Metadata", change, made)
+        self._state.changes.submit("Metadata", change, on_created)
 
-    def _error(self, name: str, made: Topic | BarnabasError) -> ErrorCode:
+    def _error(self, name: str, on_created: Topic | BarnabasError) -> ErrorCode:
         state = self._state
-        if isinstance(made, Topic) or name in state.image.topics or state.classic.has(name):
+        if isinstance(on_created, Topic) or name in state.image.topics or state.classic.has(name):
             return ErrorCode.NONE  # also what was created meanwhile, or left by an earlier attempt
-        if isinstance(made, ApiError):  # a refused topic does not exist for this client until an operator acts
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if made.code is ErrorCode.POLICY_VIOLATION else made.code
-        if isinstance(made, StorageError):
-            state.failed(f"creating topic {name}", made)
+        if isinstance(on_created, ApiError):  # a refused topic does not exist for this client until an operator acts
+            return (
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if on_created.code is ErrorCode.POLICY_VIOLATION
+                else on_created.code
+            )
+        if isinstance(on_created, StorageError):
+            state.failed(f"creating topic {name}", on_created)
             return ErrorCode.KAFKA_STORAGE_ERROR
-        state.changes.report_failure(f"creating topic {name}", made)
+        state.changes.report_failure(f"creating topic {name}", on_created)
         return ErrorCode.LEADER_NOT_AVAILABLE
 
     # --- waiting requests
@@ -424,7 +428,7 @@ class MetadataService:
             topics=topics,
             authorized_operations=CLUSTER_OPERATIONS if asked else NO_AUTHORIZED_OPERATIONS,
         )
-        return self._views.keep_whole(key, result) if every_one and self._views.version is version else result
+        return self._views.cache_whole(key, result) if every_one and self._views.version is version else result
 
     def _named(self, request: Metadata, errors: Mapping[str, ErrorCode]) -> Steps[Sequence[TopicMetadata]]:
         image = self._state.image

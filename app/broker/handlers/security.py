@@ -416,8 +416,8 @@ class AclService:
                 def remove(value: Value | None) -> Value | None:
                     acls = [] if value is None else _decoded(name, value)
                     deleted[name] = [acl for acl in acls if any(each.matches(acl) for each in request.filters)]
-                    kept = [acl for acl in acls if acl not in deleted[name]]
-                    return encode_acls(kept) if kept else None
+                    remaining = [acl for acl in acls if acl not in deleted[name]]
+                    return encode_acls(remaining) if remaining else None
 
                 return remove
 

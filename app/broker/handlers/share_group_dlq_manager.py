@@ -167,7 +167,7 @@ class ShareGroupDLQManager:
     def _write(self, sending: _Sending, topic: Topic, columns: Columns | None) -> None:
         if sending.led.is_dropped:
             return
-        place = TopicPartition(topic.name, sending.led.partition.topic_partition.partition % len(topic.partitions))
+        tp = TopicPartition(topic.name, sending.led.partition.topic_partition.partition % len(topic.partitions))
         limit = self._state.settings.log_config(topic.configs, topic.name).max_message_bytes
         messages = self._messages(sending, columns, limit)
         sending.last_offset = sending.next_offset + len(messages) - 1
@@ -177,8 +177,8 @@ class ShareGroupDLQManager:
         except ApiError as error:
             self._give_up(sending, str(error))
             return
-        entry = ProducePartition(place.topic, place.partition, records, topic_id=topic.topic_id)
-        leader = self._state.image.state(place).leader
+        entry = ProducePartition(tp.topic, tp.partition, records, topic_id=topic.topic_id)
+        leader = self._state.image.state(tp).leader
         self._produced.add()
         if leader == self._state.node_id:
             try:
@@ -188,7 +188,7 @@ class ShareGroupDLQManager:
             except ApiError as error:
                 self._appended(sending, error)
         elif leader < 0 or self._state.ask is None:
-            self._retry(sending, f"{place} has no leader")
+            self._retry(sending, f"{tp} has no leader")
         else:
             request = Produce(partitions=[entry], acks=ALL_IN_SYNC, timeout_ms=_WRITE_TIMEOUT_MS)
             self._state.ask(leader, request, partial(self._produced_there, sending))

@@ -33,7 +33,7 @@ def share_group_handlers(
     groups = coordinator.share_groups
     if groups is None:
         return {}
-    _show(state, coordinator)
+    _register_gauges(state, coordinator)
     handlers: dict[type[Request[Any]], Callable[[Any, Caller, Any], None]] = {
         ShareGroupHeartbeat: groups.heartbeat,
         ShareGroupDescribe: groups.describe,
@@ -56,7 +56,7 @@ def _offered(state: BrokerState, handle: Callable[[Any, Caller, Any], None]) -> 
     return handle_if_offered
 
 
-def _show(state: BrokerState, coordinator: GroupCoordinator) -> None:
+def _register_gauges(state: BrokerState, coordinator: GroupCoordinator) -> None:
     """Register the gauges by Kafka's names (group-coordinator-metrics)."""
     for group_state in SHARE_STATES:
         state.metrics.gauge(
@@ -73,17 +73,17 @@ class PartitionEnds:
     def __init__(self, state: BrokerState) -> None:
         self._state = state
 
-    def find(self, places: Sequence[TopicPartition], done: Callable[[Ends], None]) -> None:
-        """Call back with the ends, as far as they can be had."""
+    def find(self, topic_partitions: Sequence[TopicPartition], done: Callable[[Ends], None]) -> None:
+        """Call `done` with the ends that are known, once all asked leaders have answered."""
         ends: Ends = {}
         elsewhere: dict[int, list[TopicPartition]] = {}
-        for place in places:
-            leader = self._state.image.state(place).leader
-            replica = self._state.replicas.partitions.get(place)
+        for tp in topic_partitions:
+            leader = self._state.image.state(tp).leader
+            replica = self._state.replicas.partitions.get(tp)
             if leader == self._state.node_id and replica is not None:
-                ends[place] = replica.high_watermark
+                ends[tp] = replica.high_watermark
             elif leader >= 0 and self._state.ask is not None:
-                elsewhere.setdefault(leader, []).append(place)
+                elsewhere.setdefault(leader, []).append(tp)
         left = len(elsewhere)
         if not left:
             done(ends)

@@ -133,22 +133,22 @@ class ShareCoordinatorService:
         topic = self._state.image.topics.get(SHARE_STATE_TOPIC)
         if topic is None:
             return -1
-        place = TopicPartition(SHARE_STATE_TOPIC, partition_of(key, len(topic.partitions)))
-        return self._state.image.state(place).leader
+        tp = TopicPartition(SHARE_STATE_TOPIC, partition_of(key, len(topic.partitions)))
+        return self._state.image.state(tp).leader
 
     def _log_end_offset(self, number: int) -> int:
         partition = self._state.replicas.partitions.get(TopicPartition(SHARE_STATE_TOPIC, number))
         return 0 if partition is None else partition.log.log_end_offset
 
     def _delete_records(self, number: int, offset: int) -> None:
-        place = TopicPartition(SHARE_STATE_TOPIC, number)
-        partition = self._state.replicas.partitions.get(place)
+        tp = TopicPartition(SHARE_STATE_TOPIC, number)
+        partition = self._state.replicas.partitions.get(tp)
         if partition is None or not partition.log.log_start_offset < offset <= partition.high_watermark:
             return
         try:
             partition.delete_records(offset)
         except (ApiError, StorageError) as error:
-            self._state.report(f"{place}: deleting the records below offset {offset} failed: {error}")
+            self._state.report(f"{tp}: deleting the records below offset {offset} failed: {error}")
 
 
 def _share_config(static: BrokerConfig) -> ShareCoordinatorConfig:

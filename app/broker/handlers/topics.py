@@ -179,10 +179,10 @@ class TopicService:
     ) -> Sequence[Topic | BarnabasError]:
         """Return what became of topics whose commit has this outcome; after an error they are read again."""
         try:
-            with ExitStack() as doubts:
+            with ExitStack() as contexts:
                 for each in portion:
                     if isinstance(each, Topic):
-                        doubts.enter_context(self.reread_on_failure(each.name))
+                        contexts.enter_context(self.reread_on_failure(each.name))
                 outcome.get()
         except (CoordinationError, ClosedError) as error:
             return [error if isinstance(each, Topic) else each for each in portion]
@@ -214,7 +214,7 @@ class TopicService:
         check_topic_name(new.name)
         new = as_it_must_be(new, static, state.live_machines())
         state.check_owns_topics()
-        await self.settled(new.name)
+        await self.resolve_outcome(new.name)
         state.classic.check_free(new.name)
         self._check_no_orphans(new.name)
         configs = state.settings.new_topic_configs(new.configs)
@@ -269,7 +269,7 @@ class TopicService:
         state, registry = self._state, self._registry
         check_not_internal(new.topic, "the number of its partitions determines the coordinator of each group")
         state.check_owns_topics()
-        await self.settled(new.topic)
+        await self.resolve_outcome(new.topic)
         self._check_no_orphans(new.topic)
         for _ in range(ATTEMPTS):
             before = state.image.topic(new.topic)
@@ -364,7 +364,7 @@ class TopicService:
     ) -> DeletedTopic:
         """`topic_id`: None for any topic of this name."""
         self._state.check_owns_topics()
-        await self.settled(name)
+        await self.resolve_outcome(name)
         image = self._state.image
         topic = image.topic(name) if topic_id is None else image.topic_by_id(topic_id)
         check_not_internal(topic.name, "it is not deleted")
@@ -475,15 +475,15 @@ class TopicService:
 
     # --- what a failed write has left
 
-    async def settled(self, name: str) -> None:
+    async def resolve_outcome(self, name: str) -> None:
         """Return when the topic is in no doubt. Raises `CoordinationError`."""
-        await self._changes.settled(_subject(name))
+        await self._changes.resolve_outcome(_subject(name))
 
     def reread_on_failure(self, name: str) -> AbstractContextManager[None]:
         """Return the context of each write of a topic."""
         return self._changes.reread_on_failure(_subject(name), partial(self.apply_topic, name))
 
-    async def settle_some(self, names: Sequence[str]) -> None:
+    async def apply_topics(self, names: Sequence[str]) -> None:
         """Apply the tree's state of a topic, or of several that are new, to this broker."""
         if len(names) == 1:
             await self.apply_topic(names[0])

@@ -211,7 +211,7 @@ def follower_of(state: BrokerState, topics: TopicService) -> MetadataListener:
         state.scheduler,
         submit_leaders=partial(submit, state.leader_changes),
         submit_topics=partial(submit, None),
-        settle=topics.settle_some,
+        apply_topics=topics.apply_topics,
     )
 
 

@@ -249,7 +249,7 @@ class ClusterMember:
             state.scheduler,
             submit_leaders=self._submit,
             submit_topics=state.changes.submit,
-            settle=topics.settle_some,
+            apply_topics=topics.apply_topics,
         )
         self._differing: Mapping[int, list[int]] = {}
         """The values of `min.insync.replicas` in the brokers' files, as they were reported last."""
@@ -366,7 +366,7 @@ class ClusterMember:
         def end() -> None:
             self._membership.end(done)
 
-        def look() -> None:
+        def check_leaderships() -> None:
             left = self._led_for_others()
             if not left or self._state.clock.monotonic_ms() >= until_ms:
                 if left:
@@ -374,11 +374,11 @@ class ClusterMember:
                     self._report(f"{led}; the others find new leaders without this one")
                 end()
             else:
-                self._state.scheduler.call_later(HAND_OVER_STEP_MS, look)
+                self._state.scheduler.call_later(HAND_OVER_STEP_MS, check_leaderships)
 
         if self._led_for_others():
             self._membership.update_registration(leaving=True)
-        look()
+        check_leaderships()
 
     def _led_for_others(self) -> int:
         """Return the number of partitions that this broker leads and that another in-sync replica could lead."""

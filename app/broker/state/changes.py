@@ -16,10 +16,10 @@ from ....ports.errors import ApiError, BarnabasError, ClosedError, broker_failed
 from ....ports.scheduler import Outcome, Scheduler
 
 T = TypeVar("T")
-Settle = Callable[[], Coroutine[Any, Any, None]]
+Reread = Callable[[], Coroutine[Any, Any, None]]
 
-SETTLE_MS = 1000.0
-SETTLE_MS_MAX = 30_000.0
+REREAD_MS = 1000.0
+REREAD_MS_MAX = 30_000.0
 
 
 class Changes:
@@ -34,9 +34,9 @@ class Changes:
         self._scheduler = scheduler
         self._queue = ChangeQueue(scheduler, coordination)
         self._report = report
-        self._unknown_outcomes: dict[str, tuple[Settle, ChangeQueue]] = {}
-        self._settling: set[ChangeQueue] = set()
-        self._settle_ms = SETTLE_MS
+        self._unknown_outcomes: dict[str, tuple[Reread, ChangeQueue]] = {}
+        self._rereading: set[ChangeQueue] = set()
+        self._reread_ms = REREAD_MS
         self._has_reported = False
 
     def close(self) -> None:
@@ -68,8 +68,8 @@ class Changes:
         queue.run(make, done)
 
     @contextmanager
-    def reread_on_failure(self, subject: str, settle: Settle, queue: ChangeQueue | None = None) -> Iterator[None]:
-        """Return the context of writes to one subject: after a failure it is read again, until `settle` succeeds.
+    def reread_on_failure(self, subject: str, reread: Reread, queue: ChangeQueue | None = None) -> Iterator[None]:
+        """Return the context of writes to one subject: after a failure it is read again, until `reread` succeeds.
 
         `queue`: the queue of these writes; None: the common one.
         """
@@ -77,17 +77,17 @@ class Changes:
         try:
             yield
         except (CoordinationError, ClosedError):
-            self._unknown_outcomes[subject] = settle, queue
-            self._settle_later(queue)
+            self._unknown_outcomes[subject] = reread, queue
+            self._reread_later(queue)
             raise
         self._has_reported = False
 
-    async def settled(self, subject: str) -> None:
+    async def resolve_outcome(self, subject: str) -> None:
         """Return when no write to the subject has an unknown outcome. Raises `CoordinationError`."""
-        doubt = self._unknown_outcomes.get(subject)
-        if doubt is not None:
-            settle, _ = doubt
-            await settle()
+        unknown = self._unknown_outcomes.get(subject)
+        if unknown is not None:
+            reread, _ = unknown
+            await reread()
             self._unknown_outcomes.pop(subject, None)
 
     def report_failure(self, what: str, error: BarnabasError) -> None:
@@ -96,31 +96,31 @@ class Changes:
             self._report(f"{what} failed: {type(error).__name__}: {error}")
         self._has_reported = self._has_reported or is_unreachable(error)
 
-    def _settle_later(self, queue: ChangeQueue) -> None:
-        if queue not in self._settling:
-            self._settling.add(queue)
-            settle, settled = partial(self._settle_all, queue), partial(self._settled_all, queue)
-            self._scheduler.call_later(self._settle_ms, lambda: queue.run(settle, settled))
+    def _reread_later(self, queue: ChangeQueue) -> None:
+        if queue not in self._rereading:
+            self._rereading.add(queue)
+            reread, finished = partial(self._reread_all, queue), partial(self._on_reread_all, queue)
+            self._scheduler.call_later(self._reread_ms, lambda: queue.run(reread, finished))
 
-    async def _settle_all(self, queue: ChangeQueue) -> None:
+    async def _reread_all(self, queue: ChangeQueue) -> None:
         for subject, (_, queue_of_subject) in tuple(self._unknown_outcomes.items()):
             if queue_of_subject is queue:
-                await self.settled(subject)
+                await self.resolve_outcome(subject)
 
-    def _settled_all(self, queue: ChangeQueue, outcome: Outcome[None]) -> None:
-        self._settling.discard(queue)
+    def _on_reread_all(self, queue: ChangeQueue, outcome: Outcome[None]) -> None:
+        self._rereading.discard(queue)
         error = outcome.error
         if isinstance(error, ClosedError):
             return  # the broker stops; its next start reads the subjects
         if error is None:
-            self._settle_ms = SETTLE_MS
+            self._reread_ms = REREAD_MS
             return
         if isinstance(error, BarnabasError):
             self.report_failure("reading the nodes of a failed change again", error)
         else:
             self._report(f"reading the nodes of a failed change again failed: {type(error).__name__}: {error}")
-        self._settle_ms = min(2 * self._settle_ms, SETTLE_MS_MAX)
-        self._settle_later(queue)
+        self._reread_ms = min(2 * self._reread_ms, REREAD_MS_MAX)
+        self._reread_later(queue)
 
 
 class EntityStore:
@@ -156,7 +156,7 @@ class EntityStore:
         the calls raise.
         """
         subject = f"the entities of the kind {kind.value}"
-        await self._changes.settled(subject)
+        await self._changes.resolve_outcome(subject)
         with self._changes.reread_on_failure(subject, self._registry.reread_all_entities, self._queue):
             await self._registry.change_entities(kind, changes, replace_unreadable=replace_unreadable)
 

@@ -658,7 +658,7 @@ class Tiering:
 
         def failed(error: BaseException) -> None:
             self._copies_groups = False
-            self._report(f"offsets of groups cannot be stored in remote storage, which is tried again: {error}")
+            self._report(f"offsets of groups cannot be stored in remote storage; retrying: {error}")
 
         def collected(outcome: Outcome[dict[int, tuple[GroupOffset, ...]]]) -> None:
             if outcome.error is not None:
@@ -873,15 +873,15 @@ def _collected(
 ) -> dict[int, tuple[GroupOffset, ...]]:
     """Return the committed offsets in the topics with these ids, by partition of `__consumer_offsets`. Any thread."""
     found: dict[int, list[GroupOffset]] = {number: [] for number in partitions}
-    for group, place, offset in coordinator.committed():
+    for group, tp, offset in coordinator.committed():
         number = coordinator.partition_of(group)
-        if place.topic in ids and number in found:
+        if tp.topic in ids and number in found:
             found[number].append(
                 GroupOffset(
                     group=group,
-                    topic=place.topic,
-                    topic_id=ids[place.topic],
-                    partition=place.partition,
+                    topic=tp.topic,
+                    topic_id=ids[tp.topic],
+                    partition=tp.partition,
                     offset=offset,
                 )
             )

@@ -70,14 +70,14 @@ def plan(
     `--add 4` gives a new broker its share. To empty a broker: `barnabas brokers drain`. Standard output is JSON for
     `execute` (and for kafka-reassign-partitions); standard error says what would move.
     """
-    from ...clients.admin.reassignments import current_assignment, moved, places_of, planned, replica_sizes, to_json
+    from ...clients.admin.reassignments import current_assignment, moved, planned, racks_of, replica_sizes, to_json
 
     if brokers is not None and add is not None:
         raise ConfigError("give --brokers or --add, not both")
     with open_admin(bootstrap) as admin:
         current = current_assignment(admin, None if topics is None else _words(topics))
         log_dirs = admin.describe_log_dirs()
-        racks = places_of(admin.describe_cluster().brokers)
+        racks = racks_of(admin.describe_cluster().brokers)
     sizes = replica_sizes(log_dirs)
     cordoned = {broker for broker, folders in log_dirs.items() if all(each.is_cordoned for each in folders)}
     if brokers is not None:
@@ -92,9 +92,9 @@ def plan(
         text = f"broker {refused[0]} is drained, so it gets no replicas"
         raise ConfigError(f"{text}; 'barnabas brokers drain {refused[0]} --cancel' ends that")
     proposed = planned(current, wanted, replication_factor)
-    changed = {place: held for place, held in proposed.items() if tuple(held) != tuple(current[place])}
+    changed = {tp: held for tp, held in proposed.items() if tuple(held) != tuple(current[tp])}
     copies = moved(current, proposed)
-    size = sum(sizes.get(place, 0) for place, _ in copies)
+    size = sum(sizes.get(tp, 0) for tp, _ in copies)
     change = f"{len(changed)} of {counted(len(current), 'partition')} {'changes' if len(changed) == 1 else 'change'}"
     typer.echo(f"{change}, {counted(len(copies), 'replica')} with {size:,} bytes to copy", err=True)
     typer.echo(to_json(proposed))
@@ -117,7 +117,7 @@ def execute(
 
     wanted = _read_assignment(file)
     with open_admin(bootstrap) as admin:
-        current = current_assignment(admin, sorted({place.topic for place in wanted}))
+        current = current_assignment(admin, sorted({tp.topic for tp in wanted}))
         _check_known(wanted, current)
         if throttle is not None:
             set_throttle(admin, wanted, current, throttle)
@@ -125,7 +125,7 @@ def execute(
     typer.echo(
         "the assignment before, as JSON on standard output; save it: `execute` with it is the way back", err=True
     )
-    typer.echo(to_json({place: current[place] for place in wanted}))
+    typer.echo(to_json({tp: current[tp] for tp in wanted}))
     more = "" if throttle is None else "; `barnabas cluster reassign verify` takes the throttle off at the end"
     typer.echo(f"{counted(len(wanted), 'partition is on its way', 'partitions are on their way')}{more}", err=True)
 
@@ -148,8 +148,8 @@ def verify(
         states = _wait(admin, wanted) if wait else _settled(admin, wanted)
         moving = any(state == "moving" for state in states.values())
         if not moving and not preserve_throttles:
-            remove_throttle(admin, {place.topic for place in wanted})
-    rows = [(place.topic, place.partition, list(wanted[place]), state) for place, state in sorted(states.items())]
+            remove_throttle(admin, {tp.topic for tp in wanted})
+    rows = [(tp.topic, tp.partition, list(wanted[tp]), state) for tp, state in sorted(states.items())]
     columns = ("topic", "partition", "replicas", "state")
     if as_json:
         print_json([dict(zip(columns, row, strict=True)) for row in rows])
@@ -173,10 +173,10 @@ def cancel(
     with open_admin(bootstrap) as admin:
         moving = [TopicPartition(move.topic, move.partition) for move in admin.list_reassignments()]
         given = None if file is None else _read_assignment(file)
-        chosen = [place for place in moving if given is None or place in given]
+        chosen = [tp for tp in moving if given is None or tp in given]
         if chosen:
             admin.reassign_partitions(dict.fromkeys(chosen))
-        remove_throttle(admin, {place.topic for place in (chosen if given is None else given)})
+        remove_throttle(admin, {tp.topic for tp in (chosen if given is None else given)})
     typer.echo(f"{counted(len(chosen), 'move')} cancelled")
 
 
@@ -204,7 +204,7 @@ def _read_assignment(file: Path) -> dict[TopicPartition, tuple[int, ...]]:
 
 
 def _check_known(wanted: ReplicaAssignment, current: ReplicaAssignment) -> None:
-    unknown = sorted(str(place) for place in wanted if place not in current)
+    unknown = sorted(str(tp) for tp in wanted if tp not in current)
     if unknown:
         raise ConfigError(f"unknown partition {', '.join(unknown)}")
 
@@ -215,15 +215,15 @@ def _states(admin: Admin, wanted: ReplicaAssignment) -> dict[TopicPartition, str
 
     moving = {TopicPartition(move.topic, move.partition) for move in admin.list_reassignments()}
     there = set(admin.list_topics(internal=True))
-    current = current_assignment(admin, sorted({place.topic for place in wanted} & there))
+    current = current_assignment(admin, sorted({tp.topic for tp in wanted} & there))
     states = {}
-    for place, held in wanted.items():
-        if place not in current:
-            states[place] = "no such partition"
-        elif place in moving:
-            states[place] = "moving"
+    for tp, held in wanted.items():
+        if tp not in current:
+            states[tp] = "no such partition"
+        elif tp in moving:
+            states[tp] = "moving"
         else:
-            states[place] = "done" if tuple(held) == current[place] else "other replicas"
+            states[tp] = "done" if tuple(held) == current[tp] else "other replicas"
     return states
 
 
@@ -454,8 +454,8 @@ def start(
             members = []
             for number, (name, port, url) in enumerate(zip(names, ports, urls, strict=True), start=1):
                 own = {**_defaults(brokers, read), **of_etcd, **given, "broker.id": number, "coordination": url}
-                place = ["--data", str(data / name), "--listen", f"kafka://{host}:{port}"]
-                members.append(ManagedProcess(name, ["serve", *place, *words, *_set(own)]))
+                options = ["--data", str(data / name), "--listen", f"kafka://{host}:{port}"]
+                members.append(ManagedProcess(name, ["serve", *options, *words, *_set(own)]))
             addresses = [f"{host}:{port}" for port in ports]
             announce = Thread(target=_announce, args=(addresses, files), name="announce", daemon=True)
             Processes(members, lines, restart=restart, ready=announce.start).run()
@@ -658,21 +658,21 @@ def _watch(admin: Admin, interval: float, as_json: bool) -> None:
 
     with Live(auto_refresh=False, screen=True) as live:
 
-        def look() -> None:
+        def update_screen() -> None:
             try:
                 sections = sections_of(ask_status(admin))
             except BarnabasError as error:
                 sections = [Section(str(error), alarm=True)]
             live.update(framed([Section(strftime("%H:%M:%S")), *sections]), refresh=True)
 
-        _repeat(interval, look)
+        _repeat(interval, update_screen)
 
 
-def _repeat(interval: float, look: Callable[[], None]) -> None:
+def _repeat(interval: float, update_screen: Callable[[], None]) -> None:
     try:
         while True:
             try:
-                look()
+                update_screen()
             except BarnabasError as error:
                 typer.echo(f"barnabas: {error}", err=True)
             sleep(interval)
@@ -823,13 +823,13 @@ def elect(
     if partitions and (topics is None or len(topics) != 1):
         raise ConfigError("--partition needs exactly one --topic")
     with open_admin(bootstrap) as admin:
-        places = None if everything else _places(admin, topics or (), partitions)
-        elected = admin.elect_leaders(places, ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED)
+        topic_partitions = None if everything else _places(admin, topics or (), partitions)
+        elected = admin.elect_leaders(topic_partitions, ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED)
     if as_json:
-        print_json([{"topic": place.topic, "partition": place.partition} for place in sorted(elected)])
+        print_json([{"topic": tp.topic, "partition": tp.partition} for tp in sorted(elected)])
         return
-    for place in sorted(elected):
-        typer.echo(f"{place} has a new leader")
+    for tp in sorted(elected):
+        typer.echo(f"{tp} has a new leader")
     if not elected:
         typer.echo("no partition needed another leader")
 

@@ -248,25 +248,25 @@ class _Member:
             self._saved = time.monotonic()
             warn("offset commit failed, and is retried: %s", error)
 
-    def _assigned(self, places: list[TopicPartition]) -> None:
+    def _assigned(self, partitions: list[TopicPartition]) -> None:
         start = self._extent.start
         if start.word is None:
-            new = [place for place, at in self._consumer.committed(places).items() if at is None]
+            new = [tp for tp, at in self._consumer.committed(partitions).items() if at is None]
             if start.time_ms is not None:
                 self._consumer.seek_to_time(start.time_ms, new)
             elif start.offset is not None:
-                for place in new:
-                    self._consumer.seek(place, start.offset)
+                for tp in new:
+                    self._consumer.seek(tp, start.offset)
         if self._extent.stop_at_end:
-            self._ends |= self._consumer.end_offsets(places)
+            self._ends |= self._consumer.end_offsets(partitions)
 
-    def _revoked(self, places: list[TopicPartition]) -> None:
+    def _revoked(self, partitions: list[TopicPartition]) -> None:
         self.try_to_save()
-        self._gone(places)
+        self._gone(partitions)
 
-    def _gone(self, places: list[TopicPartition]) -> None:
-        for place in places:
-            self._ends.pop(place, None)
+    def _gone(self, partitions: list[TopicPartition]) -> None:
+        for tp in partitions:
+            self._ends.pop(tp, None)
 
 
 # `barnabas consume --group --share`.
@@ -452,7 +452,7 @@ def _read_stream(
             try:
                 _save(connector)
             except CoordinationError as error:
-                warn("the offsets are not committed, which is tried again: %s", error)
+                warn("the offsets are not committed; retrying: %s", error)
             saved = time.monotonic()
             new = False
         if message is None and progress.timed_out:
@@ -526,8 +526,8 @@ def _read_current(
         Consumer(bootstrap, config={"default.api.timeout.ms": PATIENCE_MS, **settings}) as consumer,
     ):
         consumer.assign(topic, partitions=partitions, **_position(extent.start))
-        for place, offset in starts.items():
-            consumer.seek(place, offset)
+        for tp, offset in starts.items():
+            consumer.seek(tp, offset)
         shown = 0
         with _progress(consumer, topic, extent, ends) as advance:
 
@@ -557,8 +557,8 @@ def _progress(
         yield lambda _shown: None
         return
     left = consumer.lag()
-    for place, end in ends.items():
-        left[place] = max(0, end - consumer.position(place))
+    for tp, end in ends.items():
+        left[tp] = max(0, end - consumer.position(tp))
     there = sum(left.values())
     total = there if extent.count is None else min(there, extent.count)
     endless = not extent.stop_at_end and extent.until_ms is None
@@ -576,15 +576,15 @@ def _bounds(
         return {}, {}
     with open_admin(bootstrap) as admin:
         numbers = partitions or [each.partition for each in admin.describe_topics([topic])[0].partitions]
-        places = [TopicPartition(topic, number) for number in numbers]
+        topic_partitions = [TopicPartition(topic, number) for number in numbers]
         level = settings.get("isolation.level", "read_uncommitted")
         starts: dict[TopicPartition, int] = {}
         if last is not None:
-            first = admin.list_offsets(dict.fromkeys(places, "earliest"))
-            end = admin.list_offsets(dict.fromkeys(places, "latest"), isolation_level=level)
-            starts = {place: max(first[place], end[place] - last) for place in places}
-        ends = admin.list_offsets(dict.fromkeys(places, until_ms)) if until_ms is not None else {}
-    return starts, {place: offset for place, offset in ends.items() if offset >= 0}
+            first = admin.list_offsets(dict.fromkeys(topic_partitions, "earliest"))
+            end = admin.list_offsets(dict.fromkeys(topic_partitions, "latest"), isolation_level=level)
+            starts = {tp: max(first[tp], end[tp] - last) for tp in topic_partitions}
+        ends = admin.list_offsets(dict.fromkeys(topic_partitions, until_ms)) if until_ms is not None else {}
+    return starts, {tp: offset for tp, offset in ends.items() if offset >= 0}
 
 
 def _position(start: Start) -> dict[str, Any]:

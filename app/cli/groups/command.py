@@ -230,12 +230,12 @@ def list_groups(
                 print_table(("group", "state", "type", "protocol"), rows)
             return
 
-        def look() -> dict[str, dict[str, Any]]:
+        def fetch_lags() -> dict[str, dict[str, Any]]:
             found = admin.list_group_lags(states=states, types=types)
             now_ms = time.time_ns() // 1_000_000
             return {each.group_id: _group_fields(each, now_ms) for each in found}
 
-        fields = sorted(_with_trends(look, trend).values(), key=_ORDERS[sort])
+        fields = sorted(_with_trends(fetch_lags, trend).values(), key=_ORDERS[sort])
     if as_json:
         print_json(fields)
         return
@@ -248,13 +248,15 @@ _TREND_COLUMNS = ("trend", "time_trend", "done_in")
 KeyT = TypeVar("KeyT")
 
 
-def _with_trends(look: Callable[[], dict[KeyT, dict[str, Any]]], seconds: float | None) -> dict[KeyT, dict[str, Any]]:
+def _with_trends(
+    fetch_lags: Callable[[], dict[KeyT, dict[str, Any]]], seconds: float | None
+) -> dict[KeyT, dict[str, Any]]:
     """Return the rows of a look, by any key; with `seconds` of a second look so much later, with trends."""
-    first, began = look(), time.monotonic()
+    first, began = fetch_lags(), time.monotonic()
     if seconds is None:
         return first
     time.sleep(seconds)
-    second = look()
+    second = fetch_lags()
     elapsed = time.monotonic() - began
     for key, row in second.items():
         before = (first[key]["lag"], first[key]["lag_ms"]) if key in first else None
@@ -388,26 +390,26 @@ def show_offsets(admin: "Admin", details: "GroupDetails", trend: float | None, *
     is_share = details.type == "share"
     offset = "start_offset" if is_share else "committed"
 
-    def look() -> dict[TopicPartition, dict[str, Any]]:
+    def fetch_lag() -> dict[TopicPartition, dict[str, Any]]:
         lags = admin.group_lag(details.group_id, times=True)
         now_ms = time.time_ns() // 1_000_000
         return {
-            place: {
-                "topic": place.topic,
-                "partition": place.partition,
+            tp: {
+                "topic": tp.topic,
+                "partition": tp.partition,
                 offset: each.committed,
                 "log_end_offset": each.end,
                 "lag": each.lag,
                 "lag_ms": _lag_ms(each.unread_since_ms, each.lag, now_ms),
                 **({"members": [member.member_id for member in each.members]} if is_share else _reader(each.member)),
             }
-            for place, each in lags.items()
+            for tp, each in lags.items()
         }
 
-    found = _with_trends(look, trend)
+    found = _with_trends(fetch_lag, trend)
     in_flight = _in_flight(admin, details.group_id) if is_share else {}
-    for place, row in found.items():
-        row.update(in_flight.get(place, {}))
+    for tp, row in found.items():
+        row.update(in_flight.get(tp, {}))
     rows, total = list(found.values()), sum(row["lag"] or 0 for row in found.values())
     dead_letters = _dead_letters(admin, details.group_id) if is_share else None
     if as_json:
@@ -444,7 +446,7 @@ def _in_flight(admin: "Admin", name: str) -> "dict[TopicPartition, dict[str, Any
             return {}
         raise
     return {
-        place: {
+        tp: {
             "acquired": each.acquired,
             "available": each.available,
             "given_up": each.archived,
@@ -453,7 +455,7 @@ def _in_flight(admin: "Admin", name: str) -> "dict[TopicPartition, dict[str, Any
                 {"member": held.member_id, "messages": held.records, "lock_ms": held.lock_ms} for held in each.holders
             ],
         }
-        for place, each in found.items()
+        for tp, each in found.items()
     }
 
 
@@ -537,16 +539,16 @@ def _show_state(details: "GroupDetails", coordinator: "Coordinator", as_json: bo
         print_table(row.keys(), [[_cell(value) for value in row.values()]])
 
 
-def _by_topic(places: "Sequence[TopicPartition]") -> dict[str, list[int]]:
+def _by_topic(partitions: "Sequence[TopicPartition]") -> dict[str, list[int]]:
     topics: dict[str, list[int]] = {}
-    for place in sorted(places):
-        topics.setdefault(place.topic, []).append(place.partition)
+    for tp in sorted(partitions):
+        topics.setdefault(tp.topic, []).append(tp.partition)
     return topics
 
 
-def _joined(places: "Sequence[TopicPartition]") -> str:
+def _joined(partitions: "Sequence[TopicPartition]") -> str:
     """Return `a:0,1 b:2`, the form of --topic."""
-    return " ".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in _by_topic(places).items())
+    return " ".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in _by_topic(partitions).items())
 
 
 def _cell(value: object) -> object:
@@ -565,13 +567,13 @@ def describe_start_offsets(bootstrap: Bootstrap, name: Name, as_json: AsJson = F
         offsets = admin.share_group_offsets(name)
     rows = [
         {
-            "topic": place.topic,
-            "partition": place.partition,
+            "topic": tp.topic,
+            "partition": tp.partition,
             "leader_epoch": each.leader_epoch,
             "start_offset": each.offset,
             "lag": each.lag,
         }
-        for place, each in offsets.items()
+        for tp, each in offsets.items()
     ]
     if as_json:
         print_json({"group": name, "partitions": rows})

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from ....core.logtools.verify.data_folder import CheckContext, CheckResult, RepairResult
     from ....core.logtools.verify.findings import Finding
     from ....ports.storage import LogDir
-    from ...compose.log_files import LogPlace, LookedTree
+    from ...compose.log_files import CheckedTree, LogPlace
 
 
 log = typer.Typer(help="Dump, check, repair and summarize the files of a log.", no_args_is_help=True)
@@ -84,14 +84,14 @@ def verify(
     """
     from ...compose.log_files import log_places, opened_place
 
-    places = log_places(paths)
+    log_paths = log_places(paths)
     rows: list[dict[str, object]] = []
     wrong = 0
-    for place in places:
+    for place in log_paths:
         in_use = place.in_use
         tree = _tree(place, in_use=in_use)
         with opened_place(place, to_write=False) as log_dir:
-            context = _context(places, place, tree, alone=None, in_use=in_use)
+            context = _context(log_paths, place, tree, alone=None, in_use=in_use)
             checked = _with_tree(_checked(log_dir, place, context), tree, log_dir)
         wrong += len(_problems(checked.findings))
         row = _counts(place, checked) | {"in_use": in_use}
@@ -130,15 +130,15 @@ def repair(
     from ...compose.log_files import log_places, opened_place
 
     execute = execute or apply
-    places = log_places(paths)
+    log_paths = log_places(paths)
     rows: list[dict[str, object]] = []
     failed = False
-    for place in places:
+    for place in log_paths:
         if place.in_use:
             raise FolderLocked(f"a broker has {place.path} open; stop it, then repair")
         with opened_place(place, to_write=execute) as opened:
             tree, of_tree = _repaired_tree(place, applied=execute)
-            context = _context(places, place, tree, alone=alone, in_use=False)
+            context = _context(log_paths, place, tree, alone=alone, in_use=False)
             log_dir: LogDir = opened if execute else OverlayLogDir(opened)
             found = repair_folder(log_dir, partial(_findings, place, context))
         left = [*(tree.findings if tree is not None else ()), *found.left]
@@ -153,31 +153,31 @@ def repair(
         raise typer.Exit(1)
 
 
-def _tree(place: "LogPlace", *, in_use: bool) -> "LookedTree | None":
+def _tree(place: "LogPlace", *, in_use: bool) -> "CheckedTree | None":
     """Read the coordination file, if it is there and no broker is writing it."""
-    from ...compose.log_files import look_at_tree
+    from ...compose.log_files import check_tree
 
     file = place.coordination_file
-    return None if file is None or in_use else look_at_tree(file)
+    return None if file is None or in_use else check_tree(file)
 
 
-def _repaired_tree(place: "LogPlace", *, applied: bool) -> "tuple[LookedTree | None, list[Finding]]":
+def _repaired_tree(place: "LogPlace", *, applied: bool) -> "tuple[CheckedTree | None, list[Finding]]":
     """Return (the coordination file after its repair, the findings that the repair resolves)."""
-    from ...compose.log_files import mend_tree
+    from ...compose.log_files import repair_tree
 
     before = _tree(place, in_use=False)
     if before is None or not before.is_damaged:
         return before, []
     assert place.coordination_file is not None
     if applied:
-        mend_tree(place.coordination_file, before)
+        repair_tree(place.coordination_file, before)
         after = _tree(place, in_use=False)
         assert after is not None
         return after, [finding for finding in before.findings if finding not in after.findings]
     return evolve(before, findings=[]), before.findings
 
 
-def _with_tree(checked: "CheckResult", tree: "LookedTree | None", log_dir: "LogDir") -> "CheckResult":
+def _with_tree(checked: "CheckResult", tree: "CheckedTree | None", log_dir: "LogDir") -> "CheckResult":
     from ....core.log.names import folder_partition
     from ....core.logtools.verify.tree_check import without_folder
 
@@ -191,7 +191,7 @@ def _with_tree(checked: "CheckResult", tree: "LookedTree | None", log_dir: "LogD
 def _context(
     places: Sequence["LogPlace"],
     place: "LogPlace",
-    tree: "LookedTree | None",
+    tree: "CheckedTree | None",
     *,
     alone: bool | None,
     in_use: bool,

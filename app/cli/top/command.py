@@ -427,10 +427,10 @@ class Tail:
         first, ends = consumer.beginning_offsets(), consumer.end_offsets()
         each = max(1, messages // max(1, len(ends))) if messages else 0
         passed = 0
-        for place, end in ends.items():
-            to = max(first[place], end - each)
-            passed += max(0, to - consumer.position(place))
-            consumer.seek(place, to)
+        for tp, end in ends.items():
+            to = max(first[tp], end - each)
+            passed += max(0, to - consumer.position(tp))
+            consumer.seek(tp, to)
         return passed
 
     def _round(self, consumer: Consumer) -> None:

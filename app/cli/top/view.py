@@ -306,11 +306,11 @@ def _lag_rows(state: TopState) -> list[ShownRow]:
     if not isinstance(state.detail, GroupDetail):
         return []
     rows = []
-    for place, lag in _sorted(list(state.detail.partitions.items()), state.sort, lag=lambda item: item[1].lag):
+    for tp, lag in _sorted(list(state.detail.partitions.items()), state.sort, lag=lambda item: item[1].lag):
         reader = (None, None) if lag.member is None else (lag.member.client_id, lag.member.client_host.lstrip("/"))
         since = "0s" if lag.lag == 0 else _age(state, lag.unread_since_ms)
-        figures = (place.topic, place.partition, lag.committed, lag.end, lag.lag, since)
-        rows.append(_row(str(place), *figures, *reader))
+        figures = (tp.topic, tp.partition, lag.committed, lag.end, lag.lag, since)
+        rows.append(_row(str(tp), *figures, *reader))
     return rows
 
 
@@ -318,15 +318,15 @@ def _share_rows(state: TopState) -> list[ShownRow]:
     if not isinstance(state.detail, GroupDetail):
         return []
     rows = []
-    for place, lag in _sorted(list(state.detail.partitions.items()), state.sort, lag=lambda item: item[1].lag):
+    for tp, lag in _sorted(list(state.detail.partitions.items()), state.sort, lag=lambda item: item[1].lag):
         since = "0s" if lag.lag == 0 else _age(state, lag.unread_since_ms)
-        found = state.detail.in_flight.get(place)
+        found = state.detail.in_flight.get(tp)
         flight: tuple[object, ...] = (None, None, None, None)
         if found is not None:
             counts = {str(each.delivery_count): each.records for each in found.deliveries}
             flight = (found.acquired, found.available, found.archived, deliveries_text(counts) or None)
-        figures = (place.topic, place.partition, lag.committed, lag.end, lag.lag, since)
-        rows.append(_row(str(place), *figures, *flight, len(lag.members)))
+        figures = (tp.topic, tp.partition, lag.committed, lag.end, lag.lag, since)
+        rows.append(_row(str(tp), *figures, *flight, len(lag.members)))
     return rows
 
 

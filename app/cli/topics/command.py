@@ -158,17 +158,21 @@ def delete_records(
         raise ConfigError("--before-offset needs --partition, since offsets are per partition")
     with open_admin(bootstrap) as admin:
         numbers = partition or [each.partition for each in admin.describe_topics([name])[0].partitions]
-        places = [TopicPartition(name, number) for number in sorted(set(numbers))]
-        first = admin.list_offsets(dict.fromkeys(places, "earliest"))
-        last = admin.list_offsets(dict.fromkeys(places, "latest"))
+        topic_partitions = [TopicPartition(name, number) for number in sorted(set(numbers))]
+        first = admin.list_offsets(dict.fromkeys(topic_partitions, "earliest"))
+        last = admin.list_offsets(dict.fromkeys(topic_partitions, "latest"))
         if before_offset is not None:
-            ends = dict.fromkeys(places, before_offset)
+            ends = dict.fromkeys(topic_partitions, before_offset)
         else:
-            ends = dict(last) if before is None else _at_time(admin, places, parse_time_ms(before, "--before"), last)
-        ends = {place: max(first[place], end) for place, end in ends.items()}
+            ends = (
+                dict(last)
+                if before is None
+                else _at_time(admin, topic_partitions, parse_time_ms(before, "--before"), last)
+            )
+        ends = {tp: max(first[tp], end) for tp, end in ends.items()}
         if execute:
-            first = admin.delete_records({(place.topic, place.partition): end for place, end in ends.items()})
-    rows = [(place.partition, first[place], ends[place], last[place]) for place in places]
+            first = admin.delete_records({(tp.topic, tp.partition): end for tp, end in ends.items()})
+    rows = [(tp.partition, first[tp], ends[tp], last[tp]) for tp in topic_partitions]
     if as_json:
         print_json([dict(zip(_COLUMNS, row, strict=True)) for row in rows])
         return
@@ -178,10 +182,10 @@ def delete_records(
 
 
 def _at_time(
-    admin: Admin, places: list[TopicPartition], time_ms: int, last: dict[TopicPartition, int]
+    admin: Admin, partitions: list[TopicPartition], time_ms: int, last: dict[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    found = admin.list_offsets(dict.fromkeys(places, time_ms))
-    return {place: offset if offset >= 0 else last[place] for place, offset in found.items()}
+    found = admin.list_offsets(dict.fromkeys(partitions, time_ms))
+    return {tp: offset if offset >= 0 else last[tp] for tp, offset in found.items()}
 
 
 topics.command("delete-records")(delete_records)

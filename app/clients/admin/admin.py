@@ -91,7 +91,7 @@ from ..shared.process import check_process_in_methods
 from ..shared.settings import CommonSettings, read_settings
 from ..shared.signature import SettingsSignature, defaults_of
 from ..shared.typed_settings import ClientKeywords
-from .asker import AdminRequests, Place, PlaceT, check, passing
+from .asker import AdminRequests, TopicPartitionLike, TopicPartitionLikeT, check, passing
 from .groups import GroupAdmin
 from .quotas import QuotaAdmin
 from .topics import TopicAdmin
@@ -245,7 +245,7 @@ class ConfigAdmin:
         """Return the broker to ask: only a broker itself knows its settings (facts C6). Raises `ConfigError`."""
         if resource.kind in (ResourceKind.BROKER, ResourceKind.BROKER_LOGGER) and resource.name.isdigit():
             node = int(resource.name)
-            self._asker.know(node)
+            self._asker.check_broker(node)
             return node
         return Target.ANY
 
@@ -340,12 +340,14 @@ class TransactionAdmin:
         """
         return self.describe_transactions([transactional_id])[0]
 
-    def describe_producers(self, places: Iterable[Place]) -> dict[TopicPartition, Sequence[ActiveProducer]]:
+    def describe_producers(
+        self, places: Iterable[TopicPartitionLike]
+    ) -> dict[TopicPartition, Sequence[ActiveProducer]]:
         """Return the idempotent and transactional producers of these partitions, as their leaders know them.
 
         Raises `ApiError`.
         """
-        asked = sorted({TopicPartition(*place) for place in places})
+        asked = sorted({TopicPartition(*tp) for tp in places})
 
         def build(group: Sequence[TopicPartition]) -> DescribeProducers:
             topics: dict[str, list[int]] = {}
@@ -357,7 +359,7 @@ class TransactionAdmin:
             described = sorted(result.partitions, key=lambda each: (each.topic, each.partition))
             return [(each.error, each.producers) for each in described]
 
-        answers = self._asker.shell.ask_leaders(asked, lambda place: place, build, outcomes)
+        answers = self._asker.shell.ask_leaders(asked, lambda tp: tp, build, outcomes)
         first_error(answers)
         return dict(zip(asked, answers, strict=True))
 
@@ -371,18 +373,18 @@ class TransactionAdmin:
         """
         now = self._asker.shell.connector.clock.now_ms() if now_ms is None else now_ms
         described = self._topics.describe_topics(topics)
-        places = [TopicPartition(topic.name or "", p.partition) for topic in described for p in topic.partitions]
+        partitions = [TopicPartition(topic.name or "", p.partition) for topic in described for p in topic.partitions]
         old = [
-            (place, producer)
-            for place, producers in self.describe_producers(places).items()
+            (tp, producer)
+            for tp, producers in self.describe_producers(partitions).items()
             for producer in producers
             if producer.current_txn_start_offset >= 0 and producer.last_timestamp_ms + max_timeout_ms < now
         ]
         known = self._partitions_of({producer.producer_id for _, producer in old}) if old else {}
-        return [_open(place, producer) for place, producer in old if place not in known.get(producer.producer_id, ())]
+        return [_open(tp, producer) for tp, producer in old if tp not in known.get(producer.producer_id, ())]
 
     def abort_transaction(
-        self, place: Place, *, producer_id: int, producer_epoch: int, coordinator_epoch: int = -1
+        self, place: TopicPartitionLike, *, producer_id: int, producer_epoch: int, coordinator_epoch: int = -1
     ) -> None:
         """Abort a transaction in one partition, in place of its coordinator; only for hanging transactions.
 
@@ -421,10 +423,10 @@ def _coordinator_of(transactional_id: str) -> CoordinatorOf:
     return CoordinatorOf(transactional_id, TRANSACTION_COORDINATOR)
 
 
-def _open(place: TopicPartition, producer: ActiveProducer) -> OpenTransaction:
+def _open(tp: TopicPartition, producer: ActiveProducer) -> OpenTransaction:
     return OpenTransaction(
-        topic=place.topic,
-        partition=place.partition,
+        topic=tp.topic,
+        partition=tp.partition,
         producer_id=producer.producer_id,
         producer_epoch=producer.producer_epoch,
         coordinator_epoch=producer.coordinator_epoch,
@@ -494,7 +496,7 @@ class ClusterAdmin:
         Raises `ApiError`, `ConfigError` for a broker that does not exist.
         """
         if broker is not None:
-            self._asker.know(broker)
+            self._asker.check_broker(broker)
         target = Target.ANY if broker is None else broker
         result: DescribeFeaturesResult = self._asker.shell.ask(DescribeFeatures(), target)
         check(result.error, None, "features")
@@ -536,7 +538,7 @@ class ClusterAdmin:
         ids = sorted(broker.node_id for broker in self._asker.brokers()) if brokers is None else brokers
         described = {}
         for node in ids:
-            self._asker.know(node)
+            self._asker.check_broker(node)
             result = self._asker.shell.ask(DescribeLogDirs(topics=topics), node)
             check(result.error, None, f"broker {node}")
             described[node] = result.log_dirs
@@ -556,7 +558,7 @@ class ClusterAdmin:
         return {node: self._connections_of(node, limit) for node in ids}
 
     def _connections_of(self, node: int, limit: int | None) -> list[ConnectionDescription]:
-        self._asker.know(node)
+        self._asker.check_broker(node)
         found: list[ConnectionDescription] = []
         while limit is None or len(found) < limit:
             after = found[-1].connection_id if found else 0
@@ -577,7 +579,7 @@ class ClusterAdmin:
         return found
 
     def elect_leaders(
-        self, places: Iterable[Place] | None = None, kind: ElectionType = ElectionType.PREFERRED
+        self, places: Iterable[TopicPartitionLike] | None = None, kind: ElectionType = ElectionType.PREFERRED
     ) -> list[TopicPartition]:
         """Elect the preferred leaders of partitions (None: all that need it), or any replicas (UNCLEAN: may lose data).
 
@@ -592,7 +594,7 @@ class ClusterAdmin:
             check(change.error, change.error_message, f"{change.topic}-{change.partition}")
         return [TopicPartition(change.topic, change.partition) for change in elected]
 
-    def reassign_partitions(self, replicas: Mapping[PlaceT, Sequence[int] | None]) -> None:
+    def reassign_partitions(self, replicas: Mapping[TopicPartitionLikeT, Sequence[int] | None]) -> None:
         """Begin to move partitions; `replicas`: partition → brokers, the preferred leader first, or None to cancel a
         move.
 
@@ -607,7 +609,7 @@ class ClusterAdmin:
         for change in result.partitions:
             check(change.error, change.error_message, f"{change.topic}-{change.partition}")
 
-    def list_reassignments(self, places: Iterable[Place] | None = None) -> list[OngoingReassignment]:
+    def list_reassignments(self, places: Iterable[TopicPartitionLike] | None = None) -> list[OngoingReassignment]:
         """Return the ongoing reassignments of these partitions, or of all (None). Raises `ApiError`."""
         topics = None if places is None else _by_topic(places)
         request = ListPartitionReassignments(topics=topics, timeout_ms=self._asker.settings.request_timeout_ms)
@@ -618,7 +620,7 @@ class ClusterAdmin:
         return list(result.partitions)
 
 
-def _by_topic(places: Iterable[Place]) -> dict[str, list[int]]:
+def _by_topic(places: Iterable[TopicPartitionLike]) -> dict[str, list[int]]:
     topics: dict[str, list[int]] = {}
     for topic, partition in places:
         topics.setdefault(topic, []).append(partition)

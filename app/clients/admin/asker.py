@@ -27,8 +27,8 @@ _PASSING = frozenset(
 )
 """Errors that disappear at the right broker, or later. Other retriable errors are about partitions."""
 
-Place = TopicPartition | tuple[str, int]
-PlaceT = TypeVar("PlaceT", bound=Place)
+TopicPartitionLike = TopicPartition | tuple[str, int]
+TopicPartitionLikeT = TypeVar("TopicPartitionLikeT", bound=TopicPartitionLike)
 
 
 class AdminRequests:
@@ -42,10 +42,10 @@ class AdminRequests:
         result: MetadataResult = self.shell.ask(Metadata(topics=[], allow_auto_topic_creation=False))
         return result.brokers
 
-    def know(self, node: int) -> None:
-        """Raises `ConfigError` where there is no such broker."""
+    def check_broker(self, node: int) -> None:
+        """Raise `ConfigError` for an unknown broker."""
         if self.shell.view.address(node) is None and node not in {broker.node_id for broker in self.brokers()}:
-            raise ConfigError(f"there is no broker {node}")
+            raise ConfigError(f"unknown broker {node}")
 
     def ask_brokers(self, request: Request[ResultT]) -> Iterator[tuple[int, ResultT]]:
         """Yield each broker's id and result. If a broker leaves the cluster, all remaining brokers are asked again."""
@@ -57,7 +57,7 @@ class AdminRequests:
                 result = self.shell.ask(request, node, retriable=passing(_whole))
             except TransportError:
                 todo, done = {broker.node_id for broker in self.brokers()}, set()
-                continue  # others coordinate now what it did
+                continue  # other brokers are the coordinators of its groups now
             yield node, result
             done.add(node)
             todo -= done
@@ -75,7 +75,7 @@ class AdminRequests:
 
 
 def check(error: ErrorCode, message: str | None, what: str) -> None:
-    """Raises `ApiError` with the broker's message, or with `what` the error is about."""
+    """Raise `ApiError` with the broker's message, or with `what` the error is about."""
     if error is not ErrorCode.NONE:
         raise ApiError(error, message or what)
 

@@ -248,14 +248,16 @@ class LagReader:
         }
         return [tp for tp in wanted if tp in led]
 
-    def timestamps(self, places: Iterable[tuple[TopicPartition, int]]) -> dict[tuple[TopicPartition, int], int]:
+    def timestamps(
+        self, topic_partitions: Iterable[tuple[TopicPartition, int]]
+    ) -> dict[tuple[TopicPartition, int], int]:
         """Return (partition, offset) → the timestamp of the first record from the offset on.
 
         One batch of each partition is read, of at most `RECORD_BYTES`; of a larger one its first timestamp counts.
         What cannot be read is left out: without the right to read a topic, or beyond `ROUNDS_MAX` rounds.
         """
         waiting: dict[TopicPartition, list[int]] = {}
-        for tp, offset in sorted(places, reverse=True):
+        for tp, offset in sorted(topic_partitions, reverse=True):
             waiting.setdefault(tp, []).append(offset)  # the oldest is the last
         found: dict[tuple[TopicPartition, int], int] = {}
         deleted: list[tuple[TopicPartition, int]] = []
@@ -264,34 +266,36 @@ class LagReader:
             asked = [(tp, waiting[tp][-1]) for tp in list(waiting)[:PARTITIONS_PER_ROUND]]
             if not asked:
                 break
-            for place, answer in self._read(asked):
-                tp = place[0]
-                if answer is None and place not in tried:  # the answer may have had no room for it
-                    tried.add(place)
+            for topic_partition, answer in self._read(asked):
+                tp = topic_partition[0]
+                if answer is None and topic_partition not in tried:  # the answer may have had no room for it
+                    tried.add(topic_partition)
                     waiting[tp] = waiting.pop(tp)
                     continue
                 later = waiting.pop(tp)[:-1]
                 if later:
                     waiting[tp] = later  # after the other partitions
                 if isinstance(answer, int):
-                    found[place] = answer
+                    found[topic_partition] = answer
                 elif answer is not None and answer.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                    deleted.append(place)
+                    deleted.append(topic_partition)
         return {**found, **self._first_timestamps(deleted)} if deleted else found
 
-    def _first_timestamps(self, places: Sequence[tuple[TopicPartition, int]]) -> dict[tuple[TopicPartition, int], int]:
+    def _first_timestamps(
+        self, topic_partitions: Sequence[tuple[TopicPartition, int]]
+    ) -> dict[tuple[TopicPartition, int], int]:
         """Return the timestamps of the first records of partitions, whose retention has deleted these offsets."""
-        starts = self._list_offsets({tp for tp, _ in places}, EARLIEST)
+        starts = self._list_offsets({tp for tp, _ in topic_partitions}, EARLIEST)
         first = {
-            place[0]: answer
+            topic_partition[0]: answer
             for chunk in _chunks(starts.items(), PARTITIONS_PER_ROUND)
-            for place, answer in self._read(chunk)
+            for topic_partition, answer in self._read(chunk)
             if isinstance(answer, int)
         }
-        return {(tp, offset): first[tp] for tp, offset in places if tp in first}
+        return {(tp, offset): first[tp] for tp, offset in topic_partitions if tp in first}
 
     def _read(
-        self, places: Sequence[tuple[TopicPartition, int]]
+        self, topic_partitions: Sequence[tuple[TopicPartition, int]]
     ) -> Iterator[tuple[tuple[TopicPartition, int], int | ApiError | None]]:
         """Yield each place with a timestamp, an error, or None if the answer had no records for it."""
         from ....plugins.builtin.codecs import builtin_codecs
@@ -307,17 +311,19 @@ class LagReader:
         def outcomes(result: FetchResult) -> list[tuple[ErrorCode, Any]]:
             return [(partition.error, partition) for partition in result.partitions]
 
-        answers = self._asker.shell.ask_leaders(places, lambda place: place[0], build, outcomes, retries_max=2)
+        answers = self._asker.shell.ask_leaders(
+            topic_partitions, lambda topic_partition: topic_partition[0], build, outcomes, retries_max=2
+        )
         codecs = builtin_codecs()
-        for place, answer in zip(places, answers, strict=True):
+        for topic_partition, answer in zip(topic_partitions, answers, strict=True):
             if isinstance(answer, BarnabasError):
                 unknown = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(answer))
-                yield place, answer if isinstance(answer, ApiError) else unknown
+                yield topic_partition, answer if isinstance(answer, ApiError) else unknown
                 continue
             try:
-                yield place, first_timestamp(answer.records, place[1], codecs)
+                yield topic_partition, first_timestamp(answer.records, topic_partition[1], codecs)
             except ApiError as error:
-                yield place, error
+                yield topic_partition, error
 
 
 def first_timestamp(records: Buffer | Region, offset: int, codecs: Codecs) -> int | None:

@@ -17,7 +17,7 @@ from .reassignments import (
     current_assignment,
     drained,
     moved,
-    places_of,
+    racks_of,
     remove_throttle,
     replica_sizes,
     set_throttle,
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from .admin import Admin
 
 NAMED_MAX = 5
-FRUITLESS_MAX = 20
-"""The most requests in a row that may be refused before the drain fails."""
+FAILURES_MAX = 20
+"""The number of consecutive refused requests after which the drain fails."""
 
 
 @frozen(kw_only=True)
@@ -51,7 +51,7 @@ class DrainPlan:
     @property
     def copy_bytes(self) -> int:
         """The bytes to copy."""
-        return sum(self.sizes.get(place, 0) for place, _ in self.copies)
+        return sum(self.sizes.get(tp, 0) for tp, _ in self.copies)
 
 
 @frozen(kw_only=True)
@@ -90,17 +90,17 @@ class BrokerDrain:
         self._before: dict[TopicPartition, Sequence[int]] = {}
         self._after: dict[TopicPartition, Sequence[int]] = {}
         """The moves that this object began: the throttle of a topic concerns all of them."""
-        self._fruitless = 0
+        self._failures = 0
 
     def plan(self) -> DrainPlan:
         """Return the moves that are still to begin.
 
-        Raises `ConfigError` if the cluster does not know the broker, a replica finds no place, or a partition cannot
-        be copied as it has no leader; `ApiError`.
+        Raises `ConfigError` if the cluster does not know the broker, no broker can get a replica, or a partition
+        without a leader cannot be copied; `ApiError`.
         """
         admin, broker = self._admin, self._broker
         log_dirs = admin.describe_log_dirs()
-        racks = places_of(admin.describe_cluster().brokers)
+        racks = racks_of(admin.describe_cluster().brokers)
         current = current_assignment(admin)
         if broker not in racks and not any(broker in held for held in current.values()):
             known = ", ".join(map(str, sorted(racks)))
@@ -111,22 +111,22 @@ class BrokerDrain:
         after = drained(current, broker, others, sizes, self._replication_factor)
         self._check_led(after)
         moving = sum(broker in move.removing for move in admin.list_reassignments())
-        before = {place: current[place] for place in after}
+        before = {tp: current[tp] for tp in after}
         return DrainPlan(
             broker=broker, is_alive=broker in racks, before=before, after=after, sizes=sizes, already_moving=moving
         )
 
     def _check_led(self, after: ReplicaAssignment) -> None:
-        topics = sorted({place.topic for place in after})
+        topics = sorted({tp.topic for tp in after})
         led = {
             TopicPartition(str(topic.name), each.partition)
             for topic in (self._admin.describe_topics(topics) if topics else ())
             for each in topic.partitions
             if each.leader >= 0
         }
-        stuck = sorted(place for place in after if place not in led)
+        stuck = sorted(tp for tp in after if tp not in led)
         if stuck:
-            text = f"{counted(len(stuck), 'partition')} without a leader cannot be copied ({_some(stuck)})"
+            text = f"{counted(len(stuck), 'partition')} without a leader cannot be copied ({_partition_names(stuck)})"
             raise ConfigError(f"{text}: start their brokers, or elect a leader with 'barnabas cluster elect --unclean'")
 
     def start(self, plan: DrainPlan) -> None:
@@ -150,20 +150,20 @@ class BrokerDrain:
         going = {
             TopicPartition(move.topic, move.partition) for move in admin.list_reassignments() if broker in move.removing
         }
-        if any(place not in going for place, _ in held):
+        if any(tp not in going for tp, _ in held):
             try:
                 self._move(self.plan())
-                self._fruitless = 0
+                self._failures = 0
             except (ApiError, ConfigError):
-                self._fruitless += 1
-                if self._fruitless > FRUITLESS_MAX:
+                self._failures += 1
+                if self._failures > FAILURES_MAX:
                     raise
         return DrainProgress(
             replicas=len(held), leaders=sum(leader == broker for _, leader in held), copied_bytes=self._copied_bytes()
         )
 
     def end(self) -> None:
-        """Take the throttle off. The broker stays cordoned until it is removed, or the drain is cancelled."""
+        """Remove the throttle. The broker stays cordoned until it is removed, or the drain is cancelled."""
         remove_throttle(self._admin, self._admin.list_topics(internal=True))
 
     def cancel(self) -> int:
@@ -176,7 +176,7 @@ class BrokerDrain:
         ]
         self._admin.cordon_broker(self._broker, cordoned=False)
         try:
-            for some in _portions(dict.fromkeys(going)):
+            for some in _batches(dict.fromkeys(going)):
                 try:
                     self._admin.reassign_partitions(dict.fromkeys(some))
                 except ApiError as error:
@@ -203,8 +203,8 @@ class BrokerDrain:
                 led[first] = led.get(first, 0) + 1
                 others = [other for other in each.replicas if other not in (first, broker)]
                 reordered[TopicPartition(str(topic.name), each.partition)] = [first, *others, broker]
-        for some in _portions(reordered):
-            self._admin.reassign_partitions({place: reordered[place] for place in some})
+        for some in _batches(reordered):
+            self._admin.reassign_partitions({tp: reordered[tp] for tp in some})
             with suppress(ApiError):  # a replica that is no longer in sync: the end of the move changes the leader
                 self._admin.elect_leaders(some)
 
@@ -213,17 +213,17 @@ class BrokerDrain:
         self._after.update(plan.after)
         if self._throttle is not None:
             set_throttle(self._admin, self._after, self._before, self._throttle)
-        for place, broker in plan.copies:
-            self._copies[place] = (*self._copies.get(place, ()), broker)
-        for some in _portions(plan.after):
-            self._admin.reassign_partitions({place: plan.after[place] for place in some})
+        for tp, broker in plan.copies:
+            self._copies[tp] = (*self._copies.get(tp, ()), broker)
+        for some in _batches(plan.after):
+            self._admin.reassign_partitions({tp: plan.after[tp] for tp in some})
 
     def _copied_bytes(self) -> int:
         targets = sorted({broker for held in self._copies.values() for broker in held})
         alive = {node.node_id for node in self._admin.describe_cluster().brokers} if targets else set()
         topics: dict[str, list[int]] = {}
-        for place in self._copies:
-            topics.setdefault(place.topic, []).append(place.partition)
+        for tp in self._copies:
+            topics.setdefault(tp.topic, []).append(tp.partition)
         found = self._admin.describe_log_dirs([each for each in targets if each in alive], topics)
         return sum(
             replica.size_bytes
@@ -242,11 +242,11 @@ def _count_leaders(admin: Admin) -> dict[int, int]:
     return led
 
 
-def _portions(assignment: Mapping[TopicPartition, object]) -> Iterable[list[TopicPartition]]:
-    places = sorted(assignment)
-    for start in range(0, len(places), PARTITIONS_AT_A_TIME):
-        yield places[start : start + PARTITIONS_AT_A_TIME]
+def _batches(assignment: Mapping[TopicPartition, object]) -> Iterable[list[TopicPartition]]:
+    partitions = sorted(assignment)
+    for start in range(0, len(partitions), PARTITIONS_AT_A_TIME):
+        yield partitions[start : start + PARTITIONS_AT_A_TIME]
 
 
-def _some(places: list[TopicPartition]) -> str:
-    return ", ".join(map(str, places[:NAMED_MAX])) + (", ..." if len(places) > NAMED_MAX else "")
+def _partition_names(partitions: list[TopicPartition]) -> str:
+    return ", ".join(map(str, partitions[:NAMED_MAX])) + (", ..." if len(partitions) > NAMED_MAX else "")

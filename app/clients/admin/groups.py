@@ -45,7 +45,7 @@ from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, ConfigError
 from ....ports.types import TopicPartition
 from ....ports.values import frozen
-from .asker import AdminRequests, Place, PlaceT, check, passing
+from .asker import AdminRequests, TopicPartitionLike, TopicPartitionLikeT, check, passing
 from .consumer_lag import GroupSummary, LagReader
 from .group_details import (
     DEAD,
@@ -126,7 +126,7 @@ class ResetTo:
 
 def planned(
     wanted: ResetTo,
-    places: Sequence[TopicPartition],
+    partitions: Sequence[TopicPartition],
     *,
     committed: Mapping[TopicPartition, int],
     first: Mapping[TopicPartition, int],
@@ -139,26 +139,26 @@ def planned(
     committed offset.
     """
 
-    def target(place: TopicPartition) -> int:
+    def target(tp: TopicPartition) -> int:
         if wanted.timestamp_ms is not None:
-            found = at_time[place]
-            return found if found >= 0 else end[place]
+            found = at_time[tp]
+            return found if found >= 0 else end[tp]
         if wanted.offset is not None:
             return wanted.offset
-        if place not in committed:
-            raise ConfigError(f"the group has no position in {place} to move from; reset it to earliest or latest")
-        return committed[place] + (wanted.shift or 0)
+        if tp not in committed:
+            raise ConfigError(f"the group has no committed offset in {tp} to shift; reset it to earliest or latest")
+        return committed[tp] + (wanted.shift or 0)
 
     return [
         OffsetChange(
-            topic=place.topic,
-            partition=place.partition,
-            before=committed.get(place),
-            after=min(max(target(place), first[place]), end[place]),
-            log_start_offset=first[place],
-            log_end_offset=end[place],
+            topic=tp.topic,
+            partition=tp.partition,
+            before=committed.get(tp),
+            after=min(max(target(tp), first[tp]), end[tp]),
+            log_start_offset=first[tp],
+            log_end_offset=end[tp],
         )
-        for place in places
+        for tp in partitions
     ]
 
 
@@ -301,14 +301,14 @@ class GroupAdmin:
     # --- their offsets
 
     def group_offsets(
-        self, group_id: str, places: Iterable[Place] | None = None, *, require_stable: bool = False
+        self, group_id: str, places: Iterable[TopicPartitionLike] | None = None, *, require_stable: bool = False
     ) -> dict[TopicPartition, FetchedOffset]:
         """Return the committed offsets of a group, of these partitions or of all; those without an offset are left out.
 
         With `require_stable` the call waits for pending transactions that would change them. Raises the first
         `ApiError`. A group that does not exist has no offsets.
         """
-        wanted = None if places is None else [TopicPartition(*place) for place in places]
+        wanted = None if places is None else [TopicPartition(*tp) for tp in places]
         asked = OffsetFetchGroup(group_id=group_id, partitions=wanted)
         request = OffsetFetch(groups=[asked], require_stable=require_stable)
 
@@ -334,33 +334,33 @@ class GroupAdmin:
         (details,) = self.describe_groups([group_id])
         of_share = self.share_group_offsets(group_id) if details.type == SHARE else None
         fetched = self.group_offsets(group_id) if of_share is None else {}
-        committed = {place: each.offset for place, each in (fetched if of_share is None else of_share).items()}
+        committed = {tp: each.offset for tp, each in (fetched if of_share is None else of_share).items()}
         readers: dict[TopicPartition, list[MemberDetails]] = {}
         for member in details.members:
-            for place in member.assignment:
-                readers.setdefault(place, []).append(member)
-        places = sorted({*committed, *readers})
-        there = self._existing({place.topic for place in places})
-        ends = self._topics.list_offsets({place: "latest" for place in places if place in there})
-        unread = {(place, offset) for place, offset in committed.items() if offset < ends.get(place, offset)}
+            for tp in member.assignment:
+                readers.setdefault(tp, []).append(member)
+        partitions = sorted({*committed, *readers})
+        there = self._existing({tp.topic for tp in partitions})
+        ends = self._topics.list_offsets({tp: "latest" for tp in partitions if tp in there})
+        unread = {(tp, offset) for tp, offset in committed.items() if offset < ends.get(tp, offset)}
         since = self._lags.timestamps(unread) if times else {}
         return {
-            place: GroupLag(
-                committed=committed.get(place),
-                end=ends.get(place),
-                member=readers[place][0] if place in readers else None,
-                members=readers.get(place, ()),
-                metadata=(fetched[place].metadata or "") if place in fetched else "",
-                unread_since_ms=since.get((place, committed[place])) if place in committed else None,
-                unfinished=of_share[place].lag if of_share is not None and place in of_share else None,
+            tp: GroupLag(
+                committed=committed.get(tp),
+                end=ends.get(tp),
+                member=readers[tp][0] if tp in readers else None,
+                members=readers.get(tp, ()),
+                metadata=(fetched[tp].metadata or "") if tp in fetched else "",
+                unread_since_ms=since.get((tp, committed[tp])) if tp in committed else None,
+                unfinished=of_share[tp].lag if of_share is not None and tp in of_share else None,
             )
-            for place in places
+            for tp in partitions
         }
 
     # --- the start offsets of share groups
 
     def share_group_offsets(
-        self, group_id: str, places: Iterable[Place] | None = None
+        self, group_id: str, places: Iterable[TopicPartitionLike] | None = None
     ) -> dict[TopicPartition, ShareStartOffset]:
         """Return the start offsets of a share group, of these partitions or of all that it reads; those that are not
         known yet are left out.
@@ -384,12 +384,12 @@ class GroupAdmin:
         found: dict[TopicPartition, ShareStartOffset] = {}
         for topic_offsets in group.topics:
             for each in topic_offsets.partitions:
-                place = TopicPartition(topic_offsets.topic, each.partition)
-                check(each.error, each.error_message, f"{place} of group {group_id}")
+                tp = TopicPartition(topic_offsets.topic, each.partition)
+                check(each.error, each.error_message, f"{tp} of group {group_id}")
                 if each.start_offset >= 0:
                     lag = each.lag if each.lag >= 0 else None
-                    found[place] = ShareStartOffset(offset=each.start_offset, leader_epoch=each.leader_epoch, lag=lag)
-        return {place: found[place] for place in sorted(found)}
+                    found[tp] = ShareStartOffset(offset=each.start_offset, leader_epoch=each.leader_epoch, lag=lag)
+        return {tp: found[tp] for tp in sorted(found)}
 
     def describe_share_partitions(self, group_id: str) -> dict[TopicPartition, SharePartitionDescription]:
         """Return what a share group has in flight: per partition the messages that members have, those that wait for
@@ -408,14 +408,14 @@ class GroupAdmin:
                 raise
             text = "the brokers do not describe messages in flight: they are of Kafka, or of an older Barnabas"
             raise ApiError(error.code, text) from error
-        return {place: found[place] for place in sorted(found)}
+        return {tp: found[tp] for tp in sorted(found)}
 
-    def alter_share_group_offsets(self, group_id: str, offsets: Mapping[PlaceT, int]) -> None:
+    def alter_share_group_offsets(self, group_id: str, offsets: Mapping[TopicPartitionLikeT, int]) -> None:
         """Set start offsets of a share group without members; what it has delivered in these partitions is forgotten.
 
         Raises the first `ApiError`: NON_EMPTY_GROUP names the members.
         """
-        starts = [SharePartitionStart(place[0], place[1], offset) for place, offset in offsets.items()]
+        starts = [SharePartitionStart(tp[0], tp[1], offset) for tp, offset in offsets.items()]
 
         def errors(result: AlterShareGroupOffsetsResult) -> Iterable[ErrorCode]:
             return [result.error, *(each.error for topic in result.topics for each in topic.partitions)]
@@ -437,7 +437,7 @@ class GroupAdmin:
         timestamp_ms: int | None = None,
         offset: int | None = None,
         shift: int | None = None,
-        topics: Sequence[str | Place] | None = None,
+        topics: Sequence[str | TopicPartitionLike] | None = None,
         dry_run: bool = False,
     ) -> list[OffsetChange]:
         """Reset the start offsets of a share group without members, and return the changes; with `dry_run` only compute
@@ -453,7 +453,7 @@ class GroupAdmin:
         """
         wanted = ResetTo.of(to=to, timestamp_ms=timestamp_ms, offset=offset, shift=shift)
         self._check_empty(group_id)
-        starts = {place: found.offset for place, found in self.share_group_offsets(group_id).items()}
+        starts = {tp: found.offset for tp, found in self.share_group_offsets(group_id).items()}
         changes = self._planned(group_id, wanted, topics, starts)
         if not dry_run:
             self.alter_share_group_offsets(group_id, {change.place: change.after for change in changes})
@@ -478,7 +478,7 @@ class GroupAdmin:
 
     # --- committed offsets that change
 
-    def alter_group_offsets(self, group_id: str, offsets: Mapping[Place, int]) -> None:
+    def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartitionLike, int]) -> None:
         """Commit offsets for a group without members; a group that does not exist is created.
 
         Raises the first `ApiError`: NON_EMPTY_GROUP names the members.
@@ -502,7 +502,7 @@ class GroupAdmin:
         timestamp_ms: int | None = None,
         offset: int | None = None,
         shift: int | None = None,
-        topics: Sequence[str | Place] | None = None,
+        topics: Sequence[str | TopicPartitionLike] | None = None,
         dry_run: bool = False,
     ) -> list[OffsetChange]:
         """Reset the offsets of a group without members, and return the changes; with `dry_run` only compute them.
@@ -517,13 +517,13 @@ class GroupAdmin:
         """
         wanted = ResetTo.of(to=to, timestamp_ms=timestamp_ms, offset=offset, shift=shift)
         self._check_empty(group_id)
-        committed = {place: found.offset for place, found in self.group_offsets(group_id).items()}
+        committed = {tp: found.offset for tp, found in self.group_offsets(group_id).items()}
         changes = self._planned(group_id, wanted, topics, committed)
         if not dry_run:
             self.alter_group_offsets(group_id, {change.place: change.after for change in changes})
         return changes
 
-    def delete_group_offsets(self, group_id: str, topics: Sequence[str | Place]) -> list[TopicPartition]:
+    def delete_group_offsets(self, group_id: str, topics: Sequence[str | TopicPartitionLike]) -> list[TopicPartition]:
         """Delete the committed offsets of a group in topics, or in (topic, partition); return those partitions.
 
         Raises the first `ApiError` (GROUP_SUBSCRIBED_TO_TOPIC while a member reads it).
@@ -531,20 +531,20 @@ class GroupAdmin:
         committed = self.group_offsets(group_id)
         named = {TopicPartition(*item) for item in topics if not isinstance(item, str)}
         whole = {item for item in topics if isinstance(item, str)}
-        places = [place for place in committed if place.topic in whole or place in named]
+        topic_partitions = [tp for tp in committed if tp.topic in whole or tp in named]
 
         def errors(result: OffsetDeleteResult) -> Iterable[ErrorCode]:
             return [result.error]
 
-        if not places:
+        if not topic_partitions:
             return []
-        result = self._ask_coordinator(group_id, OffsetDelete(group_id=group_id, partitions=places), errors)
+        result = self._ask_coordinator(group_id, OffsetDelete(group_id=group_id, partitions=topic_partitions), errors)
         check(result.error, None, f"group {group_id}")
         for outcome in result.partitions:
             text = f"group {group_id} has members that read {outcome.topic}; stop them first"
             subscribed = outcome.error is ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             check(outcome.error, text if subscribed else None, f"{outcome.topic}-{outcome.partition}")
-        return places
+        return topic_partitions
 
     # --- what they share
 
@@ -552,19 +552,19 @@ class GroupAdmin:
         self,
         group_id: str,
         wanted: ResetTo,
-        topics: Sequence[str | Place] | None,
+        topics: Sequence[str | TopicPartitionLike] | None,
         committed: Mapping[TopicPartition, int],
     ) -> list[OffsetChange]:
-        places = self._places(group_id, topics, committed)
+        partitions = self._places(group_id, topics, committed)
         at_time = {}
         if wanted.timestamp_ms is not None:
-            at_time = self._topics.list_offsets(dict.fromkeys(places, wanted.timestamp_ms))
+            at_time = self._topics.list_offsets(dict.fromkeys(partitions, wanted.timestamp_ms))
         return planned(
             wanted,
-            places,
+            partitions,
             committed=committed,
-            first=self._topics.list_offsets(dict.fromkeys(places, "earliest")),
-            end=self._topics.list_offsets(dict.fromkeys(places, "latest")),
+            first=self._topics.list_offsets(dict.fromkeys(partitions, "earliest")),
+            end=self._topics.list_offsets(dict.fromkeys(partitions, "latest")),
             at_time=at_time,
         )
 
@@ -592,20 +592,20 @@ class GroupAdmin:
         return {TopicPartition(topic.name or "", p.partition) for topic in result.topics for p in topic.partitions}
 
     def _places(
-        self, group_id: str, topics: Sequence[str | Place] | None, committed: Mapping[TopicPartition, int]
+        self, group_id: str, topics: Sequence[str | TopicPartitionLike] | None, committed: Mapping[TopicPartition, int]
     ) -> list[TopicPartition]:
         if topics is None:
-            there = self._existing({place.topic for place in committed})
-            places = [place for place in committed if place in there]
-            if not places:
+            there = self._existing({tp.topic for tp in committed})
+            partitions = [tp for tp in committed if tp in there]
+            if not partitions:
                 raise ConfigError(f"group {group_id} has committed nothing; name the topics to set offsets for")
-            return places
+            return partitions
         named = [TopicPartition(*item) for item in topics if not isinstance(item, str)]
         whole = [item for item in topics if isinstance(item, str)]
-        described = self._topics.describe_topics([*dict.fromkeys([*whole, *(place.topic for place in named)])])
+        described = self._topics.describe_topics([*dict.fromkeys([*whole, *(tp.topic for tp in named)])])
         counts = {topic.name: len(topic.partitions) for topic in described}
-        for place in named:
-            if not 0 <= place.partition < counts[place.topic]:
-                raise no_partition(place.topic, counts[place.topic], place.partition)
+        for tp in named:
+            if not 0 <= tp.partition < counts[tp.topic]:
+                raise no_partition(tp.topic, counts[tp.topic], tp.partition)
         every = [TopicPartition(name, number) for name in whole for number in range(counts[name])]
         return sorted({*named, *every})

@@ -28,7 +28,7 @@ PARTITIONS_AT_A_TIME = 50
 """The most partitions in one request: a broker stores each move by a commit of its own."""
 
 
-def places_of(brokers: Iterable[BrokerNode]) -> Racks:
+def racks_of(brokers: Iterable[BrokerNode]) -> Racks:
     """Return the rack of each broker for a plan; where none has one, its host, which workers of a machine share."""
     nodes = {node.node_id: node for node in brokers}
     has_racks = any(node.rack is not None for node in nodes.values())
@@ -43,20 +43,20 @@ def planned(
     A replica moves only off a broker that is not among them, to make shares equal, or for more replicas. Raises
     `ConfigError` if there are fewer brokers than replicas.
     """
-    replicas = {place: _cut(held, replication_factor) for place, held in current.items()}
-    for place, held in replicas.items():
+    replicas = {tp: _cut(held, replication_factor) for tp, held in current.items()}
+    for tp, held in replicas.items():
         if len(held) > len(brokers):
-            raise too_few_brokers(place, len(held), len(brokers))
+            raise too_few_brokers(tp, len(held), len(brokers))
     shares = _Shares(replicas, brokers)
     shares.fill()
     shares.level()
     shares.level_leaders()
-    return {place: tuple(held) for place, held in shares.held.items()}
+    return {tp: tuple(held) for tp, held in shares.held.items()}
 
 
-def too_few_brokers(place: TopicPartition, replicas: int, brokers: int) -> ConfigError:
+def too_few_brokers(tp: TopicPartition, replicas: int, brokers: int) -> ConfigError:
     """Return the error for a partition whose replicas find no place, with the ways out."""
-    needs = f"{place} needs {counted(replicas, 'replica')}, but only {counted(brokers, 'broker')}"
+    needs = f"{tp} needs {counted(replicas, 'replica')}, but only {counted(brokers, 'broker')}"
     lower = f"lower the replication factor with --replication-factor {brokers}, or " if brokers else ""
     return ConfigError(f"{needs} {'remains' if brokers == 1 else 'remain'}; {lower}add a broker")
 
@@ -78,38 +78,38 @@ def drained(
     sizes = sizes or {}
     load, size, led = (Counter(dict.fromkeys(others, 0)) for _ in range(3))
     of_topic: Counter[tuple[int, str]] = Counter()
-    for place, held in current.items():
+    for tp, held in current.items():
         if held[0] in others:
             led[held[0]] += 1
         for each in set(held) & set(others):
             load[each] += 1
-            size[each] += sizes.get(place, 0)
-            of_topic[each, place.topic] += 1
+            size[each] += sizes.get(tp, 0)
+            of_topic[each, tp.topic] += 1
     leaving = sorted((p for p, held in current.items() if broker in held), key=lambda p: (-sizes.get(p, 0), p))
-    after = {place: [each for each in current[place] if each != broker] for place in leaving}
+    after = {tp: [each for each in current[tp] if each != broker] for tp in leaving}
     chosen: dict[TopicPartition, int] = {}
-    for place in leaving:
-        held = after[place]
+    for tp in leaving:
+        held = after[tp]
         if held and replication_factor is not None and len(held) >= replication_factor:
             continue
         free = [each for each in others if each not in held]
         if not free:
-            raise too_few_brokers(place, len(current[place]), len(others))
+            raise too_few_brokers(tp, len(current[tp]), len(others))
         racks = Counter(others.get(each) for each in held)
-        target = min(free, key=lambda b: (racks[others[b]], load[b], of_topic[b, place.topic], size[b], b))
-        chosen[place] = target
+        target = min(free, key=lambda b: (racks[others[b]], load[b], of_topic[b, tp.topic], size[b], b))
+        chosen[tp] = target
         load[target] += 1
-        size[target] += sizes.get(place, 0)
-        of_topic[target, place.topic] += 1
+        size[target] += sizes.get(tp, 0)
+        of_topic[target, tp.topic] += 1
     _level_chosen(chosen, after, others, load)
-    for place, target in chosen.items():
-        after[place].append(target)
-    led_there = {place: after[place] for place in leaving if current[place][0] == broker}
+    for tp, target in chosen.items():
+        after[tp].append(target)
+    led_there = {tp: after[tp] for tp in leaving if current[tp][0] == broker}
     for held in led_there.values():
         held.sort(key=lambda each: each not in others)  # brokers that are down, or drained as well, lead last
         led[held[0]] += held[0] in others
     _level_leaders(led_there, led)
-    return {place: tuple(held) for place, held in sorted(after.items())}
+    return {tp: tuple(held) for tp, held in sorted(after.items())}
 
 
 def _level_chosen(chosen: dict[TopicPartition, int], held: ReplicaAssignment, racks: Racks, load: Counter[int]) -> None:
@@ -117,13 +117,13 @@ def _level_chosen(chosen: dict[TopicPartition, int], held: ReplicaAssignment, ra
 
     def edges(giver: int) -> list[tuple[int, TopicPartition]]:
         found = []
-        for place, target in chosen.items():
+        for tp, target in chosen.items():
             if target == giver:
-                used = Counter(racks.get(each) for each in held[place])
+                used = Counter(racks.get(each) for each in held[tp])
                 found += [
-                    (b, place)
+                    (b, tp)
                     for b, rack in racks.items()
-                    if b != giver and b not in held[place] and used[rack] <= used[racks[giver]]
+                    if b != giver and b not in held[tp] and used[rack] <= used[racks[giver]]
                 ]
         return found
 
@@ -134,15 +134,15 @@ def _level_chosen(chosen: dict[TopicPartition, int], held: ReplicaAssignment, ra
                 break
         else:
             return
-        for taker, place in path:
-            load[chosen[place]] -= 1
-            chosen[place] = taker
+        for taker, tp in path:
+            load[chosen[tp]] -= 1
+            chosen[tp] = taker
             load[taker] += 1
 
 
 def moved(before: ReplicaAssignment, after: ReplicaAssignment) -> list[tuple[TopicPartition, int]]:
     """Return the replicas that must be copied: partition, and the broker that does not have it yet."""
-    return [(place, broker) for place, held in after.items() for broker in held if broker not in before.get(place, ())]
+    return [(tp, broker) for tp, held in after.items() for broker in held if broker not in before.get(tp, ())]
 
 
 def _cut(held: Sequence[int], replication_factor: int | None) -> list[int]:
@@ -156,27 +156,27 @@ class _Shares:
 
     def __init__(self, replicas: Mapping[TopicPartition, list[int]], brokers: Racks) -> None:
         self._racks = brokers
-        self._before = {place: frozenset(held) for place, held in replicas.items()}
+        self._before = {tp: frozenset(held) for tp, held in replicas.items()}
         self.held = {
-            place: [broker if broker in brokers else -1 for broker in held] for place, held in sorted(replicas.items())
+            tp: [broker if broker in brokers else -1 for broker in held] for tp, held in sorted(replicas.items())
         }
         self.load = Counter(dict.fromkeys(brokers, 0))
         self._of_topic: Counter[tuple[int, str]] = Counter()
-        for place, held in self.held.items():
+        for tp, held in self.held.items():
             self.load.update(broker for broker in held if broker != -1)
-            self._of_topic.update((broker, place.topic) for broker in held if broker != -1)
+            self._of_topic.update((broker, tp.topic) for broker in held if broker != -1)
 
     def fill(self) -> None:
         """Give every open replica to the broker with the fewest, in a rack without a replica where possible."""
-        for place, held in self.held.items():
+        for tp, held in self.held.items():
             while -1 in held:
                 racks = [self._racks[broker] for broker in held if broker != -1]
                 free = [broker for broker in self._racks if broker not in held]
-                cost = {b: (racks.count(self._racks[b]), self.load[b], self._of_topic[b, place.topic]) for b in free}
+                cost = {b: (racks.count(self._racks[b]), self.load[b], self._of_topic[b, tp.topic]) for b in free}
                 chosen = min(free, key=lambda b: (cost[b], b))
                 held[held.index(-1)] = chosen
                 self.load[chosen] += 1
-                self._of_topic[chosen, place.topic] += 1
+                self._of_topic[chosen, tp.topic] += 1
 
     def level(self) -> None:
         """Move replicas from the brokers with most to those with fewest, until the counts differ by one at most."""
@@ -189,23 +189,23 @@ class _Shares:
             for least in ordered:
                 if self.load[most] - self.load[least] <= 1:
                     break
-                places = [p for p, held in self.held.items() if most in held and self._may_move(held, most, least)]
-                if places:
-                    place = min(places, key=lambda place: self._cost(place, most, least))
-                    held = self.held[place]
+                partitions = [p for p, held in self.held.items() if most in held and self._may_move(held, most, least)]
+                if partitions:
+                    tp = min(partitions, key=lambda tp: self._cost(tp, most, least))
+                    held = self.held[tp]
                     held[held.index(most)] = least
                     self.load[most] -= 1
                     self.load[least] += 1
-                    self._of_topic[most, place.topic] -= 1
-                    self._of_topic[least, place.topic] += 1
+                    self._of_topic[most, tp.topic] -= 1
+                    self._of_topic[least, tp.topic] += 1
                     return True
         return False
 
-    def _cost(self, place: TopicPartition, goes: int, comes: int) -> tuple[bool, bool, int]:
+    def _cost(self, tp: TopicPartition, goes: int, comes: int) -> tuple[bool, bool, int]:
         """Return the cost of a move: none for a replica that does not exist yet; the preferred leader should stay; the
         partitions of a topic should be spread."""
-        spread = self._of_topic[comes, place.topic] - self._of_topic[goes, place.topic]
-        return goes in self._before[place], self.held[place][0] == goes, spread
+        spread = self._of_topic[comes, tp.topic] - self._of_topic[goes, tp.topic]
+        return goes in self._before[tp], self.held[tp][0] == goes, spread
 
     def _may_move(self, held: Sequence[int], goes: int, comes: int) -> bool:
         if comes in held:
@@ -229,16 +229,16 @@ def _level_leaders(replicas: Mapping[TopicPartition, list[int]], led: Counter[in
 
     while True:
         hands: dict[int, list[tuple[int, TopicPartition]]] = {}
-        for place, held in replicas.items():
-            hands.setdefault(held[0], []).extend((other, place) for other in held[1:] if other in led)
+        for tp, held in replicas.items():
+            hands.setdefault(held[0], []).extend((other, tp) for other in held[1:] if other in led)
         for most in sorted(led, key=lambda broker: (-led[broker], broker)):
             path = _chain(most, {b for b, count in led.items() if count <= led[most] - 2}, edges)
             if path:
                 break
         else:
             return
-        for taker, place in path:
-            held = replicas[place]
+        for taker, tp in path:
+            held = replicas[tp]
             giver, at = held[0], held.index(taker)
             held[0], held[at] = taker, giver
             led[giver] -= 1
@@ -254,10 +254,10 @@ def _chain(
     waiting = deque([start] if ends else [])
     while waiting:
         giver = waiting.popleft()
-        for taker, place in edges(giver):
+        for taker, tp in edges(giver):
             if taker == start or taker in came:
                 continue
-            came[taker] = giver, place
+            came[taker] = giver, tp
             if taker not in ends:
                 waiting.append(taker)
                 continue
@@ -280,9 +280,9 @@ def current_assignment(admin: Admin, topics: Sequence[str] | None = None) -> dic
         for each in topic.partitions
     }
     for move in admin.list_reassignments():
-        place = TopicPartition(move.topic, move.partition)
-        if place in found:
-            found[place] = tuple(broker for broker in move.replicas if broker not in move.removing)
+        tp = TopicPartition(move.topic, move.partition)
+        if tp in found:
+            found[tp] = tuple(broker for broker in move.replicas if broker not in move.removing)
     return found
 
 
@@ -291,18 +291,18 @@ def replica_sizes(log_dirs: Mapping[int, Sequence[LogDirDescription]]) -> dict[T
     sizes: dict[TopicPartition, int] = {}
     for folders in log_dirs.values():
         for replica in (replica for folder in folders for replica in folder.replicas):
-            place = TopicPartition(replica.topic, replica.partition)
-            sizes[place] = max(sizes.get(place, 0), replica.size_bytes)
+            tp = TopicPartition(replica.topic, replica.partition)
+            sizes[tp] = max(sizes.get(tp, 0), replica.size_bytes)
     return sizes
 
 
 def set_throttle(admin: Admin, wanted: ReplicaAssignment, current: ReplicaAssignment, rate: int) -> None:
     """Limit the copies of a reassignment to `rate` bytes per second, to and from each broker."""
     copies = moved(current, wanted)
-    for topic in sorted({place.topic for place, _ in copies}):
-        places = sorted({place for place, _ in copies if place.topic == topic})
-        gives = [f"{place.partition}:{broker}" for place in places for broker in current[place]]
-        takes = [f"{place.partition}:{broker}" for place, broker in copies if place.topic == topic]
+    for topic in sorted({tp.topic for tp, _ in copies}):
+        partitions = sorted({tp for tp, _ in copies if tp.topic == topic})
+        gives = [f"{tp.partition}:{broker}" for tp in partitions for broker in current[tp]]
+        takes = [f"{tp.partition}:{broker}" for tp, broker in copies if tp.topic == topic]
         changes = dict(zip(THROTTLED, (",".join(gives), ",".join(takes)), strict=True))
         admin.alter_configs(ResourceKind.TOPIC, topic, changes)
     for node in admin.describe_cluster().brokers:
@@ -326,8 +326,8 @@ def _reset(admin: Admin, kind: ResourceKind, name: str | int, keys: Sequence[str
 def to_json(assignment: ReplicaAssignment) -> str:
     """Return the assignment in the JSON format of `kafka-reassign-partitions`."""
     entries = [
-        {"topic": place.topic, "partition": place.partition, "replicas": list(held), "log_dirs": ["any"] * len(held)}
-        for place, held in sorted(assignment.items())
+        {"topic": tp.topic, "partition": tp.partition, "replicas": list(held), "log_dirs": ["any"] * len(held)}
+        for tp, held in sorted(assignment.items())
     ]
     return json.dumps({"version": 1, "partitions": entries}, ensure_ascii=False)
 
@@ -354,14 +354,14 @@ def from_json(text: str | bytes, what: str) -> dict[TopicPartition, tuple[int, .
 
 def _entry(entry: Any, what: str) -> tuple[TopicPartition, tuple[int, ...]]:
     try:
-        place, held = TopicPartition(entry["topic"], entry["partition"]), tuple(entry["replicas"])
+        tp, held = TopicPartition(entry["topic"], entry["partition"]), tuple(entry["replicas"])
     except (TypeError, KeyError):
-        place, held = TopicPartition("", -1), ()
-    if not (place.topic and isinstance(place.topic, str) and all(map(_is_number, (place.partition, *held)))):
+        tp, held = TopicPartition("", -1), ()
+    if not (tp.topic and isinstance(tp.topic, str) and all(map(_is_number, (tp.partition, *held)))):
         raise ConfigError(f'{what} has an entry without "topic", "partition" and "replicas": {str(entry)[:200]}')
     if not held or len(set(held)) != len(held):
-        raise ConfigError(f"{what}: {place} needs brokers, each once, not {list(held)}")
-    return place, held
+        raise ConfigError(f"{what}: {tp} needs brokers, each once, not {list(held)}")
+    return tp, held
 
 
 def _is_number(value: Any) -> bool:

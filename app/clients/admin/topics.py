@@ -29,7 +29,7 @@ from ....ports.types import TopicPartition
 from ..shared.connect import first_error
 from ..shared.list_offsets import list_offsets
 from ..shared.settings import isolation_level_of
-from .asker import AdminRequests, Place, PlaceT, check
+from .asker import AdminRequests, TopicPartitionLike, TopicPartitionLikeT, check
 from .consumer_lag import LagReader
 
 _TIMES = {"earliest": EARLIEST, "latest": LATEST, "max_timestamp": MAX_TIMESTAMP}
@@ -144,7 +144,7 @@ class TopicAdmin:
         """Return partitions, leaders and replicas of one topic. Raises `ApiError` (UNKNOWN_TOPIC_OR_PARTITION, ...)."""
         return self.describe_topics([name])[0]
 
-    def delete_records(self, offsets: Mapping[Place, int]) -> dict[TopicPartition, int]:
+    def delete_records(self, offsets: Mapping[TopicPartitionLike, int]) -> dict[TopicPartition, int]:
         """Delete the records before these offsets (-1: all); return the new log start offsets.
 
         Raises the first `ApiError` (OFFSET_OUT_OF_RANGE beyond the high watermark).
@@ -163,7 +163,7 @@ class TopicAdmin:
 
     def list_offsets(
         self,
-        asked: Mapping[Place, int | str],
+        asked: Mapping[TopicPartitionLike, int | str],
         *,
         isolation_level: str | int = "read_uncommitted",
         skip_errors: bool = False,
@@ -174,7 +174,7 @@ class TopicAdmin:
         offset. Raises the first `ApiError`, `ConfigError`; with `skip_errors` partitions with an error are missing in
         the answer instead.
         """
-        pairs = [(TopicPartition(*place), _time(time)) for place, time in asked.items()]
+        pairs = [(TopicPartition(*tp), _time(time)) for tp, time in asked.items()]
         try:
             level = isolation_level_of(isolation_level)
         except ValueError as error:
@@ -183,16 +183,16 @@ class TopicAdmin:
         if not skip_errors:
             first_error(answers)
         found = zip(pairs, answers, strict=True)
-        return {place: answer.offset for (place, _), answer in found if not isinstance(answer, BarnabasError)}
+        return {tp: answer.offset for (tp, _), answer in found if not isinstance(answer, BarnabasError)}
 
-    def record_timestamps(self, offsets: Mapping[PlaceT, int]) -> dict[TopicPartition, int]:
+    def record_timestamps(self, offsets: Mapping[TopicPartitionLikeT, int]) -> dict[TopicPartition, int]:
         """Return per partition the timestamp of the first record from an offset on, in ms.
 
         `offsets`: partition → offset. A partition is left out if nothing can be read there: without a leader or the
         right to read, or from its end on. Raises `BarnabasError` if the cluster does not answer.
         """
-        places = {TopicPartition(*place): offset for place, offset in offsets.items()}
-        return {place: found for (place, _), found in LagReader(self._asker).timestamps(places.items()).items()}
+        places = {TopicPartition(*tp): offset for tp, offset in offsets.items()}
+        return {tp: found for (tp, _), found in LagReader(self._asker).timestamps(places.items()).items()}
 
 
 def _time(time: int | str) -> int:

@@ -595,7 +595,7 @@ class ClassicProducer(AnyProducer):
     def places(self, topic: str, timeout: float = 30.0) -> list[BrokerPartition]:
         """Return the partitions of the topic on live brokers, sorted. Raises `CoordinationError`, `ClientTimeout`."""
 
-        def look(done: Callable[[Outcome[Sequence[BrokerPartition]]], None]) -> None:
+        def find_partitions(done: Callable[[Outcome[Sequence[BrokerPartition]]], None]) -> None:
             def learnt(error: BarnabasError | None) -> None:
                 done(Outcome(value=self._directory.places(topic) or (), error=error))
 
@@ -607,7 +607,7 @@ class ClassicProducer(AnyProducer):
         with self._lock:
             self._check_open()
         late = f"the partitions of topic {topic} could not be read within {timeout} s"
-        found = self.shell.on_reactor(look, timeout, late)
+        found = self.shell.on_reactor(find_partitions, timeout, late)
         return list(found)
 
     def partitions(self, topic: str, timeout: float = 30.0) -> int:

@@ -29,7 +29,7 @@ from ..shared.signature import SettingsSignature, defaults_of
 from ..shared.typed_settings import ConsumerKeywords
 from .fetch_buffer import FetchBuffer
 from .group_coordinator import CommitCallback, GroupCoordinatorClient, assignors_of
-from .partition_finder import PartitionFinder, Place, StartOffset, start_at, subscription_of
+from .partition_finder import PartitionFinder, StartOffset, TopicPartitionLike, start_at, subscription_of
 from .positions import ConsumerPositions, committed_or_reset, offsets_to_commit
 from .rebalance_listener import PartitionsCallback, RebalanceListener, listener_of
 
@@ -261,7 +261,7 @@ class Consumer(Generic[ValueT_co, KeyT_co]):
 
     def assign(
         self,
-        what: str | Place | Iterable[str | Place],
+        what: str | TopicPartitionLike | Iterable[str | TopicPartitionLike],
         *,
         partitions: Iterable[int] | None = None,
         position: StartOffset | None = None,
@@ -280,19 +280,21 @@ class Consumer(Generic[ValueT_co, KeyT_co]):
         start = start_at(position, timestamp_ms)
         if self._group is not None and self._group.membership.subscribed:
             raise ConfigError("the group shares out the partitions: call unsubscribe() before assign()")
-        places = self._finder.places(what, partitions)
+        topic_partitions = self._finder.topic_partitions(what, partitions)
         if start is None:
-            found = {} if self._group is None else self._group.committed(places, self._positions.limit_s(None))
-            starts = committed_or_reset(places, found, self.settings.auto_offset_reset.value)
+            found = (
+                {} if self._group is None else self._group.committed(topic_partitions, self._positions.limit_s(None))
+            )
+            starts = committed_or_reset(topic_partitions, found, self.settings.auto_offset_reset.value)
         else:
-            starts = dict.fromkeys(places, start)
+            starts = dict.fromkeys(topic_partitions, start)
         with self._lock:
             self._reading.drop()
             self._assign(starts)
             if self._group is not None:
                 self._group.keep_committing()
             self._shell.wake()
-        return places
+        return topic_partitions
 
     def _assign(self, starts: Mapping[TopicPartition, StartPosition]) -> None:
         """Read these partitions, and no longer ask for the metadata of topics that only others belong to. Lock held."""
@@ -302,13 +304,16 @@ class Consumer(Generic[ValueT_co, KeyT_co]):
             self._shell.view.forget(topic)
 
     @overload
-    def seek(self, place: Place, position: StartOffset | AtOffset) -> None: ...
+    def seek(self, place: TopicPartitionLike, position: StartOffset | AtOffset) -> None: ...
 
     @overload
     def seek(self, topic: str, partition: int, offset: StartOffset | AtOffset, /) -> None: ...
 
     def seek(
-        self, place: Place | str, position: StartOffset | AtOffset, offset: StartOffset | AtOffset | None = None
+        self,
+        place: TopicPartitionLike | str,
+        position: StartOffset | AtOffset,
+        offset: StartOffset | AtOffset | None = None,
     ) -> None:
         """Continue reading a partition at a position: an offset, "earliest" or "latest".
 
@@ -323,7 +328,7 @@ class Consumer(Generic[ValueT_co, KeyT_co]):
         assert start is not None
         self._positions.seek({as_topic_partition(place): start})
 
-    def seek_to_time(self, timestamp_ms: int, places: Iterable[Place] | None = None) -> None:
+    def seek_to_time(self, timestamp_ms: int, places: Iterable[TopicPartitionLike] | None = None) -> None:
         """Continue at the first message of that time (ms since 1970) or later, in these partitions.
 
         `places` None: in all assigned ones. Raises `ConfigError` for a partition that is not assigned.
@@ -331,21 +336,21 @@ class Consumer(Generic[ValueT_co, KeyT_co]):
         check_offset(timestamp_ms, "timestamp_ms")
         self._positions.seek(dict.fromkeys(self._positions.chosen(places), AtTime(timestamp_ms)))
 
-    def pause(self, *places: Place) -> None:
+    def pause(self, *places: TopicPartitionLike) -> None:
         """Hand out no messages of these partitions (none given: all assigned) until `resume`; positions are kept.
 
         In a group, a pause lasts as long as the partition stays with this member.
         """
         self._positions.pause(places, True)
 
-    def resume(self, *places: Place) -> None:
+    def resume(self, *places: TopicPartitionLike) -> None:
         """Undo `pause`; also read a partition again after its error was raised. No partition given: all assigned."""
         self._positions.pause(places, False)
 
     @property
     def paused(self) -> list[TopicPartition]:
         """The assigned partitions that are paused."""
-        return [place for place, state in self._fetcher.partitions.items() if state.paused]
+        return [tp for tp, state in self._fetcher.partitions.items() if state.paused]
 
     # --- positions and offsets; all but `assignment` and `damaged` raise `ApiError`, `ClientTimeout`
 
@@ -359,14 +364,14 @@ class Consumer(Generic[ValueT_co, KeyT_co]):
         """The damaged records that were skipped so far, as offsets; empty unless `skip.damaged` is true."""
         return tuple(self._reading.damaged)
 
-    def position(self, place: Place, timeout: float | None = None) -> int:
+    def position(self, place: TopicPartitionLike, timeout: float | None = None) -> int:
         """Return the offset of the next message that the user gets; wait while the consumer looks it up.
 
         Raises `ClientTimeout` after `timeout` seconds (default `default.api.timeout.ms`), or the partition's error.
         """
         return self._positions.position(place, timeout)
 
-    def topic_id(self, place: Place) -> bytes:
+    def topic_id(self, place: TopicPartitionLike) -> bytes:
         """Return the id of the topic that the consumer reads there; `NO_TOPIC_ID` while it is not known.
 
         All messages of the last `poll_many` are of this topic: one `poll_many` does not read on in another topic of the
@@ -374,7 +379,9 @@ class Consumer(Generic[ValueT_co, KeyT_co]):
         """
         return self._positions.state(as_topic_partition(place)).topic_id
 
-    def lag(self, places: Iterable[Place] | None = None, timeout: float | None = None) -> dict[TopicPartition, int]:
+    def lag(
+        self, places: Iterable[TopicPartitionLike] | None = None, timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
         """Return the lag of each partition (None: the assigned ones): its end minus the position, in offsets.
 
         The end comes from the last fetch, without a request; before the first fetch it is looked up. With
@@ -382,19 +389,19 @@ class Consumer(Generic[ValueT_co, KeyT_co]):
         """
         return self._positions.lag(places, timeout)
 
-    def beginning_offsets(self, places: Iterable[Place] | None = None) -> dict[TopicPartition, int]:
+    def beginning_offsets(self, places: Iterable[TopicPartitionLike] | None = None) -> dict[TopicPartition, int]:
         """Return the first offset of each partition (None: the assigned ones)."""
         return self._positions.beginning_offsets(places)
 
-    def end_offsets(self, places: Iterable[Place] | None = None) -> dict[TopicPartition, int]:
+    def end_offsets(self, places: Iterable[TopicPartitionLike] | None = None) -> dict[TopicPartition, int]:
         """Return the offset after the last message of each partition (None: the assigned ones)."""
         return self._positions.end_offsets(places)
 
-    def offsets_for_times(self, times: Mapping[Place, int]) -> dict[TopicPartition, int | None]:
+    def offsets_for_times(self, times: Mapping[TopicPartitionLike, int]) -> dict[TopicPartition, int | None]:
         """Return per partition the offset of the first message of that time (ms) or later; None if there is none."""
         return self._positions.offsets_for_times(times)
 
-    def high_watermark(self, place: Place) -> int:
+    def high_watermark(self, place: TopicPartitionLike) -> int:
         """Return the high watermark of the partition at the last fetch; -1 before the first fetch."""
         return self._positions.high_watermark(place)
 
@@ -454,7 +461,7 @@ class Consumer(Generic[ValueT_co, KeyT_co]):
         """
         wanted = self.settings.max_poll_records if max_messages is None else max_messages
         found: list[Message[Any, Any]] = []
-        self._take(lambda: self._reading.move_messages(found, wanted), found, wanted, timeout)
+        self._collect(lambda: self._reading.move_messages(found, wanted), found, wanted, timeout)
         return found
 
     def fetch_arrow(self, timeout: float = 0.0, *, rows: int = 100_000, headers: bool = False) -> Table:
@@ -464,7 +471,7 @@ class Consumer(Generic[ValueT_co, KeyT_co]):
         `rows` messages or more.
         """
         gathered = gather(headers)
-        self._take(lambda: self._reading.rest_as_arrow(gathered), gathered, rows, timeout)
+        self._collect(lambda: self._reading.rest_as_arrow(gathered), gathered, rows, timeout)
         return gathered.table()
 
     @property
@@ -505,7 +512,7 @@ class Consumer(Generic[ValueT_co, KeyT_co]):
         group.commit_async(offsets, callback, self._positions.limit_s(None))
 
     def committed(
-        self, places: Iterable[Place] | None = None, timeout: float | None = None
+        self, places: Iterable[TopicPartitionLike] | None = None, timeout: float | None = None
     ) -> dict[TopicPartition, CommittedOffset | None]:
         """Return the committed offsets of partitions (None: the assigned ones), with leader epoch and metadata.
 
@@ -591,14 +598,14 @@ class Consumer(Generic[ValueT_co, KeyT_co]):
         if self._group is not None:
             self._group.handle_events()
 
-    def _take(self, take: Callable[[], object], found: Sized, wanted: int, timeout: float | None) -> None:
-        """Call `take` until `found` is long enough. If `found` has messages, an error waits for the next call."""
+    def _collect(self, collect: Callable[[], object], found: Sized, wanted: int, timeout: float | None) -> None:
+        """Call `collect` until `found` is long enough. If `found` has messages, an error waits for the next call."""
         self._handle_events()
         self._asked, self._user = False, threading.current_thread()
         try:
-            take()
-            while len(found) < wanted and (self._take_at_once() if found else self._next(timeout, None)):
-                take()
+            collect()
+            while len(found) < wanted and (self._collect_at_once() if found else self._next(timeout, None)):
+                collect()
         except BarnabasError as error:
             if not len(found):
                 raise
@@ -643,7 +650,7 @@ class Consumer(Generic[ValueT_co, KeyT_co]):
                 raise refusal
         return took
 
-    def _take_at_once(self) -> bool:
+    def _collect_at_once(self) -> bool:
         with self._lock:
             if self._group is not None and self._group.wanted:
                 return False
@@ -669,10 +676,10 @@ class Consumer(Generic[ValueT_co, KeyT_co]):
 
     def _follow(self, ends: dict[TopicPartition, int]) -> None:
         """Look up the ends of newly assigned partitions, and drop those of partitions that are gone."""
-        places = self.assignment
-        for gone in ends.keys() - places:
+        topic_partitions = self.assignment
+        for gone in ends.keys() - topic_partitions:
             del ends[gone]
-        ends |= self.end_offsets([place for place in places if place not in ends])
+        ends |= self.end_offsets([tp for tp in topic_partitions if tp not in ends])
 
     def _offsets_of(self, what: Any, group: GroupCoordinatorClient) -> dict[TopicPartition, CommittedOffset]:
         with self._lock:

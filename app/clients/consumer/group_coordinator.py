@@ -436,7 +436,7 @@ class GroupCoordinatorClient:
         if error is None:
             self._know(positions)
         elif not self._commits_fail:
-            logger.warning("positions were not committed, which is tried again: %s", error)
+            logger.warning("positions were not committed; retrying: %s", error)
         self._commits_fail = error is not None
 
     def _news(self) -> dict[TopicPartition, CommittedOffset]:

@@ -18,7 +18,7 @@ _NAMED = {"earliest": EARLIEST, "beginning": EARLIEST, "latest": LATEST, "end": 
 
 StartOffset = str | int
 """An offset, or "earliest" or "latest"."""
-Place = TopicPartition | tuple[str, int]
+TopicPartitionLike = TopicPartition | tuple[str, int]
 
 
 def start_at(position: StartOffset | None, timestamp_ms: int | None) -> AtTime | int | None:
@@ -71,26 +71,26 @@ class PartitionFinder:
         self._timeout_s = timeout_ms / 1000
         self._auto_create = auto_create
 
-    def places(
-        self, what: str | Place | Iterable[str | Place], partitions: Iterable[int] | None
+    def topic_partitions(
+        self, what: str | TopicPartitionLike | Iterable[str | TopicPartitionLike], partitions: Iterable[int] | None
     ) -> list[TopicPartition]:
         """Return the named partitions, and those of named topics.
 
         Raises `ApiError`, `ClientTimeout`, `ConfigError`.
         """
         chosen = None if partitions is None else [checked_partition_number(each) for each in partitions]
-        several: Iterable[str | Place] = [what] if isinstance(what, str) or _is_place(what) else what  # type: ignore[list-item, assignment]  # _is_place checks
-        places: list[TopicPartition] = []
+        several: Iterable[str | TopicPartitionLike] = [what] if isinstance(what, str) or _is_place(what) else what  # type: ignore[list-item, assignment]  # _is_place checks
+        topic_partitions: list[TopicPartition] = []
         for each in several:
             if not isinstance(each, str):
-                places.append(as_topic_partition(each))
-                self._count(places[-1].topic, places[-1].partition)
+                topic_partitions.append(as_topic_partition(each))
+                self._count(topic_partitions[-1].topic, topic_partitions[-1].partition)
                 continue
             count = self._count(each, max(chosen) if chosen else 0)
-            places += [TopicPartition(each, p) for p in (range(count) if chosen is None else chosen)]
-        if not places:
+            topic_partitions += [TopicPartition(each, p) for p in (range(count) if chosen is None else chosen)]
+        if not topic_partitions:
             raise ConfigError("assign at least one partition")
-        return list(dict.fromkeys(places))
+        return list(dict.fromkeys(topic_partitions))
 
     def _count(self, topic: str, largest: int) -> int:
         """Return the number of partitions of the topic. Raises `ApiError` if `largest` is not one; `ClientTimeout`.

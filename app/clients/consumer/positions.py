@@ -19,7 +19,7 @@ from ..shared.connect import first_error
 from ..shared.list_offsets import list_offsets
 from ..shared.settings import ConsumerSettings
 from .fetch_buffer import FetchBuffer
-from .partition_finder import Place
+from .partition_finder import TopicPartitionLike
 
 
 class ConsumerPositions:
@@ -35,7 +35,7 @@ class ConsumerPositions:
     def assignment(self) -> list[TopicPartition]:
         return list(self._fetcher.partitions)
 
-    def position(self, place: Place, timeout: float | None = None) -> int:
+    def position(self, place: TopicPartitionLike, timeout: float | None = None) -> int:
         state = self.state(as_topic_partition(place))
         limit = self.limit_s(timeout)
         with self._shell.lock:
@@ -45,67 +45,67 @@ class ConsumerPositions:
                 )
             return state.read_offset
 
-    def lag(self, places: Iterable[Place] | None = None, timeout: float | None = None) -> dict[TopicPartition, int]:
+    def lag(
+        self, places: Iterable[TopicPartitionLike] | None = None, timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
         chosen = self.chosen(places)
-        positions = {place: self.position(place, timeout) for place in chosen}
-        ends = {place: self.state(place).end_offset for place in chosen}
-        ends |= self.end_offsets([place for place in chosen if ends[place] < 0])
-        return {place: max(0, ends[place] - positions[place]) for place in chosen}
+        positions = {tp: self.position(tp, timeout) for tp in chosen}
+        ends = {tp: self.state(tp).end_offset for tp in chosen}
+        ends |= self.end_offsets([tp for tp in chosen if ends[tp] < 0])
+        return {tp: max(0, ends[tp] - positions[tp]) for tp in chosen}
 
-    def beginning_offsets(self, places: Iterable[Place] | None = None) -> dict[TopicPartition, int]:
+    def beginning_offsets(self, places: Iterable[TopicPartitionLike] | None = None) -> dict[TopicPartition, int]:
         return self._offsets(places, EARLIEST)
 
-    def end_offsets(self, places: Iterable[Place] | None = None) -> dict[TopicPartition, int]:
+    def end_offsets(self, places: Iterable[TopicPartitionLike] | None = None) -> dict[TopicPartition, int]:
         return self._offsets(places, LATEST)
 
-    def offsets_for_times(self, times: Mapping[Place, int]) -> dict[TopicPartition, int | None]:
-        asked = {as_topic_partition(place): time for place, time in times.items()}
+    def offsets_for_times(self, times: Mapping[TopicPartitionLike, int]) -> dict[TopicPartition, int | None]:
+        asked = {as_topic_partition(tp): time for tp, time in times.items()}
         for time in asked.values():
             check_offset(time, "time")
         answers = list_offsets(self._shell, list(asked.items()), self._settings.isolation_level)
         first_error(answers)
-        return {
-            place: answer.offset if answer.offset >= 0 else None for place, answer in zip(asked, answers, strict=True)
-        }
+        return {tp: answer.offset if answer.offset >= 0 else None for tp, answer in zip(asked, answers, strict=True)}
 
-    def high_watermark(self, place: Place) -> int:
+    def high_watermark(self, place: TopicPartitionLike) -> int:
         return self.state(as_topic_partition(place)).high_watermark
 
     def seek(self, positions: Mapping[TopicPartition, StartPosition]) -> None:
         """Continue reading at these positions. Raises `ConfigError` for partitions that are not assigned."""
-        for place in positions:
-            self.state(place)
+        for tp in positions:
+            self.state(tp)
         with self._shell.lock:
-            for place, position in positions.items():
-                self._fetcher.seek(place, position)
+            for tp, position in positions.items():
+                self._fetcher.seek(tp, position)
             self._reading.drop(positions)
             self._shell.wake()
 
-    def pause(self, places: Sequence[Place], paused: bool) -> None:
+    def pause(self, places: Sequence[TopicPartitionLike], paused: bool) -> None:
         """Pause or resume these partitions (none named: all assigned). Raises `ConfigError` for unassigned ones."""
-        chosen = [as_topic_partition(place) for place in places] or self.assignment
-        for place in chosen:
-            self.state(place)
+        chosen = [as_topic_partition(tp) for tp in places] or self.assignment
+        for tp in chosen:
+            self.state(tp)
         with self._shell.lock:
             self._fetcher.pause(chosen, paused)
             self._reading.suspend_current()
             self._shell.wake()
 
-    def _offsets(self, places: Iterable[Place] | None, timestamp: int) -> dict[TopicPartition, int]:
+    def _offsets(self, places: Iterable[TopicPartitionLike] | None, timestamp: int) -> dict[TopicPartition, int]:
         asked = self.chosen(places)
-        answers = list_offsets(self._shell, [(place, timestamp) for place in asked], self._settings.isolation_level)
+        answers = list_offsets(self._shell, [(tp, timestamp) for tp in asked], self._settings.isolation_level)
         first_error(answers)
-        return {place: answer.offset for place, answer in zip(asked, answers, strict=True)}
+        return {tp: answer.offset for tp, answer in zip(asked, answers, strict=True)}
 
-    def chosen(self, places: Iterable[Place] | None) -> list[TopicPartition]:
+    def chosen(self, places: Iterable[TopicPartitionLike] | None) -> list[TopicPartition]:
         """Return these partitions, or all assigned ones (None)."""
-        return self.assignment if places is None else [as_topic_partition(place) for place in places]
+        return self.assignment if places is None else [as_topic_partition(tp) for tp in places]
 
-    def state(self, place: TopicPartition) -> TopicPartitionState:
+    def state(self, tp: TopicPartition) -> TopicPartitionState:
         """Return the state of an assigned partition. Raises `ConfigError` if it is not assigned."""
-        state = self._fetcher.partitions.get(place)
+        state = self._fetcher.partitions.get(tp)
         if state is None:
-            raise ConfigError(f"{place} is not assigned")
+            raise ConfigError(f"{tp} is not assigned")
         return state
 
     def limit_s(self, timeout: float | None) -> float:
@@ -121,7 +121,7 @@ def offsets_to_commit(
     `positions` supplies leader epochs and topic ids.
     """
     if isinstance(what, Mapping):
-        return {as_topic_partition(place): _committed(position) for place, position in what.items()}
+        return {as_topic_partition(tp): _committed(position) for tp, position in what.items()}
     messages = [what] if isinstance(what, Message) else list(what)
     offsets: dict[TopicPartition, int] = {}
     for message in messages:
@@ -129,9 +129,9 @@ def offsets_to_commit(
             raise ConfigError(
                 f"commit() takes messages that were received, or partition → offset, not {message!r:.100}"
             )
-        place = as_topic_partition((message.topic, message.partition))
-        offsets[place] = max(message.offset + 1, offsets.get(place, 0))
-    return {place: _position_at(offset, positions.get(place)) for place, offset in offsets.items()}
+        tp = as_topic_partition((message.topic, message.partition))
+        offsets[tp] = max(message.offset + 1, offsets.get(tp, 0))
+    return {tp: _position_at(offset, positions.get(tp)) for tp, offset in offsets.items()}
 
 
 def _position_at(offset: int, now: CommittedOffset | None) -> CommittedOffset:
@@ -162,13 +162,13 @@ def _committed(position: Any) -> CommittedOffset:
 
 
 def committed_or_reset(
-    places: Sequence[TopicPartition], committed: Mapping[TopicPartition, CommittedOffset | None], reset: int
+    partitions: Sequence[TopicPartition], committed: Mapping[TopicPartition, CommittedOffset | None], reset: int
 ) -> dict[TopicPartition, StartPosition]:
     """Return start positions: the committed offset, else the time `reset`. Raises `ConfigError` if that is 0 (none)."""
     starts: dict[TopicPartition, StartPosition] = {}
-    for place in places:
-        at = committed.get(place)
+    for tp in partitions:
+        at = committed.get(tp)
         if at is None and not reset:
             raise ConfigError("auto.offset.reset is none: say where to begin, with position= or timestamp_ms=")
-        starts[place] = AtTime(reset) if at is None else AtOffset(at.offset, at.leader_epoch)
+        starts[tp] = AtTime(reset) if at is None else AtOffset(at.offset, at.leader_epoch)
     return starts

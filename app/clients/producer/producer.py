@@ -127,7 +127,7 @@ def _send_values(appender: RecordAppender, topic: str, values: list[bytes], part
         before = ends[at - 1] if at else 0
         view = appender.view.topic(topic)
         if view is None or one_by_one or topic in appender.unplaced or ends[at] - before > limit:
-            singles.append(_take_one(appender, topic, values[at], partition, runs, singles))
+            singles.append(_append_one(appender, topic, values[at], partition, runs, singles))
             at += 1
             continue
         # Up to the first value that is too large alone nothing is checked one by one: a batch holds less.
@@ -154,7 +154,7 @@ def _send_values(appender: RecordAppender, topic: str, values: list[bytes], part
     return ManyHandle(shell, runs, singles)
 
 
-def _take_one(
+def _append_one(
     appender: RecordAppender,
     topic: str,
     value: bytes,

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ..shared.client_shell import ClientShell
 
 
-_Place = tuple[str, int, int]
+_RecordKey = tuple[str, int, int]
 
 
 class ShareFetchBuffer:
@@ -69,9 +69,9 @@ class ShareFetchBuffer:
         self._plain = type(decoder) is BytesSerde and type(key_decoder) is BytesSerde
         self._implicit = implicit
         self._current: ShareInFlightBatch | None = None
-        self._held: dict[_Place, ShareInFlightBatch] = {}
+        self._held: dict[_RecordKey, ShareInFlightBatch] = {}
         """The messages in the user's hands, in explicit mode."""
-        self._owed: set[_Place] = set()
+        self._owed: set[_RecordKey] = set()
         """The held messages that must be acknowledged before the user asks for more."""
         self._earlier = 0
 
@@ -110,7 +110,7 @@ class ShareFetchBuffer:
                     break
         self._finish(batch)
 
-    def take(self, found: list[ShareMessage[Any, Any]], wanted: int) -> None:
+    def move_messages(self, found: list[ShareMessage[Any, Any]], wanted: int) -> None:
         """Add messages of the current batch until `found` has as many as are `wanted`."""
         batch = self._current
         while batch is not None and len(found) < wanted and self._more(batch):
@@ -176,17 +176,17 @@ class ShareFetchBuffer:
 
     def acknowledge(self, message: ShareMessage[Any, Any], kind: AcknowledgeType, now_ms: float) -> None:
         """Acknowledge a message that is held. Lock held."""
-        place = (message.topic, message.partition, message.offset)
-        batch = self._held.get(place)
+        key = (message.topic, message.partition, message.offset)
+        batch = self._held.get(key)
         if batch is None:
             where = f"{TopicPartition(message.topic, message.partition)} offset {message.offset}"
             text = (
                 f"the message at {where} is not in the hands of this consumer: it is acknowledged already, or not its"
             )
             raise ApiError(ErrorCode.INVALID_RECORD_STATE, text)
-        self._owed.discard(place)
+        self._owed.discard(key)
         if kind is not AcknowledgeType.RENEW:
-            del self._held[place]
+            del self._held[key]
         self._manager.acknowledge(batch, (message.offset,), kind, now_ms)
 
     def _more(self, batch: ShareInFlightBatch) -> bool:
@@ -209,9 +209,9 @@ class ShareFetchBuffer:
                 self._manager.finish_batch(batch, self._shell.now_ms())
 
     def _hold(self, batch: ShareInFlightBatch, message: ShareMessage[Any, Any]) -> None:
-        place = (message.topic, message.partition, message.offset)
-        self._held[place] = batch
-        self._owed.add(place)
+        key = (message.topic, message.partition, message.offset)
+        self._held[key] = batch
+        self._owed.add(key)
 
     def _decoded(self, batch: ShareInFlightBatch, index: int) -> ShareMessage[Any, Any]:
         message = batch.messages[index]
@@ -497,9 +497,9 @@ class ShareConsumer(Generic[ValueT_co, KeyT_co]):
         found: list[ShareMessage[Any, Any]] = []
         self._begin()
         try:
-            self._reading.take(found, wanted)
+            self._reading.move_messages(found, wanted)
             while len(found) < wanted and (self._reading.select_next() if found else self._next(timeout)):
-                self._reading.take(found, wanted)
+                self._reading.move_messages(found, wanted)
         except BarnabasError as error:
             if not found:
                 raise
@@ -528,7 +528,7 @@ class ShareConsumer(Generic[ValueT_co, KeyT_co]):
         """
         chosen = _KINDS.get(kind.lower()) if isinstance(kind, str) else _BY_NUMBER.get(kind)
         if chosen is None:
-            raise ConfigError(f"acknowledge: {kind!r} is none of {', '.join(_KINDS)}")
+            raise ConfigError(f"acknowledge: unknown type {kind!r}; known types: {', '.join(_KINDS)}")
         if self._implicit:
             raise ConfigError(f"acknowledge() needs {_EXPLICIT}; in implicit mode, asking for more messages accepts")
         with self._lock:

@@ -57,7 +57,7 @@ class PartitionReader(Protocol):
         """Hand out nothing more of these, now; returns the offsets consumed up to, where they are known."""
         ...
 
-    def take_up(
+    def add_partitions(
         self, gained: Mapping[Owned, str], starts: Mapping[Owned, int], brokers: Mapping[int, ClassicBroker]
     ) -> None:
         """Read these too, by those threads; continue to read the earlier ones, from these brokers."""
@@ -219,7 +219,7 @@ class ClassicMembership:
         lost = {owned: thread for owned, thread in self.claims.items() if owned not in retained}
         claimed = {owned: thread for owned, thread in survey.share.items() if owned not in retained}
         if not (lost or claimed or self._doubtful or self.unsaved):
-            self._reading.take_up({}, {}, survey.brokers)
+            self._reading.add_partitions({}, {}, survey.brokers)
             self._settled()
             return
         given_up = self._reading.give_up(list(lost))
@@ -260,7 +260,7 @@ class ClassicMembership:
             self._doubtful = {}
             self.claims |= claimed
             self.exchanges += 1
-            self._reading.take_up(claimed, outcome.get(), survey.brokers)
+            self._reading.add_partitions(claimed, outcome.get(), survey.brokers)
             self._settled()
 
         self._lane.run(lambda: self._registry.claim(claimed, starts), done)
@@ -821,7 +821,7 @@ class ClassicConsumer:
             self._assign()
         return offsets
 
-    def take_up(
+    def add_partitions(
         self, gained: Mapping[Owned, str], starts: Mapping[Owned, int], brokers: Mapping[int, ClassicBroker]
     ) -> None:
         self._brokers = brokers
@@ -918,7 +918,7 @@ class ClassicConsumer:
     def _auto_commit(self) -> None:
         def done(outcome: Outcome[dict[Owned, int]]) -> None:
             if outcome.error is not None and not self._has_reported:  # once each time the registries are away
-                self._report(f"offsets are not committed, which is tried again and again: {outcome.error}")
+                self._report(f"offsets are not committed; retrying: {outcome.error}")
             self._has_reported = outcome.error is not None
             if not self._stopped:
                 self._commit_later()

@@ -59,13 +59,13 @@ class BrokerPool:
         if self.closed:
             done(ClosedError("the producer is closed"))
             return
-        channel, doubt = self._channels.get(broker_id), None
+        channel, lost_error = self._channels.get(broker_id), None
         if channel is not None and channel.address != address:
-            doubt = channel.retire()  # the broker came back elsewhere
+            lost_error = channel.retire()  # the broker came back elsewhere
             self._retired = [each for each in (*self._retired, channel) if each.has_left]
             channel = None
         if channel is None:
-            channel = self._channels[broker_id] = _Channel(self, address, doubt)
+            channel = self._channels[broker_id] = _Channel(self, address, lost_error)
         channel.add(_Sending(request, size, done))
 
     def prove(self, done: Callable[[BarnabasError | None], None]) -> None:
@@ -116,7 +116,7 @@ class _Sending:
 class _Channel:
     """The connection to one broker, or the way there."""
 
-    def __init__(self, pool: BrokerPool, address: Address, doubt: BarnabasError | None) -> None:
+    def __init__(self, pool: BrokerPool, address: Address, lost_error: BarnabasError | None) -> None:
         self.address = address
         self._pool = pool
         self._connection = BrokerConnection(
@@ -136,20 +136,20 @@ class _Channel:
         """The last request that went out on this connection since a proof."""
         self._asking = False
         """True while the broker confirms what came over the connection, before that is replaced."""
-        self._doubt = doubt
+        self._lost_error = lost_error
         """The reason why something sent since a proof may not have arrived."""
 
     def prove(self, done: Callable[[BarnabasError | None], None]) -> None:
-        link, last, doubt = self._connection.link, self._unproven, self._doubt
-        self._doubt = None
-        if doubt is not None or last is None or link is None:
+        link, last, lost_error = self._connection.link, self._unproven, self._lost_error
+        self._lost_error = None
+        if lost_error is not None or last is None or link is None:
             self._unproven = None
-            done(doubt)
+            done(lost_error)
             return
 
         def on_answer(error: BarnabasError | None) -> None:
             if error is not None:
-                self._doubt = None  # it is reported now
+                self._lost_error = None  # it is reported now
             done(error)
 
         self._ask(link, last, on_answer)
@@ -184,9 +184,9 @@ class _Channel:
         self._retired = True
         if not self.has_left:
             self._close_connection()
-        elif self._doubt is None:
-            self._doubt = TransportError(f"{self._name()} is given up")
-        return self._doubt
+        elif self._lost_error is None:
+            self._lost_error = TransportError(f"{self._name()} is given up")
+        return self._lost_error
 
     def close(self, error: BarnabasError) -> None:
         """Hang up for good; everything that is left fails."""
@@ -226,7 +226,7 @@ class _Channel:
     def _close_connection(self) -> None:
         if self._connection.disconnect() and self._unproven is not None:
             self._unproven = None
-            self._doubt = TransportError(f"{self._name()} was closed; what was sent last may not have arrived")
+            self._lost_error = TransportError(f"{self._name()} was closed; what was sent last may not have arrived")
 
     # --- sending
 
@@ -279,10 +279,10 @@ class _Channel:
             if submitting and isinstance(result, TransportError) and not sending.again:
                 # The connection was lost before: nothing of this request has gone out.
                 sending.again = True
-                self._take_out(sending)
+                self._remove_sent(sending)
                 self._waiting.appendleft(sending)
                 self._lost(link, result)
-            elif self._take_out(sending):
+            elif self._remove_sent(sending):
                 if isinstance(result, TransportError | ClosedError):
                     self._lost(link, result)
                 elif self._connection.link is link:
@@ -305,7 +305,7 @@ class _Channel:
         for sending in lost:
             sending.done(error)
 
-    def _take_out(self, sending: _Sending) -> bool:
+    def _remove_sent(self, sending: _Sending) -> bool:
         if sending not in self._out:
             return False
         self._out.remove(sending)

@@ -96,7 +96,7 @@ class ProducerSender:
             try:
                 found = self._place(run)
             except BarnabasError as error:
-                self._settle([run], error)
+                self._complete_runs([run], error)
                 continue
             if found:
                 placed.append(run)
@@ -108,7 +108,7 @@ class ProducerSender:
         """The producer closes."""
         unplaced, self._unplaced = self._unplaced, {}
         for each in unplaced.values():
-            self._settle(each.runs, error)
+            self._complete_runs(each.runs, error)
 
     # --- where
 
@@ -158,7 +158,7 @@ class ProducerSender:
         else:
             del self._unplaced[topic]
         for run, reason in failed:
-            self._settle([run], reason)
+            self._complete_runs([run], reason)
         self._send(ready)
         if self._unplaced.get(topic) is unplaced:
             pause_ms = 0.0 if error is None else REREAD_PAUSE_MS
@@ -203,7 +203,7 @@ class ProducerSender:
             return encode_runs(runs, codec, limit)
         except Exception as error:  # noqa: BLE001  # a codec's or a value's; the handles raise it
             if len(runs) == 1:
-                self._settle(runs, error if isinstance(error, BarnabasError) else _not_encoded(error))
+                self._complete_runs(runs, error if isinstance(error, BarnabasError) else _not_encoded(error))
                 return b""
         # One of them is to blame: the others are sent in sets of their own.
         return b"".join(self._encode(topic, [run]) for run in runs)
@@ -215,7 +215,7 @@ class ProducerSender:
             if isinstance(result, TransportError) and retries:
                 self._attempt(broker_id, request, groups, size, retries - 1)
             elif isinstance(result, BarnabasError):
-                self._settle([run for runs in groups for run in runs], result)
+                self._complete_runs([run for runs in groups for run in runs], result)
             else:
                 self._answered(result, groups)
 
@@ -227,13 +227,13 @@ class ProducerSender:
 
     def _answered(self, result: ClassicProduceResult, groups: Sequence[Sequence[Run]]) -> None:
         if not result.partitions:  # the wire has no answers
-            self._settle([run for runs in groups for run in runs], None)
+            self._complete_runs([run for runs in groups for run in runs], None)
             return
         for outcome, runs in zip(result.partitions, groups, strict=True):
             wrong = outcome.error is not ErrorCode.NONE
-            self._settle(runs, ApiError(outcome.error, outcome.error_message or "") if wrong else None)
+            self._complete_runs(runs, ApiError(outcome.error, outcome.error_message or "") if wrong else None)
 
-    def _settle(self, runs: Sequence[Run], error: BarnabasError | None) -> None:
+    def _complete_runs(self, runs: Sequence[Run], error: BarnabasError | None) -> None:
         self.messages -= sum(run.count for run in runs)
         self._settled(runs, error)
 

@@ -286,7 +286,7 @@ class BrokerRegistrar:
     def _retry(self, error: BaseException) -> None:
         if not self._has_reported:
             self._has_reported = True
-            self._report(f"broker {self._broker_id} cannot be registered, which is tried again and again: {error}")
+            self._report(f"broker {self._broker_id} cannot be registered; retrying: {error}")
         self._step_later(self._back_off_ms)
         self._back_off_ms = min(BACK_OFF_MAX_MS, self._back_off_ms * 2)
 

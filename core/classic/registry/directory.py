@@ -196,11 +196,11 @@ class RegistryDirectory:
         offload.run(
             self._scheduler,
             self._coordination,
-            lambda: self._look(plan, watched),
+            lambda: self._read_nodes(plan, watched),
             lambda outcome: self._read(plan, outcome),
         )
 
-    def _look(self, plan: _Plan, watched: frozenset[str]) -> _Found:
+    def _read_nodes(self, plan: _Plan, watched: frozenset[str]) -> _Found:
         """Watch first, then read: so no change is missed. Off the owner thread, where calls may block."""
         found = _Found()
 

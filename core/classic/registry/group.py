@@ -160,7 +160,7 @@ def read_offset(
     try:
         return layout.decode_number(node.data, "offset")
     except ValueError as error:
-        report(f"skipped {path}, as if nothing had been committed: {error}")
+        report(f"ignored the invalid committed offset in {path}: {error}")
         return None
 
 
@@ -185,7 +185,7 @@ def read_topic_offsets(
         try:
             offsets[layout.decode_place(name)] = layout.decode_number(data, "offset")
         except ValueError as error:
-            report(f"skipped {node_path}, as if nothing had been committed: {error}")
+            report(f"ignored the invalid committed offset in {node_path}: {error}")
     return offsets
 
 

@@ -409,7 +409,7 @@ class FetchPosition:
         self._on_boundary = self._gaps_seen = False
         self._rejected = self._suspect = self._refuted = None
         self._has_rejected = False
-        self._settle()
+        self._reset()
 
     @property
     def exploring(self) -> bool:
@@ -680,9 +680,9 @@ class FetchPosition:
     def _move(self, offset: int, epoch: int = -1) -> None:
         self.position, self.epoch = offset, epoch
         self._on_boundary = True
-        self._settle()
+        self._reset()
 
-    def _settle(self) -> None:
+    def _reset(self) -> None:
         self._probe_state = _ProbeState.NONE
         self._probe = None
         self._asked = self._asked_bytes = self._max_bytes = 0

@@ -183,7 +183,7 @@ class _Balancer:
         heapify(heap)
         for number in numbers:
             _, taker, index = heap[0]
-            self._take(taker, topic, number)
+            self._assign(taker, topic, number)
             heapreplace(heap, (*self._lowest(groups[index]), index))
 
     def even_out(self) -> None:
@@ -229,11 +229,11 @@ class _Balancer:
                 if not stock[topic]:
                     del stock[topic]
                 donor.count -= 1
-                self._take(taker, topic, number)
+                self._assign(taker, topic, number)
                 return True
         return False
 
-    def _take(self, taker: int, topic: str, number: int) -> None:
+    def _assign(self, taker: int, topic: str, number: int) -> None:
         member = self._members[taker]
         member.given.setdefault(topic, []).append(number)
         member.count += 1

@@ -293,7 +293,7 @@ class Joiner:
             return
         code = result.error
         if code is ErrorCode.NONE:
-            self._take(result.assignment, now_ms)
+            self._apply_assignment(result.assignment, now_ms)
         elif code is ErrorCode.REBALANCE_IN_PROGRESS:
             self._owner.on_rejoin_needed("the group was rebalanced again before the member was in", now_ms)
         elif code in FENCED_ERRORS:
@@ -306,7 +306,7 @@ class Joiner:
         else:
             self._fail(code, now_ms)
 
-    def _take(self, data: bytes, now_ms: float) -> None:
+    def _apply_assignment(self, data: bytes, now_ms: float) -> None:
         try:
             partitions = decode_assignment(data).partitions
         except ValueError as error:

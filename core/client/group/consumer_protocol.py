@@ -129,13 +129,13 @@ class ProtocolReader:
         return self._pos < len(self._data)
 
     def version(self) -> int:
-        version = self._take_int(_I16)
+        version = self._read_int(_I16)
         if version < 0:
             raise ValueError(f"version {version}")
         return version
 
     def i32(self) -> int:
-        return self._take_int(_I32)
+        return self._read_int(_I32)
 
     def texts(self) -> tuple[str, ...]:
         return tuple([self.text() for _ in range(self._count(2))])
@@ -147,19 +147,21 @@ class ProtocolReader:
         return text
 
     def optional_text(self) -> str | None:
-        size = self._take_int(_I16)
-        return None if size < 0 else self._take(size).decode()  # UnicodeDecodeError is a ValueError
+        size = self._read_int(_I16)
+        return None if size < 0 else self._read_bytes(size).decode()  # UnicodeDecodeError is a ValueError
 
     def optional_bytes(self) -> bytes | None:
         size = self.i32()
-        return None if size < 0 else self._take(size)
+        return None if size < 0 else self._read_bytes(size)
 
     def partitions(self) -> tuple[TopicPartition, ...]:
         found: list[TopicPartition] = []
         for _ in range(self._count(6)):
             topic = self.text()
             count = self._count(4)
-            found += [TopicPartition(topic, number) for number in unpack_from(f">{count}i", self._take(4 * count))]
+            found += [
+                TopicPartition(topic, number) for number in unpack_from(f">{count}i", self._read_bytes(4 * count))
+            ]
         return tuple(found)
 
     def _count(self, item_size: int) -> int:
@@ -171,15 +173,15 @@ class ProtocolReader:
             )
         return count
 
-    def _take(self, size: int) -> bytes:
+    def _read_bytes(self, size: int) -> bytes:
         end = self._pos + size
         if end > len(self._data):
-            raise ValueError(f"{size} bytes are due, {len(self._data) - self._pos} are left")
+            raise ValueError(f"expected {size} bytes, found {len(self._data) - self._pos}")
         part = self._data[self._pos : end]
         self._pos = end
         return part
 
-    def _take_int(self, form: Struct) -> int:
+    def _read_int(self, form: Struct) -> int:
         try:
             (value,) = form.unpack_from(self._data, self._pos)
         except error:

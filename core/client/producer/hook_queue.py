@@ -64,7 +64,7 @@ class HookQueue:
         self._queue: deque[ProducerItem] = deque()
         self._batch: list[ProducerItem] = []
         self._last_ms = -NEVER
-        self._taken = 0
+        self._dequeued_count = 0
         self._sent: set[int] = set()
         self.put_count = 0
         self.dispatched_count = 0
@@ -112,7 +112,7 @@ class HookQueue:
             if not self._queue:
                 break
             item = self._queue.popleft()
-            self._taken += 1
+            self._dequeued_count += 1
             self._batch += self._dequeued(item)
             if len(self._batch) >= self._batch_messages:
                 self._dispatch(now_ms)
@@ -122,7 +122,7 @@ class HookQueue:
             self._drain(now_ms)
             return Poll([], NEVER)
         limit = self._queue_ms if self._batch else self._idle_ms
-        if now_ms >= self._last_ms + limit or (self.hurry and self._taken > self.dispatched_count):
+        if now_ms >= self._last_ms + limit or (self.hurry and self._dequeued_count > self.dispatched_count):
             self._batch += self._dequeued(None)
             self._dispatch(now_ms)
             limit = self._idle_ms
@@ -163,7 +163,7 @@ class HookQueue:
                 self._hook_failed("before_send", error, batch)
             else:
                 self._hand_over(batch, items)
-        self.dispatched_count = self._taken
+        self.dispatched_count = self._dequeued_count
         self._sink.progress()
 
     def _hand_over(self, batch: Sequence[ProducerItem], items: Sequence[ProducerItem]) -> None:

@@ -97,8 +97,8 @@ class ProducerIdentity:
             return
         self._sequences.number(batch, self.producer_id, self.epoch)
 
-    def take_back(self, batch: ProducerBatch) -> None:
-        self._sequences.take_back(batch)
+    def release_numbers(self, batch: ProducerBatch) -> None:
+        self._sequences.release_numbers(batch)
 
     def give_up(self, batch: ProducerBatch) -> None:
         """Begin a new epoch for what follows: the batch is not sent again, and may or may not have been appended."""

@@ -117,6 +117,6 @@ class PendingTopicMessages:
     def _late(self, topic: str, error: ErrorCode | None) -> BarnabasError:
         limit = f"{self._limit_key} ({self._limit_ms:g} ms)"
         if error is not None:
-            return ApiError(error, f"topic {topic} was not there within {limit}")
+            return ApiError(error, f"topic {topic} is not present in metadata after {limit}")
         text = f"no metadata of topic {topic} within {limit}{self._view.why}"
         return ApiError(ErrorCode.REQUEST_TIMED_OUT, text)

@@ -190,7 +190,7 @@ class RecordAccumulator:
         self.bytes += batch.bytes
         self.messages += batch.count
 
-    def take_ready(
+    def drain_ready(
         self,
         now_ms: float,
         sendable: Callable[[TopicPartition], bool],
@@ -200,7 +200,7 @@ class RecordAccumulator:
 
         A batch is due when it is full, has lingered, or is to be tried again: after a pause, or at once where
         `has_moved` says that there is another leader to try. `sendable` says whether there is a leader with capacity.
-        What is taken stays in flight until `give_back` or `settle`.
+        What is taken stays in flight until `give_back` or `complete_batch`.
         """
         taken: list[ProducerBatch] = []
         wake = NEVER
@@ -255,7 +255,7 @@ class RecordAccumulator:
         """Return the partitions with batches that are not in flight."""
         return (tp for tp, queue in self._queues.items() if queue.batches)
 
-    def take_all(self, *, tried: bool = True) -> list[ProducerBatch]:
+    def drain_all(self, *, tried: bool = True) -> list[ProducerBatch]:
         """Take the batches that are not in flight, to fail them; without `tried` only those without a sequence."""
         batches: list[ProducerBatch] = []
         for queue in self._queues.values():

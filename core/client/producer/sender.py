@@ -130,7 +130,7 @@ class Sender:
 
         ready, wake = list[ProducerBatch](), NEVER
         if identity is None or identity.prepare():
-            ready, wake = self._accumulator.take_ready(now_ms, sendable, self._has_moved)
+            ready, wake = self._accumulator.drain_ready(now_ms, sendable, self._has_moved)
             for batch in ready:
                 batch.tried = self._view.leadership(*batch.tp)
         if late:
@@ -173,7 +173,7 @@ class Sender:
 
     def fail_waiting(self, error: BarnabasError, *, tried: bool = True) -> None:
         """Give up what is not in flight; without `tried` only what was never sent."""
-        batches = self._accumulator.take_all(tried=tried)
+        batches = self._accumulator.drain_all(tried=tried)
         self._give_up(batches)
         self._finish(batches, error)
 
@@ -235,10 +235,10 @@ class Sender:
         if code is ErrorCode.NONE or (code is DUPLICATE and numbered):
             batch.base_offset = outcome.base_offset
             batch.log_append_time_ms = outcome.log_append_time_ms
-            self._settle(batch, None)
+            self._complete_batch(batch, None)
         elif code in _TOO_LARGE and batch.count > 1:
             if self._identity is not None:
-                self._identity.take_back(batch)
+                self._identity.release_numbers(batch)
             self._accumulator.split(batch)
         else:
             text = outcome.error_message or str(batch.tp)
@@ -258,7 +258,7 @@ class Sender:
             return
         if late or batch.attempts >= settings.retries:
             self._give_up([batch])
-            self._settle(batch, error)
+            self._complete_batch(batch, error)
             return
         batch.attempts += 1
         batch.failure = error
@@ -271,12 +271,12 @@ class Sender:
         """The batch fails for good. If it was never tried before, it is certain that it has not been appended."""
         if self._identity is not None:
             if not batch.attempts and _is_certain(error):
-                self._identity.take_back(batch)
+                self._identity.release_numbers(batch)
             else:
                 self._identity.give_up(batch)
-        self._settle(batch, error)
+        self._complete_batch(batch, error)
 
-    def _settle(self, batch: ProducerBatch, error: BarnabasError | None) -> None:
+    def _complete_batch(self, batch: ProducerBatch, error: BarnabasError | None) -> None:
         self._accumulator.complete_batch(batch)
         self._finish([batch], error)
 

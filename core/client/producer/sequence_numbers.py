@@ -38,7 +38,7 @@ class SequenceAssigner(Protocol):
         """Give the batch its numbers, unless it has them. After `prepare` has said yes, and for that turn only."""
         ...
 
-    def take_back(self, batch: ProducerBatch) -> None:
+    def release_numbers(self, batch: ProducerBatch) -> None:
         """The batch has certainly not been appended and will not be sent as it is: its numbers are free again."""
         ...
 
@@ -84,7 +84,7 @@ class SequenceNumbers:
         batch.producer_id, batch.producer_epoch, batch.base_sequence = run
         self._runs[batch.tp] = run._replace(next_sequence=(run.next_sequence + batch.count) & SEQUENCE_MASK)
 
-    def take_back(self, batch: ProducerBatch) -> None:
+    def release_numbers(self, batch: ProducerBatch) -> None:
         """The batch has certainly not been appended and will not be sent as it is: its numbers are free again."""
         run = self._runs.get(batch.tp)
         if batch.base_sequence >= 0 and run is not None:

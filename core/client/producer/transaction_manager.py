@@ -394,8 +394,8 @@ class TransactionManager:
         if batch.base_sequence < 0:
             self._sequences.number(batch, self.producer_id, self.epoch)
 
-    def take_back(self, batch: ProducerBatch) -> None:
-        self._sequences.take_back(batch)
+    def release_numbers(self, batch: ProducerBatch) -> None:
+        self._sequences.release_numbers(batch)
 
     def give_up(self, batch: ProducerBatch) -> None:
         if batch.base_sequence >= 0:

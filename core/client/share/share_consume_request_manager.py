@@ -457,12 +457,12 @@ class ShareConsumeRequestManager:
                 self._view.update_leader(tp, each.current_leader, result.nodes)
             tp = tp or (None if acknowledgements is None else acknowledgements.tp)
             if tp is not None:
-                self._take(session, tp, each, lock_until_ms, now_ms)
+                self._add_acquired(session, tp, each, lock_until_ms, now_ms)
         self._without_result(sent)
         if self.ready:
             self._notify()
 
-    def _take(
+    def _add_acquired(
         self,
         session: ShareSessionHandler,
         tp: TopicPartition,

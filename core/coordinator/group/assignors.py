@@ -189,10 +189,10 @@ class _Sharing:
             surplus = len(given) - self._quotas[member_id]
             if surplus > 0:
                 for each in sorted(given, key=lambda each: (self._counts[each], each), reverse=True)[:surplus]:
-                    self._take(member_id, each)
+                    self._unassign(member_id, each)
         for member_id, given in reversed(self.given.items()):
             for each in [each for each in given if self._counts[each] > self._copies]:
-                self._take(member_id, each)
+                self._unassign(member_id, each)
 
     def _fill(self) -> None:
         """Give partitions with too few members to members below their quotas, those with most missing first."""
@@ -220,13 +220,13 @@ class _Sharing:
         for other_id, theirs in self.given.items():
             exchanged = () if offered in theirs else theirs - mine
             if exchanged:
-                self._take(other_id, min(exchanged))
+                self._unassign(other_id, min(exchanged))
                 self._give(other_id, offered)
                 self._give(member_id, min(exchanged))
                 missing[offered] -= 1
                 return
 
-    def _take(self, member_id: str, each: _TopicPartition) -> None:
+    def _unassign(self, member_id: str, each: _TopicPartition) -> None:
         self.given[member_id].remove(each)
         self._counts[each] -= 1
 

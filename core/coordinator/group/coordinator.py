@@ -561,9 +561,9 @@ class GroupCoordinator:
     def committed(self) -> list[tuple[str, TopicPartition, int]]:
         """Return group, partition and committed position for all groups. Any thread."""
         return [
-            (entry.group.group_id, place, position.offset)
+            (entry.group.group_id, tp, position.offset)
             for entry in tuple(self._table)
-            for place, position in entry.offsets.items()
+            for tp, position in entry.offsets.items()
         ]
 
     def member_counts(self) -> list[tuple[str, int]]:

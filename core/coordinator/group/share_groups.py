@@ -157,17 +157,17 @@ class ShareGroups:
         def read(result: ReadShareGroupStateSummaryResult) -> None:
             summaries = {(each.topic_id, each.partition): each for each in result.partitions}
             names = {topic_id: name for name, (topic_id, _) in wanted.items()}
-            places = [
+            topic_partitions = [
                 TopicPartition(names[each.topic_id], each.partition)
                 for each in result.partitions
                 if each.start_offset != NO_START_OFFSET
             ]
-            self._find_ends(places, lambda ends: done(_offsets(query.group_id, wanted, summaries, ends)))
+            self._find_ends(topic_partitions, lambda ends: done(_offsets(query.group_id, wanted, summaries, ends)))
 
         if not known:
             done(_offsets(query.group_id, wanted, {}, {}))
             return
-        partitions = [ReadPartition(*place) for place in known]
+        partitions = [ReadPartition(*tp) for tp in known]
         self._persister.read_state_summary(
             ReadShareGroupStateSummary(group_id=query.group_id, partitions=partitions), read
         )

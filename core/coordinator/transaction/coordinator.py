@@ -591,15 +591,15 @@ class TransactionCoordinator:
         """Call `event` on every id at this interval, a limited number of ids at a time."""
 
         def begin() -> None:
-            look(tuple(self._table), 0)
+            check_entries(tuple(self._table), 0)
 
-        def look(entries: Sequence[TransactionEntry], start: int) -> None:
+        def check_entries(entries: Sequence[TransactionEntry], start: int) -> None:
             now_ms = self._shard.now_ms
             for entry in entries[start : start + _LOOK_AT_ONCE]:
                 if self._table.get(entry.transaction.transactional_id) is entry:
                     self._runtime.apply(entry, event(entry.transaction, now_ms))
             if start + _LOOK_AT_ONCE < len(entries):
-                wait(0, lambda: look(entries, start + _LOOK_AT_ONCE))
+                wait(0, lambda: check_entries(entries, start + _LOOK_AT_ONCE))
             else:
                 wait(interval_ms, begin)
 

@@ -48,14 +48,14 @@ class SendMarkers:
 
 @frozen(eq=False)
 class Again:
-    """Handle the request as if it came now."""
+    """Handle the request again, as a new one."""
 
     asked: TransactionAsked
 
 
 @frozen(eq=False)
 class MarkedLater:
-    """Call the id's `marked` once more, after a delay: its state could not be written."""
+    """Call the id's `marked` again after a delay, since its state could not be written."""
 
 
 Effect = TransactionAnswer | StoreTransaction | SendMarkers | Again | MarkedLater

@@ -145,7 +145,7 @@ class MarkerSender:
         else:
             self._route(sending, marker.partitions)
         if not sending.left:
-            self._scheduler.call_soon(lambda: self._look(sending))
+            self._scheduler.call_soon(lambda: self._finish_if_done(sending))
         return sending.stop
 
     def close(self) -> None:
@@ -221,7 +221,7 @@ class MarkerSender:
                 self._pass_over(
                     sending, [each for each in partitions if each in deleted and self._leader_of(each) is None]
                 )
-                self._look(sending)
+                self._finish_if_done(sending)
             for sending, partitions in unconfirmed.items():
                 self._confirmed(sending, partitions, deleted, not_known if found.is_answered else frozenset(partitions))
             self._ask_tree()
@@ -237,7 +237,7 @@ class MarkerSender:
         not_known: Collection[TopicPartition],
     ) -> None:
         self._pass_over(sending, [each for each in partitions if each in deleted])
-        self._look(sending)
+        self._finish_if_done(sending)
         left = [each for each in partitions if each in sending.left]
         self._route(sending, [each for each in left if each not in not_known])
         later = [each for each in left if each in not_known]
@@ -330,7 +330,7 @@ class MarkerSender:
                 self._complain(sending, ", ".join(sorted(code.name for code in strange)))
             if failed:
                 self._try_again(sending, failed)
-            self._look(sending)
+            self._finish_if_done(sending)
 
     def _complain(self, sending: _Sending, why: str) -> None:
         """Report a failure, once for each transaction."""
@@ -341,7 +341,7 @@ class MarkerSender:
     def _try_again(self, sending: _Sending, partitions: Sequence[TopicPartition]) -> None:
         self._retry(sending, lambda: self._route(sending, partitions))
 
-    def _look(self, sending: _Sending) -> None:
+    def _finish_if_done(self, sending: _Sending) -> None:
         if not sending.left and not sending.is_over and not self._is_closed:
             sending.is_over = True
             sending.done()

@@ -587,9 +587,9 @@ class LogCleaner:
     def _wait(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._scheduler.call_later(self._settings().backoff_ms, self._look)
+        self._timer = self._scheduler.call_later(self._settings().backoff_ms, self._start_cleanings)
 
-    def _look(self) -> None:
+    def _start_cleanings(self) -> None:
         """Begin to clean the dirtiest logs, up to the number of cleaner threads."""
         self._wait()
         threads = self._settings().threads
@@ -711,7 +711,7 @@ class LogCleaner:
             if self._stopped is not None and not self._running:
                 self._stopped()
         elif ended.stats is not None:
-            self._scheduler.call_soon(self._look)  # there may be more
+            self._scheduler.call_soon(self._start_cleanings)  # there may be more
 
     def _failed(self, log: UnifiedLog, error: BaseException) -> None:
         """Mark the log as uncleanable until a restart, and report it."""

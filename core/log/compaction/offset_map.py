@@ -166,7 +166,7 @@ class OffsetMapBuilder:
         for source in dirty:
             for data, batches in read_chunks(source, order.chunk_bytes):
                 for at, header in batches:
-                    if not self._take(data, at, header, transactions):
+                    if not self._add_batch(data, at, header, transactions):
                         self._check_progress()
                         yield from self._mark()
                         return
@@ -180,7 +180,7 @@ class OffsetMapBuilder:
             text = f"one batch has more keys than the offset map takes ({self._limit})"
             raise CannotClean(f"{text}; raise log.cleaner.dedupe.buffer.size or lower log.cleaner.threads")
 
-    def _take(self, data: bytes, at: int, header: BatchHeader, transactions: CleanedTransactions) -> bool:
+    def _add_batch(self, data: bytes, at: int, header: BatchHeader, transactions: CleanedTransactions) -> bool:
         """Add the records of a batch; return False without room for them."""
         if header.control:
             transactions.is_marker_empty(header, read_marker_at(data, at, header))

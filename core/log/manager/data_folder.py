@@ -189,7 +189,7 @@ class DataFolder:
         def done(outcome: Outcome[None]) -> None:
             if outcome.error is not None and not self._finished:
                 seconds = REMOVE_AGAIN_MS / 1000
-                text = f"{self.log_dir.path}/{name} could not be removed, which is tried again in {seconds:.0f} s"
+                text = f"{self.log_dir.path}/{name} could not be removed; retrying in {seconds:.0f} s"
                 self.report(f"{text}: {outcome.error}")
                 scheduler.call_later(REMOVE_AGAIN_MS, begin)
 

@@ -496,7 +496,9 @@ class LogManager:
             return broken
         failed = next((folder for folder in self.folders if folder.failure is not None), None)
         if failed is not None and not is_new:
-            raise StorageError(f"{partition} may be in {failed.log_dir.path}, which is out of use: {failed.failure}")
+            raise StorageError(
+                f"{partition} may be in the offline log directory {failed.log_dir.path}: {failed.failure}"
+            )
         if is_new:
             for folder in self.folders:
                 folder.forget(partition)
@@ -522,7 +524,7 @@ class LogManager:
 
         Raises `StorageError` when the folder cannot be renamed; the log is closed nevertheless.
         """
-        moved = self._take_away(partition, DELETE_FOLDER_SUFFIX)
+        moved = self._detach_log(partition, DELETE_FOLDER_SUFFIX)
         if moved is not None:
             home, name = moved
             home.remove_later(self._scheduler, name, partial(self._high_watermarks, home))
@@ -542,7 +544,7 @@ class LogManager:
 
         Raises as `delete` does.
         """
-        self._report_stray(partition, self._take_away(partition, STRAY_FOLDER_SUFFIX, cause), cause)
+        self._report_stray(partition, self._detach_log(partition, STRAY_FOLDER_SUFFIX, cause), cause)
 
     def rename_orphan_to_stray(self, partition: TopicPartition, cause: str) -> None:
         """Rename a folder of `orphans` as `rename_to_stray` does. Raises `StorageError`; it is an orphan still then."""
@@ -558,7 +560,7 @@ class LogManager:
                 " can be deleted when nothing in it is needed"
             )
 
-    def _take_away(
+    def _detach_log(
         self, partition: TopicPartition, suffix: str, cause: str | None = None
     ) -> tuple[DataFolder, str] | None:
         """Close the log and rename its folder; return the new place. None for an unknown partition."""

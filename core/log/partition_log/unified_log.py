@@ -756,14 +756,14 @@ class UnifiedLog:
             return []
         base, truncations = state.segments.bases[count], state.durable.truncations
         if (yield from self._secure_producers(base, now_ms)):
-            return self._take_away(count)
+            return self._remove_segments(count)
         # The log may have changed meanwhile.
         if state.closed or truncations != state.durable.truncations or state.durable.failure is not None:
             return []
         count = bisect_left(state.segments.bases, base)
         if base not in state.segments.bases or self._count_removable(now_ms, high_watermark) < count:
             return []
-        return self._take_away(count)
+        return self._remove_segments(count)
 
     def _count_removable(self, now_ms: int, high_watermark: int) -> int:
         if self.replacer.under_way:
@@ -807,7 +807,7 @@ class UnifiedLog:
             state.report(f"{self.topic_partition}: cannot write the producers at offset {base}: {error}")
         return False
 
-    def _take_away(self, count: int) -> list[LogSegment]:
+    def _remove_segments(self, count: int) -> list[LogSegment]:
         state = self._state
         removed: list[LogSegment] = []
         try:

@@ -54,8 +54,8 @@ class Gap:
         return f"the offsets {self.first_offset} to {self.next_offset - 1} cannot be read"
 
     def __str__(self) -> str:
-        place = f" from position {self.position} to {self.end}" if self.end else ""
-        return f"damaged{place}: {self.reason}; {self.lost}"
+        candidate = f" from position {self.position} to {self.end}" if self.end else ""
+        return f"damaged{candidate}: {self.reason}; {self.lost}"
 
 
 class OffsetsDamaged(ApiError):
@@ -97,15 +97,15 @@ def walk(
     held: tuple[Position, BatchHeader] | None = None
     while True:
         try:
-            for place in scan_batches(source, position, end, check_crc=check_crc):
-                header = place[1]
+            for candidate in scan_batches(source, position, end, check_crc=check_crc):
+                header = candidate[1]
                 if expected is not None and (header.base_offset != expected or header.next_offset > below):
-                    doubt = _doubt(source, held, place, end, expected, below, likely_end)
-                    if doubt is not None:
-                        raise BadBatch(place[0], doubt)
+                    corruption = _why_corrupt(source, held, candidate, end, expected, below, likely_end)
+                    if corruption is not None:
+                        raise BadBatch(candidate[0], corruption)
                 if held is not None:
                     yield held
-                held, expected = place, header.next_offset
+                held, expected = candidate, header.next_offset
             if held is not None:
                 yield held
             return
@@ -130,17 +130,17 @@ def walk(
         yield Gap(position=start, end=position, first_offset=first, next_offset=expected, reason=reason)
 
 
-def _doubt(
+def _why_corrupt(
     source: Readable,
     before: tuple[Position, BatchHeader] | None,
-    place: tuple[Position, BatchHeader],
+    candidate: tuple[Position, BatchHeader],
     end: Position,
     expected: Offset,
     below: Offset,
     likely_end: int,
 ) -> str | None:
     """Return why a batch is corrupt that begins at an unexpected offset or reaches too far; None if it is accepted."""
-    position, header = place
+    position, header = candidate
     base = header.base_offset
     if base < expected:
         return f"base offset {base}, expected at least {expected}"
@@ -196,28 +196,28 @@ def find_intact_batch(
                 left -= header.size
                 if left < 0:
                     return None
-                place = Position(start + at)
-                continues = crc_matches(source, place, header) and _is_plausible(
-                    source, place, header, end, from_offset, passed=place - damaged_from
+                candidate = Position(start + at)
+                continues = crc_matches(source, candidate, header) and _is_plausible(
+                    source, candidate, header, end, from_offset, passed=candidate - damaged_from
                 )
                 if continues:
-                    return place, header
+                    return candidate, header
             at = piece.find(_MAGIC, at + MAGIC_AT + 1) - MAGIC_AT
         start = Position(start + last + 1)
     return None
 
 
 def _is_plausible(
-    source: Readable, place: Position, header: BatchHeader, end: Position, from_offset: Offset, *, passed: int
+    source: Readable, candidate: Position, header: BatchHeader, end: Position, from_offset: Offset, *, passed: int
 ) -> bool:
     """Return False if the base offset of an intact batch after damage is corrupt.
 
     It is if the next batch has lower offsets; without a next one, if it is further away than the damaged bytes allow;
     or if it implies that the `passed` bytes, which have room for a batch, had none, while the next batch implies a gap.
     """
-    behind = Position(place + header.size)
+    behind = Position(candidate + header.size)
     if behind + HEADER_SIZE > end:
-        return header.base_offset - from_offset <= max(_JUMP_MAX, place * _OFFSETS_PER_BYTE)
+        return header.base_offset - from_offset <= max(_JUMP_MAX, candidate * _OFFSETS_PER_BYTE)
     try:
         follower = parse_header(source.read(behind, HEADER_SIZE)).base_offset
     except ApiError:

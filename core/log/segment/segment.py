@@ -597,7 +597,7 @@ def lookup(segment: SearchedSegment, offset: Offset) -> tuple[Position, int] | N
             return found
         expected = header.base_offset + header.last_offset_delta + 1
         if expected > end:
-            raise BadBatch(position, f"offsets up to {header.last_offset}, but the segment ends before")
+            raise BadBatch(position, f"last offset {header.last_offset} is beyond the end of the segment")
         if expected > offset:
             found = position, header.size
     return found

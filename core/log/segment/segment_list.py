@@ -244,10 +244,10 @@ class SegmentList:
 
 
 def _first_in_batch(batch: Region, timestamp: int, start: Offset, codecs: Codecs) -> Steps[FoundRecord | None]:
-    look = partial(_first_record, batch, timestamp, start, codecs)
+    search = partial(_first_record, batch, timestamp, start, codecs)
     if batch.size <= _SMALL_BYTES and not parse_header(batch.read(0, HEADER_SIZE)).codec_id:
-        return look()
-    found: FoundRecord | None = yield look
+        return search()
+    found: FoundRecord | None = yield search
     return found
 
 

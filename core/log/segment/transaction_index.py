@@ -41,8 +41,8 @@ class TransactionIndex:
     __slots__ = (
         "_base_offset",
         "_blocks",
+        "_corruption",
         "_count",
-        "_doubt",
         "_file",
         "_folder",
         "_landmarks",
@@ -66,9 +66,9 @@ class TransactionIndex:
         """Blocks that were read last; None before one is read: most segments have no aborted transactions."""
         self._landmarks: dict[int, int] | None = None
         """Marker offset of the first entry by block; None before one is read."""
-        self._doubt = ""
+        self._corruption = ""
         if file_size > 0 and file_size % ENTRY.size:
-            self._doubt = f"{file_size} bytes are no multiple of {ENTRY.size}"
+            self._corruption = f"{file_size} bytes are no multiple of {ENTRY.size}"
 
     @property
     def name(self) -> str:
@@ -76,21 +76,21 @@ class TransactionIndex:
 
     def __bool__(self) -> bool:
         """Return True if there may be entries."""
-        return bool(self._count or self._unwritten or self._doubt)
+        return bool(self._count or self._unwritten or self._corruption)
 
     def mark_corrupt(self, why: str) -> None:
         """Mark the index as corrupt: it must be rebuilt before use."""
-        self._doubt = why
+        self._corruption = why
 
     @property
     def is_marked_corrupt(self) -> bool:
-        return bool(self._doubt)
+        return bool(self._corruption)
 
     # --- writing
 
     def append(self, entry: AbortedTxn) -> None:
         """Add an aborted transaction; it stays in memory while writes fail."""
-        if self._doubt:
+        if self._corruption:
             return  # rebuilding finds it
         self._unwritten.append(entry)
         self._last_offset = entry.last_offset
@@ -138,7 +138,7 @@ class TransactionIndex:
         self._has_in_file(len(entries))
 
     def _has_in_file(self, count: int) -> None:
-        self._count, self._last_offset, self._doubt = count, -1, ""
+        self._count, self._last_offset, self._corruption = count, -1, ""
         self._unwritten.clear()
         self._forget()
 
@@ -152,8 +152,8 @@ class TransactionIndex:
 
         Raises `CorruptIndex`, `StorageError`.
         """
-        if self._doubt:
-            raise CorruptIndex(self._doubt)
+        if self._corruption:
+            raise CorruptIndex(self._corruption)
         found: list[AbortedTxn] = []
         if not self or self._newest_marker() < from_offset:
             return found, False
@@ -169,8 +169,8 @@ class TransactionIndex:
 
     def check(self) -> None:
         """Read all entries. Raises `CorruptIndex`, `StorageError`."""
-        if self._doubt:
-            raise CorruptIndex(self._doubt)
+        if self._corruption:
+            raise CorruptIndex(self._corruption)
         self._forget()
         before = -1
         for number in range(0, self._count, _BLOCK_ENTRIES):

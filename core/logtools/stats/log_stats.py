@@ -52,7 +52,7 @@ class DistinctCount:
             if len(self._exact) <= EXACT_MAX:
                 return
             hashes = self._spill()
-        self._take(hashes)
+        self._add_hashes(hashes)
 
     def merge(self, other: "DistinctCount") -> None:
         """Add the keys of another one."""
@@ -61,12 +61,12 @@ class DistinctCount:
                 self._exact |= other._exact
                 if len(self._exact) <= EXACT_MAX:
                     return
-                self._take(self._spill())
+                self._add_hashes(self._spill())
             else:
-                self._take(list(other._exact))
+                self._add_hashes(list(other._exact))
             return
         if self._exact is not None:
-            self._take(self._spill())
+            self._add_hashes(self._spill())
         self._registers = bytearray(map(max, self._registers, other._registers))
 
     def estimate(self) -> int:
@@ -91,7 +91,7 @@ class DistinctCount:
         self._registers = bytearray(_REGISTERS)
         return hashes
 
-    def _take(self, hashes: list[int]) -> None:
+    def _add_hashes(self, hashes: list[int]) -> None:
         registers = self._registers
         for value in hashes:
             place = value & (_REGISTERS - 1)
@@ -282,10 +282,10 @@ def _open(figures: LogStats, file: File, position: Position, header: BatchHeader
         figures.damaged_bytes += header.size
         return
     figures.opened_bytes += header.size
-    _look(figures, columns.keys, columns.values)
+    _count_records(figures, columns.keys, columns.values)
 
 
-def _look(figures: LogStats, keys: list[bytes | None], values: list[bytes | None]) -> None:
+def _count_records(figures: LogStats, keys: list[bytes | None], values: list[bytes | None]) -> None:
     figures.opened += len(values)
     present = [key for key in keys if key is not None]
     figures.without_key += len(values) - len(present)
@@ -341,11 +341,11 @@ def _look_classic(figures: LogStats, piece: bytes, codecs: Codecs, *, records: b
             continue
         figures.codecs[codec] += len(values)
         figures.messages += len(values)
-        _look(figures, [None] * len(values), values)
+        _count_records(figures, [None] * len(values), values)
     figures.messages += len(plain)
     if records:
         figures.opened_bytes += len(piece)
-        _look(figures, [None] * len(plain), plain)
+        _count_records(figures, [None] * len(plain), plain)
 
 
 def _codec_name(codec_id: int) -> str:

@@ -104,7 +104,7 @@ class ClassicScan:
         while position < self.size:
             piece = self.file.read(Position(position), min(SCAN_CHUNK_BYTES, self.size - position))
             good, problem, needs = find_valid_prefix(piece)
-            self._look(position, piece[:good])
+            self._check_messages(position, piece[:good])
             position += good
             if problem is not None:
                 return position, problem
@@ -158,7 +158,7 @@ class ClassicScan:
         size = LENGTH.size + LENGTH.unpack_from(head)[0]
         return OVERHEAD_BYTES < size <= self.size - position and _is_good(self.file, position, size, head)
 
-    def _look(self, position: int, piece: bytes) -> None:
+    def _check_messages(self, position: int, piece: bytes) -> None:
         """Count the messages of a piece, and open the wrappers: the codec is not covered by the CRC."""
         at = 0
         while at < len(piece):

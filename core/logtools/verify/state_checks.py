@@ -38,7 +38,7 @@ class ProducerCheck:
 
     def batch(self, header: BatchHeader) -> None:
         while self._due and self._due[-1] <= header.base_offset:
-            self._look(self._due.pop())
+            self._check_snapshot(self._due.pop())
         if header.producer_id < 0 or header.control or header.base_sequence < 0:
             return
         if len(self._written) >= _PRODUCERS_MAX and header.producer_id not in self._written:
@@ -56,9 +56,9 @@ class ProducerCheck:
             if offset > log_end:
                 self.problems[offset] = f"its offset is {offset}, and the log ends at {log_end}"
             else:
-                self._look(offset)
+                self._check_snapshot(offset)
 
-    def _look(self, offset: int) -> None:
+    def _check_snapshot(self, offset: int) -> None:
         for producer_id, entry in self._snapshots[offset].producers.items():
             problem = self._problem(producer_id, entry, offset)
             if problem is not None:

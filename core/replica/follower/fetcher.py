@@ -480,7 +480,7 @@ class ReplicaFetcher:
             if each.error is not ErrorCode.NONE:
                 session.refused.add(place)
             if place in asked:
-                self._take(*asked[place], each)
+                self._append_fetched(*asked[place], each)
         if begins or session.refused:
             self._looked_ms = _LONG_AGO
         if begins:
@@ -502,7 +502,9 @@ class ReplicaFetcher:
             self._has_reported = True
             self._copying.report(info(f"broker {self._leader} cannot be followed for now: {why}", leader=self._leader))
 
-    def _take(self, followed: PartitionFetchState, build_fetch: FetchPartition, result: FetchResultPartition) -> None:
+    def _append_fetched(
+        self, followed: PartitionFetchState, build_fetch: FetchPartition, result: FetchResultPartition
+    ) -> None:
         key = followed.partition.topic_partition
         if self._followed.get(key) is not followed or followed.partition.log.log_end_offset != build_fetch.offset:
             return  # another leader epoch has begun meanwhile

@@ -219,8 +219,8 @@ class Partition:
 
     def _refuse_epoch(self, current_leader_epoch: int) -> None:
         if current_leader_epoch < self.leader_epoch:
-            raise ApiError(ErrorCode.FENCED_LEADER_EPOCH, f"the leader epoch is {self.leader_epoch}")
-        raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"the leader epoch here is still {self.leader_epoch}")
+            raise ApiError(ErrorCode.FENCED_LEADER_EPOCH, f"the current leader epoch is {self.leader_epoch}")
+        raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"the current leader epoch is still {self.leader_epoch}")
 
     def _refuse_offline(self) -> None:
         if self.offline:
@@ -339,7 +339,9 @@ class Partition:
         Raises `ApiError` OFFSET_OUT_OF_RANGE above the high watermark.
         """
         if self.log.config.remote_storage_source:
-            raise ApiError(ErrorCode.POLICY_VIOLATION, f"{self.topic_partition} is read-only: another cluster has it")
+            raise ApiError(
+                ErrorCode.POLICY_VIOLATION, f"{self.topic_partition} is read-only: it belongs to another cluster"
+            )
         target = self.high_watermark if offset == -1 else Offset(offset)
         if not 0 <= target <= self.high_watermark:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"the high watermark is {self.high_watermark}")

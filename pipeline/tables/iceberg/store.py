@@ -112,7 +112,7 @@ def create_table(catalog: Catalog, name: str, folder: Path, *, metadata: Path | 
     )
 
 
-def take_in(table: Table, transaction: Transaction, files: Sequence[StagedFile], layout: Layout) -> TableMetadata:
+def add_columns(table: Table, transaction: Transaction, files: Sequence[StagedFile], layout: Layout) -> TableMetadata:
     """Give the table the columns of these files that it has not, and if it has none, its layout; returns what it is
     then. Asks the transaction for that as seldom as possible: it copies all that it knows of all snapshots each time.
 
@@ -235,7 +235,7 @@ class IcebergTable:
         for left in sorted(self._staging.iterdir()):
             moves = left / _MOVES
             if moves.exists():
-                self._take_back(json.loads(moves.read_text()))
+                self._remove_uncommitted(json.loads(moves.read_text()))
             # A Java whose load was killed may still write there for a moment; what remains goes the next time.
             shutil.rmtree(left, ignore_errors=True)
 
@@ -319,7 +319,7 @@ class IcebergTable:
 
     def _stage(self, transaction: Transaction, table: Table, change: TableChange, number: int) -> None:
         added = [StagedFile.of(self.folder.absolute(), name) for name in change.files]
-        metadata = take_in(table, transaction, added, Layout.parse(change.layout))
+        metadata = add_columns(table, transaction, added, Layout.parse(change.layout))
         before = data_files(table, table.current_snapshot()) if change.removed else []
         there = {self._name(file.file_path): file for file in before}
         unknown = next((name for name in change.removed if name not in there), None)
@@ -361,7 +361,7 @@ class IcebergTable:
             if each == self.folder:
                 return
 
-    def _take_back(self, names: Sequence[str]) -> None:
+    def _remove_uncommitted(self, names: Sequence[str]) -> None:
         """Remove what was moved for a commit that never came; one that did come keeps its files."""
         with self._opened() as table:
             known = set() if table is None else {self._name(path) for path in all_data_paths(table)}

@@ -190,9 +190,10 @@ def compact(
         staging = store.begin_commit()
         for index, files in enumerate(several):
             rows = rewrite(store.folder, files, staging, index).rows
-            if rows != sum(file.rows for file in files):
+            expected = sum(file.rows for file in files)
+            if rows != expected:
                 said = ", ".join(file.name for file in files)
-                raise TableError(f"{store.folder}: {rows} rows were read from {said}, which should have more or less")
+                raise TableError(f"{store.folder}: expected {expected} rows in {said}, read {rows}")
             done += len(files)
             progress(done, total)
         rows = sum(file.rows for files in several for file in files)

@@ -110,16 +110,16 @@ class AioKafka(AioKafkaTransactions):
         return self._run(self._read(topic, count, start))
 
     async def _read(self, topic: str, count: int, start: Start) -> list[Record]:
-        place = TopicPartition(topic, start.partition)
+        tp = TopicPartition(topic, start.partition)
         level = "read_committed" if start.committed else "read_uncommitted"
         consumer = self._consumer(max_partition_fetch_bytes=start.max_bytes, isolation_level=level)
         await consumer.start()
         try:
-            consumer.assign([place])
+            consumer.assign([tp])
             offset = start.offset
             if start.timestamp_ms is not None:
-                offset = (await consumer.offsets_for_times({place: start.timestamp_ms}))[place].offset
-            consumer.seek(place, offset)
+                offset = (await consumer.offsets_for_times({tp: start.timestamp_ms}))[tp].offset
+            consumer.seek(tp, offset)
             return [_record(await asyncio.wait_for(consumer.getone(), PATIENCE_S)) for _ in range(count)]
         finally:
             await consumer.stop()
@@ -141,12 +141,12 @@ class AioKafka(AioKafkaTransactions):
         return self._run(self._offsets(topic))
 
     async def _offsets(self, topic: str) -> tuple[int, int]:
-        place = TopicPartition(topic, 0)
+        tp = TopicPartition(topic, 0)
         consumer = self._consumer()
         await consumer.start()
         try:
-            first, end = await consumer.beginning_offsets([place]), await consumer.end_offsets([place])
-            return first[place], end[place]
+            first, end = await consumer.beginning_offsets([tp]), await consumer.end_offsets([tp])
+            return first[tp], end[tp]
         finally:
             await consumer.stop()
 
@@ -154,11 +154,11 @@ class AioKafka(AioKafkaTransactions):
         return self._run(self._offset_for_time(topic, timestamp_ms))
 
     async def _offset_for_time(self, topic: str, timestamp_ms: int) -> int | None:
-        place = TopicPartition(topic, 0)
+        tp = TopicPartition(topic, 0)
         consumer = self._consumer()
         await consumer.start()
         try:
-            found = (await consumer.offsets_for_times({place: timestamp_ms}))[place]
+            found = (await consumer.offsets_for_times({tp: timestamp_ms}))[tp]
             return None if found is None else found.offset
         finally:
             await consumer.stop()
@@ -248,8 +248,8 @@ class _AioMember:
 
     def assignment(self) -> frozenset[tuple[str, int]]:
         self._check()
-        places = self._consumer.assignment() if self._consumer is not None else ()
-        return frozenset((place.topic, place.partition) for place in places)
+        partitions = self._consumer.assignment() if self._consumer is not None else ()
+        return frozenset((tp.topic, tp.partition) for tp in partitions)
 
     def received(self) -> list[Record]:
         self._check()

@@ -156,7 +156,7 @@ class Barnabas(OwnTransactions):
         return GroupView(
             state=found.state,
             members=len(found.members),
-            partitions=frozenset((place.topic, place.partition) for m in found.members for place in m.assignment),
+            partitions=frozenset((tp.topic, tp.partition) for m in found.members for tp in m.assignment),
         )
 
 
@@ -179,7 +179,7 @@ class _Polled:
         return [_record(message) for message in self._consumer.poll_many(timeout=0.05)]
 
     def assignment(self) -> frozenset[tuple[str, int]]:
-        return frozenset((place.topic, place.partition) for place in self._consumer.assignment)
+        return frozenset((tp.topic, tp.partition) for tp in self._consumer.assignment)
 
     def commit(self) -> None:
         self._consumer.commit()

@@ -13,7 +13,7 @@ def values_of(what: str, count: int = 40) -> list[bytes]:
     return [f"{what} {number}".encode() for number in range(count)]
 
 
-class Crew:
+class MemberGroup:
     """Members of one group of one topic; those that are still there are closed at the end."""
 
     def __init__(self, world: World, partitions: int, stack: ExitStack) -> None:
@@ -36,7 +36,7 @@ class Crew:
             self.members.remove(member)
             member.close()
 
-    def settle(self) -> None:
+    def wait_until_assigned(self) -> None:
         """Until all partitions are assigned, evenly, each to one member."""
         share, rest = divmod(self.partitions, len(self.members))
         wait_for(lambda: self._settled({share, share + 1} if rest else {share}), PATIENCE_S, pause_s=0.02)
@@ -47,7 +47,7 @@ class Crew:
         return (
             len(together) == sum(map(len, owned)) == self.partitions
             and {topic for topic, _ in together} == {self.topic}
-            and {len(places) for places in owned} <= shares
+            and {len(partitions) for partitions in owned} <= shares
         )
 
     def send(self, what: str) -> list[bytes]:
@@ -67,16 +67,16 @@ def got(member: Member) -> list[bytes | None]:
 
 
 @contextmanager
-def crew(world: World, partitions: int) -> Iterator[Crew]:
+def member_group(world: World, partitions: int) -> Iterator[MemberGroup]:
     with ExitStack() as stack:
-        yield Crew(world, partitions, stack)
+        yield MemberGroup(world, partitions, stack)
 
 
 def check_group(world: World, client: Client) -> None:
-    with crew(world, 3) as group:
+    with member_group(world, 3) as group:
         values = group.send("before")
         member = group.join(client)
-        group.settle()
+        group.wait_until_assigned()
         group.expect(values)
         group.expect(group.send("after"))
         assert len(got(member)) == 80, "something came twice"
@@ -84,7 +84,7 @@ def check_group(world: World, client: Client) -> None:
 
 def check_commit(world: World, client: Client) -> None:
     """A member continues where the one before it committed."""
-    with crew(world, 2) as group:
+    with member_group(world, 2) as group:
         before = group.send("before")
         first = group.join(client)
         group.expect(before)
@@ -97,20 +97,20 @@ def check_commit(world: World, client: Client) -> None:
 
 
 def check_rebalance(world: World, client: Client, assignor: str = "") -> None:
-    with crew(world, 4) as group:
+    with member_group(world, 4) as group:
         first = group.join(client, assignor)
-        group.settle()
+        group.wait_until_assigned()
         second = group.join(client, assignor)
-        group.settle()
+        group.wait_until_assigned()
         if assignor:
             wait_for(lambda: world.admin.describe_groups([group.group])[0].protocol == assignor, PATIENCE_S)
         group.expect(group.send("two"))
         group.join(client, assignor)
-        group.settle()
+        group.wait_until_assigned()
         group.expect(group.send("three"))
         group.leave(second)
         group.leave(first)
-        group.settle()
+        group.wait_until_assigned()
         group.expect(group.send("one"))
 
 
@@ -120,67 +120,67 @@ def check_cooperative(world: World, client: Client) -> None:
 
 def check_consumer_protocol(world: World, client: Client) -> None:
     """By KIP-848: a second member joins, the first one commits and leaves, a third one resumes when both are gone."""
-    with crew(world, 4) as group:
+    with member_group(world, 4) as group:
         before = group.send("before")
         first = group.enter(client.join_consumer_group(group.group, group.topic))
-        group.settle()
+        group.wait_until_assigned()
         group.expect(before)
         assert world.group_type(group.group) == "consumer"
         second = group.enter(client.join_consumer_group(group.group, group.topic))
-        group.settle()
+        group.wait_until_assigned()
         group.expect(group.send("two"))
         first.commit()
         second.commit()
         group.leave(first)
-        group.settle()
+        group.wait_until_assigned()
         group.expect(group.send("one"))
         second.commit()
         group.leave(second)
         after = group.send("after")
         third = group.enter(client.join_consumer_group(group.group, group.topic))
-        group.settle()
+        group.wait_until_assigned()
         group.expect(after)
         assert sorted(v for v in got(third) if v) == sorted(after)
 
 
 def check_mixed(world: World, client: Client, others: Sequence[Client]) -> None:
     """One group with members of several libraries; each is there when another one joins or leaves."""
-    with crew(world, 6) as group:
+    with member_group(world, 6) as group:
         for other in others:
             group.join(other, "range")
-        group.settle()
+        group.wait_until_assigned()
         ours = group.join(client, "range")
-        group.settle()
+        group.wait_until_assigned()
         group.expect(group.send("together"))
         group.leave(ours)
-        group.settle()
+        group.wait_until_assigned()
         group.expect(group.send("without"))
         group.join(client, "range")
-        group.settle()
+        group.wait_until_assigned()
         for member in group.members[:-1]:
             group.leave(member)
-        group.settle()
+        group.wait_until_assigned()
         group.expect(group.send("alone"))
 
 
 def check_everybody(world: World, clients: Sequence[Client]) -> None:
     """One group with a member of each; then every other one leaves."""
-    with crew(world, 2 * len(clients)) as group:
+    with member_group(world, 2 * len(clients)) as group:
         for client in clients:
             group.join(client, "range")
-        group.settle()
+        group.wait_until_assigned()
         group.expect(group.send("all"))
         for member in group.members[::2]:
             group.leave(member)
-        group.settle()
+        group.wait_until_assigned()
         group.expect(group.send("the others"))
 
 
 def check_describe(world: World, client: Client, other: Client) -> None:
     """Check the state, members and partitions of a group, and that it is listed."""
-    with crew(world, 2) as group:
+    with member_group(world, 2) as group:
         group.join(other)
-        group.settle()
+        group.wait_until_assigned()
         assert group.group in client.groups()
         found = client.group(group.group)
         assert (found.state, found.members) == ("Stable", 1)

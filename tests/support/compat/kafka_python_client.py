@@ -103,16 +103,16 @@ class KafkaPython(KafkaPythonTransactions):
         )
 
     def read(self, topic: str, count: int, start: Start = EARLIEST) -> list[Record]:
-        place = TopicPartition(topic, start.partition)
+        tp = TopicPartition(topic, start.partition)
         found: list[Record] = []
         level = "read_committed" if start.committed else "read_uncommitted"
         settings = {"max_partition_fetch_bytes": start.max_bytes, "isolation_level": level}
         with closing(self._consumer(**settings)) as consumer:
-            consumer.assign([place])
+            consumer.assign([tp])
             offset = start.offset
             if start.timestamp_ms is not None:
-                offset = consumer.offsets_for_times({place: start.timestamp_ms})[place].offset
-            consumer.seek(place, offset)
+                offset = consumer.offsets_for_times({tp: start.timestamp_ms})[tp].offset
+            consumer.seek(tp, offset)
             deadline = time.monotonic() + PATIENCE_S
             while len(found) < count and time.monotonic() < deadline:
                 found += _records(consumer.poll(timeout_ms=100, max_records=count - len(found)))
@@ -135,13 +135,13 @@ class KafkaPython(KafkaPythonTransactions):
     # --- administration
 
     def offsets(self, topic: str) -> tuple[int, int]:
-        place = TopicPartition(topic, 0)
-        first, end = (self._admin.list_partition_offsets({place: time})[place].offset for time in (-2, -1))
+        tp = TopicPartition(topic, 0)
+        first, end = (self._admin.list_partition_offsets({tp: time})[tp].offset for time in (-2, -1))
         return first, end
 
     def offset_for_time(self, topic: str, timestamp_ms: int) -> int | None:
-        place = TopicPartition(topic, 0)
-        offset: int = self._admin.list_partition_offsets({place: timestamp_ms})[place].offset
+        tp = TopicPartition(topic, 0)
+        offset: int = self._admin.list_partition_offsets({tp: timestamp_ms})[tp].offset
         return offset if offset >= 0 else None
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
@@ -220,7 +220,7 @@ class _Polled:
         return found
 
     def assignment(self) -> frozenset[tuple[str, int]]:
-        return frozenset((place.topic, place.partition) for place in self._consumer.assignment())
+        return frozenset((tp.topic, tp.partition) for tp in self._consumer.assignment())
 
     def commit(self) -> None:
         self._consumer.commit()

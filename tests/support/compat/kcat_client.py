@@ -12,7 +12,7 @@ from .member_process import MemberProcess, output_of
 from .model import EARLIEST, HEARTBEAT_MS, PLAINLY, SESSION_MS, Record, Sending, Start, Unavailable
 
 _SASL = Path("/usr/lib")
-_PLACE = re.compile(r"(\S+) \[(\d+)\]")
+_PARTITION = re.compile(r"(\S+) \[(\d+)\]")
 
 
 class Kcat:
@@ -111,8 +111,8 @@ class _KcatMember(MemberProcess):
     def _rebalanced(self, line: str) -> None:
         if " rebalanced" not in line:
             return
-        places = frozenset((topic, int(number)) for topic, number in _PLACE.findall(line))
-        self._owned = self._owned - places if "revoke" in line else self._owned | places
+        partitions = frozenset((topic, int(number)) for topic, number in _PARTITION.findall(line))
+        self._owned = self._owned - partitions if "revoke" in line else self._owned | partitions
 
 
 def _options(settings: dict[str, str]) -> list[str]:

@@ -97,8 +97,8 @@ class Librdkafka(LibrdkafkaTransactions):
         try:
             offset = start.offset
             if start.timestamp_ms is not None:
-                place = ck.TopicPartition(topic, start.partition, start.timestamp_ms)
-                offset = consumer.offsets_for_times([place], PATIENCE_S)[0].offset
+                tp = ck.TopicPartition(topic, start.partition, start.timestamp_ms)
+                offset = consumer.offsets_for_times([tp], PATIENCE_S)[0].offset
             consumer.assign([ck.TopicPartition(topic, start.partition, offset)])
             deadline = time.monotonic() + PATIENCE_S
             while len(found) < count and time.monotonic() < deadline:
@@ -142,16 +142,16 @@ class Librdkafka(LibrdkafkaTransactions):
     # --- administration
 
     def offsets(self, topic: str) -> tuple[int, int]:
-        place = ck.TopicPartition(topic, 0)
+        tp = ck.TopicPartition(topic, 0)
         ends = []
         for spec in (ck_admin.OffsetSpec.earliest(), ck_admin.OffsetSpec.latest()):
-            ends.append(self._admin.list_offsets({place: spec})[place].result(PATIENCE_S).offset)
+            ends.append(self._admin.list_offsets({tp: spec})[tp].result(PATIENCE_S).offset)
         return ends[0], ends[1]
 
     def offset_for_time(self, topic: str, timestamp_ms: int) -> int | None:
-        place = ck.TopicPartition(topic, 0)
-        asked = {place: ck_admin.OffsetSpec.for_timestamp(timestamp_ms)}
-        offset: int = self._admin.list_offsets(asked)[place].result(PATIENCE_S).offset
+        tp = ck.TopicPartition(topic, 0)
+        asked = {tp: ck_admin.OffsetSpec.for_timestamp(timestamp_ms)}
+        offset: int = self._admin.list_offsets(asked)[tp].result(PATIENCE_S).offset
         return offset if offset >= 0 else None
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
@@ -187,11 +187,11 @@ class Librdkafka(LibrdkafkaTransactions):
 
     def group(self, group: str) -> GroupView:
         found = self._admin.describe_consumer_groups([group])[group].result(PATIENCE_S)
-        places = [place for member in found.members for place in member.assignment.topic_partitions]
+        topic_partitions = [tp for member in found.members for tp in member.assignment.topic_partitions]
         return GroupView(
             state=found.state.name.title(),
             members=len(found.members),
-            partitions=frozenset((place.topic, place.partition) for place in places),
+            partitions=frozenset((tp.topic, tp.partition) for tp in topic_partitions),
         )
 
 
@@ -221,7 +221,7 @@ class _Polled:
         return found
 
     def assignment(self) -> frozenset[tuple[str, int]]:
-        return frozenset((place.topic, place.partition) for place in self._consumer.assignment())
+        return frozenset((tp.topic, tp.partition) for tp in self._consumer.assignment())
 
     def commit(self) -> None:
         if not self._committed:

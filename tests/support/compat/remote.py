@@ -215,8 +215,8 @@ class RemoteClient:
 
     def group(self, group: str) -> GroupView:
         found = self.process.call("group", group=group)
-        places = frozenset((topic, partition) for topic, partition in found["partitions"])
-        return GroupView(state=found["state"], members=found["members"], partitions=places)
+        topic_partitions = frozenset((topic, partition) for topic, partition in found["partitions"])
+        return GroupView(state=found["state"], members=found["members"], partitions=topic_partitions)
 
 
 class _RemoteMember:

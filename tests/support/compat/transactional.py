@@ -107,8 +107,8 @@ class LibrdkafkaTransactions:
                     positions[message.partition() or 0] = (message.offset() or 0) + 1
                     left -= 1
             assert not left
-            places = [ck.TopicPartition(source, partition, offset) for partition, offset in positions.items()]
-            producer.send_offsets_to_transaction(places, consumer.consumer_group_metadata(), PATIENCE_S)
+            partitions = [ck.TopicPartition(source, partition, offset) for partition, offset in positions.items()]
+            producer.send_offsets_to_transaction(partitions, consumer.consumer_group_metadata(), PATIENCE_S)
             producer.commit_transaction(PATIENCE_S) if commit else producer.abort_transaction(PATIENCE_S)
         finally:
             consumer.close()
@@ -160,8 +160,8 @@ class KafkaPythonTransactions:
                 for records in consumer.poll(timeout_ms=200, max_records=left).values():
                     for record in records:
                         producer.send(topic, record.value, partition=0)
-                        place = TopicPartition(record.topic, record.partition)
-                        positions[place] = OffsetAndMetadata(record.offset + 1, "", -1)
+                        tp = TopicPartition(record.topic, record.partition)
+                        positions[tp] = OffsetAndMetadata(record.offset + 1, "", -1)
                         left -= 1
             assert not left
             producer.send_offsets_to_transaction(positions, consumer.group_metadata())

@@ -85,10 +85,10 @@ def test_any_drops_and_doubles_between_tiers_are_found_exactly(messages: set[Mad
     for tier in CHAIN[1:]:
         there = sorted(passed[-1])
         dropped = data.draw(st.sets(st.sampled_from(there))) if there else set()
-        kept = {each: copies for each, copies in passed[-1].items() if each not in dropped}
-        more = data.draw(st.dictionaries(st.sampled_from(sorted(kept)), st.integers(1, 3))) if kept else {}
+        remaining = {each: copies for each, copies in passed[-1].items() if each not in dropped}
+        more = data.draw(st.dictionaries(st.sampled_from(sorted(remaining)), st.integers(1, 3))) if remaining else {}
         lost[tier], doubled[tier] = dropped, more
-        passed.append({each: copies + more.get(each, 0) for each, copies in kept.items()})
+        passed.append({each: copies + more.get(each, 0) for each, copies in remaining.items()})
     reports = [report for tier, here in zip(CHAIN, passed, strict=True) for report in counts(tier, here)]
     reports += [*map(reached, CHAIN[1:]), *closed("web-1", "web-2")]
     found = judged(data.draw(st.permutations(reports + data.draw(st.lists(st.sampled_from(reports))))))

@@ -63,9 +63,9 @@ def test_requests_during_auto_creation_get_retriable_errors() -> None:
 
 def test_metadata_answers_leader_not_available_when_auto_creation_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = ManualBroker()
-    kept: list[Callable[[], object]] = []
+    offloaded: list[Callable[[], object]] = []
     with monkeypatch.context() as patch:
-        patch.setattr(broker.scheduler, "offload", lambda work, done: kept.append(lambda: done(work())))
+        patch.setattr(broker.scheduler, "offload", lambda work, done: offloaded.append(lambda: done(work())))
         patch.setattr("barnabas.core.log.manager.creation.LogCreation.__call__", lambda _: None)
         first, second = (broker.submit(Metadata(topics=["t", name])) for name in ("u", "v"))
         broker.scheduler.advance(500)

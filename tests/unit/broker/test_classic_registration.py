@@ -133,7 +133,7 @@ def test_while_the_coordination_cannot_be_reached_it_is_tried_again_less_and_les
     world.tree.disconnect(broker.session)
     broker.registrar.want("t", 1)
     world.scheduler.advance(60_000)
-    assert len([line for line in broker.reports if "tried again" in line]) == 1
+    assert len([line for line in broker.reports if "retrying" in line]) == 1
     assert world.data("/brokers/topics/t/7") is None
     world.tree.reconnect(broker.session)
     world.scheduler.run_pending()

@@ -63,8 +63,8 @@ def test_a_follower_is_believed_in_its_registered_life_only(world: World) -> Non
     assert fetch(world, replica_id=other.broker_id, replica_epoch=other.broker_epoch) is ErrorCode.NONE
     for epoch in (-1, other.broker_epoch - 1, other.broker_epoch + 1, 2**62):
         assert fetch(world, replica_id=other.broker_id, replica_epoch=epoch) is ErrorCode.STALE_BROKER_EPOCH
-    for nobody in (0, 77, 2**31 - 1):
-        assert fetch(world, replica_id=nobody, replica_epoch=1) is ErrorCode.REPLICA_NOT_AVAILABLE
+    for unknown_id in (0, 77, 2**31 - 1):
+        assert fetch(world, replica_id=unknown_id, replica_epoch=1) is ErrorCode.REPLICA_NOT_AVAILABLE
     forged = fetch(world, replica_id=other.broker_id, replica_epoch=other.broker_epoch, leader_epoch=99)
     assert forged is ErrorCode.UNKNOWN_LEADER_EPOCH
     far = fetch(world, replica_id=other.broker_id, replica_epoch=other.broker_epoch, offset=10**9)

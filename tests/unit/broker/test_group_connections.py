@@ -148,7 +148,7 @@ def broker() -> Iterator[ManualBroker]:
     simulated.stop()
 
 
-def settle(broker: ManualBroker, *members: Member) -> float:
+def run_until_idle(broker: ManualBroker, *members: Member) -> float:
     """Let time pass until exactly these members have their assignments; return the time."""
 
     def settled() -> bool:
@@ -166,7 +166,7 @@ def settle(broker: ManualBroker, *members: Member) -> float:
 def test_a_member_that_vanishes_costs_one_session(broker: ManualBroker, vanishing: str, until: str) -> None:
     """Whatever it was about to do: answer a heartbeat, join again, wait for the others, take its assignment."""
     members = [Member(broker, f"m{number}") for number in range(3)]
-    settle(broker, *members)
+    run_until_idle(broker, *members)
     leader = next(each for each in members if each.joined.leader == each.member_id)
     gone = leader if vanishing == "leader" else next(each for each in members if each is not leader)
     rest = [each for each in members if each is not gone]
@@ -175,31 +175,31 @@ def test_a_member_that_vanishes_costs_one_session(broker: ManualBroker, vanishin
         rest.append(Member(broker, "newcomer"))
     else:
         gone.vanish()
-    assert settle(broker, *rest) <= SESSION_MS + 2 * ROUND_MS
+    assert run_until_idle(broker, *rest) <= SESSION_MS + 2 * ROUND_MS
     assert not broker.reports
 
 
 def test_a_newcomer_that_vanishes_costs_one_session(broker: ManualBroker) -> None:
     first = Member(broker, "first")
-    settle(broker, first)
+    run_until_idle(broker, first)
     newcomer = Member(broker, "newcomer")
     newcomer.until = "joined"
     broker.scheduler.advance(ROUND_MS)
     assert newcomer.is_gone
     assert len(first.joined.members) == 2
-    assert settle(broker, first) <= SESSION_MS + ROUND_MS
+    assert run_until_idle(broker, first) <= SESSION_MS + ROUND_MS
 
 
 def test_leaving_member_does_not_delay_the_rebalance(broker: ManualBroker) -> None:
     members = [Member(broker, f"m{number}") for number in range(3)]
-    settle(broker, *members)
+    run_until_idle(broker, *members)
     members[0].leave()
-    assert settle(broker, *members[1:]) <= ROUND_MS
+    assert run_until_idle(broker, *members[1:]) <= ROUND_MS
 
 
 def test_answers_to_connections_that_are_gone_are_dropped_and_leave_nothing(broker: ManualBroker) -> None:
     stays = Member(broker, "stays")
-    settle(broker, stays)
+    run_until_idle(broker, stays)
     (server,) = broker.node._servers
     before = set(server.connections)
     waiting = [Member(broker, f"w{number}") for number in range(5)]
@@ -210,7 +210,7 @@ def test_answers_to_connections_that_are_gone_are_dropped_and_leave_nothing(brok
         each.vanish()
     broker.scheduler.advance(10)
     assert set(server.connections) == before
-    settle(broker, stays)
+    run_until_idle(broker, stays)
     gc.collect()
     assert [ref() for ref in connections] == [None] * 5
     assert not broker.reports
@@ -219,7 +219,7 @@ def test_answers_to_connections_that_are_gone_are_dropped_and_leave_nothing(brok
 def test_member_on_another_connection_is_the_same_member(broker: ManualBroker) -> None:
     """The first join waited on the lost connection: the answer goes to the new one."""
     stays = Member(broker, "stays")
-    settle(broker, stays)
+    run_until_idle(broker, stays)
     gone = Member(broker, "gone")
     broker.scheduler.advance(HEARTBEAT_MS // 2)
     gone.vanish()
@@ -227,5 +227,5 @@ def test_member_on_another_connection_is_the_same_member(broker: ManualBroker) -
     (known,) = [each.member_id for each in group.members if each.client_id == "gone"]
     back = Member(broker, "back")
     back.member_id = known
-    assert settle(broker, stays, back) <= ROUND_MS
+    assert run_until_idle(broker, stays, back) <= ROUND_MS
     assert back.member_id == known

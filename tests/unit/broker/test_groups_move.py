@@ -11,7 +11,7 @@ from support.group_requests import (
     heartbeat,
     joining,
     load_error,
-    place_of,
+    offsets_partition_of,
     stable,
 )
 from support.replica_harness import led_in_sync, reached
@@ -23,7 +23,7 @@ from barnabas.ports.types import Offset
 from barnabas.testing.manual_broker import ManualBroker
 
 HERE, ELSEWHERE = 1, 2
-PLACE = place_of("g")
+TP = offsets_partition_of("g")
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def broker() -> Iterator[ManualBroker]:
 
 
 def partition_of(broker: ManualBroker) -> Partition:
-    return broker.node.state.replicas.partitions[PLACE]
+    return broker.node.state.replicas.partitions[TP]
 
 
 def led_by(broker: ManualBroker, leader: int, epochs: int = 1, isr: Sequence[int] = (HERE,)) -> None:
@@ -45,7 +45,7 @@ def led_by(broker: ManualBroker, leader: int, epochs: int = 1, isr: Sequence[int
 
 
 def test_pending_joins_get_not_coordinator_when_group_moves(broker: ManualBroker) -> None:
-    assert len({place_of(group) for group in ("g", "g2", "h")}) == 3
+    assert len({offsets_partition_of(group) for group in ("g", "g2", "h")}) == 3
     member = stable(broker)
     joins = broker.submit(joining())  # waits for the first member, who has to join again
     again = broker.ask(joining("g2"))
@@ -88,7 +88,7 @@ def test_groups_stay_as_they_are_while_the_leader_epoch_rises_under_the_same_lea
     member = stable(broker)
     led_by(broker, HERE, epochs=0, isr=(HERE, ELSEWHERE))
     joins = broker.submit(joining())  # waits for the first member, who has to join again
-    other = next(group for group in map(str, range(1000)) if place_of(group) == PLACE)
+    other = next(group for group in map(str, range(1000)) if offsets_partition_of(group) == TP)
     commits = broker.submit(committing(other, {("t", 0): 5}))
     broker.scheduler.run_pending()
     assert (joins, commits) == ([], [])
@@ -110,7 +110,7 @@ def test_regained_group_partition_is_reloaded_and_served_after_replication(broke
     assert load_error(broker, "g") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "it may still be lost"
     assert heartbeat(broker, member) is ErrorCode.NONE, "no session ends before"
     reached(partition, ELSEWHERE, partition.log.log_end_offset)
-    broker.node.state.replicas.purgatory.check(PLACE)
+    broker.node.state.replicas.purgatory.check(TP)
     assert load_error(broker, "g") is ErrorCode.NONE
     assert heartbeat(broker, member) is ErrorCode.NONE
     broker.scheduler.advance(11_000)

@@ -15,7 +15,7 @@ from support.group_requests import (
     find,
     heartbeat,
     joining,
-    place_of,
+    offsets_partition_of,
     stable,
 )
 
@@ -66,7 +66,7 @@ def test_the_first_search_makes_the_topic(broker: ManualBroker) -> None:
     (topic,) = broker.ask(Metadata(topics=[OFFSETS])).topics
     assert topic.internal
     assert [(each.partition, each.leader) for each in topic.partitions] == [(number, 1) for number in range(50)]
-    log = broker.node.state.replicas.partitions[place_of("g")].log.config
+    log = broker.node.state.replicas.partitions[offsets_partition_of("g")].log.config
     assert (log.compacted, log.segment_bytes, log.compression_type) == (True, 104_857_600, "producer")
     assert log.max_message_bytes > 32 * 1024 * 1024
     again = find(broker, "g")
@@ -79,14 +79,14 @@ def test_the_topic_is_as_configured() -> None:
         assert find(broker)[0].error is ErrorCode.NONE
         partitions = [key for key in broker.node.state.replicas.partitions if key[0] == OFFSETS]
         assert len(partitions) == 3
-        config = broker.node.state.replicas.partitions[place_of("g", 3)].log.config
+        config = broker.node.state.replicas.partitions[offsets_partition_of("g", 3)].log.config
         assert (config.segment_bytes, config.compression_type) == (2_000_000, "producer")
 
 
 def test_where_topics_are_classic_ones() -> None:
     with running(message_format="classic") as broker:
         assert find(broker)[0].error is ErrorCode.NONE
-        assert broker.node.state.replicas.partitions[place_of("g")].log.config.message_format == "v2"
+        assert broker.node.state.replicas.partitions[offsets_partition_of("g")].log.config.message_format == "v2"
 
 
 def test_a_search_for_nothing_makes_no_topic(broker: ManualBroker) -> None:
@@ -102,7 +102,7 @@ def test_metadata_and_create_topics_make_the_same_topic() -> None:
     with running(offsets_topic_num_partitions=4) as broker:
         broker.create(OFFSETS, partitions=7)
         assert commit(broker, "g", {("t", 0): 5}) == [ErrorCode.NONE]
-        assert broker.node.state.replicas.partitions[place_of("g", 7)].log.log_end_offset == 1
+        assert broker.node.state.replicas.partitions[offsets_partition_of("g", 7)].log.log_end_offset == 1
 
 
 def test_group_requests_before_offsets_topic_exists_get_not_coordinator(broker: ManualBroker) -> None:
@@ -181,7 +181,7 @@ def test_commits_of_one_turn_go_together(broker: ManualBroker) -> None:
     broker.scheduler.run_pending()
     assert all(answer[0].partitions[0].error is ErrorCode.NONE for answer in answers)
     state = broker.node.state
-    logs = [state.replicas.partitions[key].log for key in {place_of(group) for group in groups}]
+    logs = [state.replicas.partitions[key].log for key in {offsets_partition_of(group) for group in groups}]
     assert sum(log.log_end_offset for log in logs) == 200
     for log in logs:
         records = log.read(0, max_bytes=1 << 20, limit=log.log_end_offset).records
@@ -194,7 +194,7 @@ def test_commits_of_one_turn_go_together(broker: ManualBroker) -> None:
 def test_large_writes_of_one_turn_stay_below_the_largest_batch(broker: ManualBroker) -> None:
     find(broker)
     state = broker.node.state
-    key = place_of("g")
+    key = offsets_partition_of("g")
     state.replicas.partitions[key].log.update_config(
         state.settings.log_config({**state.image.topics[OFFSETS].configs, "max.message.bytes": "6000"}, OFFSETS)
     )
@@ -208,7 +208,7 @@ def test_answers_wait_for_a_flush_where_it_is_asked_for() -> None:
     with running(log_flush_interval_messages=1) as broker:
         find(broker)
         assert commit(broker, "g", {("t", 0): 5}) == [ErrorCode.NONE]
-        log = broker.node.state.replicas.partitions[place_of("g")].log
+        log = broker.node.state.replicas.partitions[offsets_partition_of("g")].log
         assert log.recovery_point == log.log_end_offset == 1
 
 

@@ -40,10 +40,10 @@ class Selectors:
         return self if name == "ours" else None
 
     def select(
-        self, place: TopicPartition, reader: NearReader, leader: ReplicaView, replicas: Sequence[ReplicaView]
+        self, tp: TopicPartition, reader: NearReader, leader: ReplicaView, replicas: Sequence[ReplicaView]
     ) -> int:
         assert leader.broker_id == 1
-        self.asked.append((place, reader, [view.broker_id for view in replicas]))
+        self.asked.append((tp, reader, [view.broker_id for view in replicas]))
         if self.chosen is None:
             raise RuntimeError("lost the map")
         return self.chosen

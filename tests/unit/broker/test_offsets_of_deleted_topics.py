@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 from attrs import evolve
-from support.group_requests import commit, committed, committing, find, load_error, place_of
+from support.group_requests import commit, committed, committing, find, load_error, offsets_partition_of
 from support.replica_harness import led_in_sync
 
 from barnabas.core.cluster.deltas import TopicDeleting, TopicSet
@@ -21,7 +21,7 @@ from barnabas.ports.error_codes import ErrorCode
 from barnabas.testing.manual_broker import ManualBroker
 
 HERE, ELSEWHERE = 1, 2
-PLACE = place_of("g")
+TP = offsets_partition_of("g")
 T0 = ("t", 0)
 
 
@@ -60,7 +60,7 @@ def broker(sessions: list[Session]) -> Iterator[ManualBroker]:
 
 
 def partition_of(broker: ManualBroker) -> Partition:
-    return broker.node.state.replicas.partitions[PLACE]
+    return broker.node.state.replicas.partitions[TP]
 
 
 def led_by(broker: ManualBroker, leader: int) -> None:
@@ -103,7 +103,7 @@ def test_offsets_without_a_topic_id_stay_while_the_topic_exists(broker: ManualBr
     records = [(encode_offset_key("g", name, 0), encode_offset(StoredOffset(7))) for name in ("t", "gone")]
     keys, values = zip(*records, strict=True)
     batch = encode_columns(list(values), keys=list(keys), now_ms=broker.clock.now_ms())
-    entry = ProducePartition(*PLACE, memoryview(batch))
+    entry = ProducePartition(*TP, memoryview(batch))
     broker.node.state.replicas.append([entry], print, acks=ALL_IN_SYNC, timeout_ms=0, origin=AppendOrigin.BROKER)
     broker.restart()
     broker.scheduler.run_pending()

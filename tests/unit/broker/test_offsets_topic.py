@@ -11,7 +11,7 @@ from support.group_requests import (
     find,
     heartbeat,
     load_error,
-    place_of,
+    offsets_partition_of,
     stable,
 )
 from support.long_tests import first_is_quick
@@ -50,13 +50,13 @@ def broker() -> Iterator[ManualBroker]:
 
 def segment_of(broker: ManualBroker, group: str) -> bytearray:
     """Return the bytes of the log that has a group's records."""
-    return broker.disk.folders[str(place_of(group))]["00000000000000000000.log"].data
+    return broker.disk.folders[str(offsets_partition_of(group))]["00000000000000000000.log"].data
 
 
 def write(broker: ManualBroker, group: str, *records: tuple[bytes | None, bytes | None], caller: Caller) -> ErrorCode:
     """Records into the partition that keeps a group, as a client sends them."""
     messages = [Message(value, key) for key, value in records]
-    entry = ProducePartition(*place_of(group), memoryview(encode_batch(messages, now_ms=1)))
+    entry = ProducePartition(*offsets_partition_of(group), memoryview(encode_batch(messages, now_ms=1)))
     return broker.ask(Produce(partitions=[entry], acks=-1), caller).partitions[0].error
 
 
@@ -70,7 +70,11 @@ def test_groups_are_loading_until_their_partition_is_read(broker: ManualBroker) 
     broker.restart()
     assert load_error(broker, "g") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert find(broker, "g")[0].error is ErrorCode.NONE
-    empty = next(f"x{number}" for number in range(99) if place_of(f"x{number}") not in map(place_of, ("g", "h")))
+    empty = next(
+        f"x{number}"
+        for number in range(99)
+        if offsets_partition_of(f"x{number}") not in map(offsets_partition_of, ("g", "h"))
+    )
     broker.restart()
     assert load_error(broker, empty) is ErrorCode.NONE
     assert heartbeat(broker, member, "h") is ErrorCode.NONE
@@ -91,7 +95,7 @@ def test_records_that_cannot_be_read_are_left_out(broker: ManualBroker) -> None:
     broker.scheduler.run_pending()
     assert committed(broker, "g") == {("t", 0): 5, ("t", 1): 6}
     (report,) = [text for text in broker.reports if "left out" in text]
-    assert report.startswith(f"{place_of('g')}: 3 records were left out")
+    assert report.startswith(f"{offsets_partition_of('g')}: 3 records were left out")
 
 
 @pytest.mark.parametrize("damage", ["a record", "the length", "a whole header"])
@@ -105,7 +109,7 @@ def test_damaged_batches_are_left_out(damage: str) -> None:
     commit(broker, "g", {("t", 0): 6})
     commit(broker, "g", {("t", 1): 7})
     commit(broker, "g", {("t", 1): 8})
-    assert len(broker.node.state.replicas.partitions[place_of("g")].log.segments) == 2
+    assert len(broker.node.state.replicas.partitions[offsets_partition_of("g")].log.segments) == 2
     broker.stop()
     data = segment_of(broker, "g")
     if damage == "a record":
@@ -118,7 +122,7 @@ def test_damaged_batches_are_left_out(damage: str) -> None:
     broker.scheduler.run_pending()
     assert committed(broker, "g") == {("t", 0): 5, ("t", 1): 8}
     (report,) = [text for text in broker.reports if "left out" in text]
-    assert report.startswith(f"{place_of('g')}: left out the")
+    assert report.startswith(f"{offsets_partition_of('g')}: left out the")
     broker.stop()
 
 
@@ -232,7 +236,7 @@ def test_clients_cannot_write_into_it(broker: ManualBroker) -> None:
 def test_a_record_without_a_key_is_named(broker: ManualBroker) -> None:
     """The one compacted topic there is."""
     messages = [Message(b"a", b"key"), Message(b"b"), Message(b"c")]
-    entry = ProducePartition(*place_of("g"), memoryview(encode_batch(messages, now_ms=1)))
+    entry = ProducePartition(*offsets_partition_of("g"), memoryview(encode_batch(messages, now_ms=1)))
     refused = broker.ask(Produce(partitions=[entry], acks=-1), ITSELF).partitions[0]
     assert refused.error is ErrorCode.INVALID_RECORD
     assert [each.index for each in refused.record_errors] == [1, 2]
@@ -246,7 +250,7 @@ def test_offsets_topic_cannot_be_deleted_grown_or_shortened(broker: ManualBroker
         assert broker.ask(wanted).topics[0].error is ErrorCode.INVALID_TOPIC_EXCEPTION
     grown = broker.ask(CreatePartitions(topics=[NewPartitions(topic=OFFSETS, count=60)]))
     assert grown.topics[0].error is ErrorCode.INVALID_TOPIC_EXCEPTION
-    entry = DeleteRecordsPartition(topic=OFFSETS, partition=place_of("g").partition, offset=-1)
+    entry = DeleteRecordsPartition(topic=OFFSETS, partition=offsets_partition_of("g").partition, offset=-1)
     assert broker.ask(DeleteRecords(partitions=[entry])).partitions[0].error is ErrorCode.POLICY_VIOLATION
     assert [each.group_id for each in broker.ask(ListGroups()).groups] == ["g"]
 
@@ -265,7 +269,7 @@ def test_retention_leaves_it_alone(broker: ManualBroker) -> None:
     commit(broker, "first", {("t", 0): 1})
     for number in range(20):
         commit(broker, "g", {("t", 0): number})
-    log = broker.node.state.replicas.partitions[place_of("g")].log
+    log = broker.node.state.replicas.partitions[offsets_partition_of("g")].log
     assert len(log.segments) > 5
     broker.clock.set_wall(broker.clock.now_ms() + MONTH_MS)
     broker.node.state.logs.retain()
@@ -273,5 +277,5 @@ def test_retention_leaves_it_alone(broker: ManualBroker) -> None:
     broker.restart()
     broker.scheduler.run_pending()
     broker.node.state.logs.retain()
-    assert broker.node.state.replicas.partitions[place_of("g")].log.log_start_offset == 0
+    assert broker.node.state.replicas.partitions[offsets_partition_of("g")].log.log_start_offset == 0
     assert committed(broker, "first") == {("t", 0): 1}

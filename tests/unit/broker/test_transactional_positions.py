@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from support.group_requests import commit, committed, find, load_error, place_of
+from support.group_requests import commit, committed, find, load_error, offsets_partition_of
 from support.replica_harness import led_in_sync, reached
 
 from barnabas.core.replica.partition.partition import Partition
@@ -21,7 +21,7 @@ from barnabas.testing.manual_broker import ManualBroker
 
 HERE, ELSEWHERE = 1, 2
 PRODUCER = 900
-PLACE = place_of("g")
+TP = offsets_partition_of("g")
 T0, T1 = ("t", 0), ("t", 1)
 Position = tuple[str, int]
 
@@ -52,14 +52,12 @@ def commit_in(broker: ManualBroker, positions: dict[Position, int], *, epoch: in
     return [each.error for each in broker.ask(committing_in(positions, epoch=epoch)).partitions]
 
 
-def ending(
-    *, committed: bool, epoch: int = 3, coordinator_epoch: int = 0, place: TopicPartition = PLACE
-) -> WriteTxnMarkers:
+def ending(*, committed: bool, epoch: int = 3, coordinator_epoch: int = 0, tp: TopicPartition = TP) -> WriteTxnMarkers:
     marker = TxnMarker(
         producer_id=PRODUCER,
         producer_epoch=epoch,
         committed=committed,
-        partitions=[place],
+        partitions=[tp],
         coordinator_epoch=coordinator_epoch,
     )
     return WriteTxnMarkers(markers=[marker])
@@ -79,7 +77,7 @@ def stable(broker: ManualBroker, *places: Position) -> dict[Position, int | E]:
 
 
 def partition_of(broker: ManualBroker) -> Partition:
-    return broker.node.state.replicas.partitions[PLACE]
+    return broker.node.state.replicas.partitions[TP]
 
 
 def led_by(broker: ManualBroker, leader: int, *isr: int) -> None:
@@ -130,10 +128,10 @@ def test_a_producer_of_an_earlier_epoch(broker: ManualBroker) -> None:
 
 def test_a_marker_of_another_partition_changes_nothing(broker: ManualBroker) -> None:
     commit_in(broker, {T0: 5})
-    other = place_of("h")
-    assert other != PLACE
-    for place in (other, TopicPartition("t", 0)):
-        answer = broker.ask(ending(committed=True, place=place))
+    other = offsets_partition_of("h")
+    assert other != TP
+    for tp in (other, TopicPartition("t", 0)):
+        answer = broker.ask(ending(committed=True, tp=tp))
         assert answer.markers[0].partitions[0].error is E.NONE
     assert stable(broker, T0) == {T0: E.UNSTABLE_OFFSET_COMMIT}
 
@@ -173,11 +171,11 @@ def test_a_marker_that_is_not_everywhere_yet_does_not_count(broker: ManualBroker
     broker.scheduler.run_pending()
     assert stable(broker, T0) == {T0: E.UNSTABLE_OFFSET_COMMIT}
     reached(partition, ELSEWHERE, 1)
-    broker.node.state.replicas.purgatory.check(PLACE)
+    broker.node.state.replicas.purgatory.check(TP)
     assert [each.partitions[0].error for each in answers] == [E.NONE]
     assert stable(broker, T0) == {T0: E.UNSTABLE_OFFSET_COMMIT}
     reached(partition, ELSEWHERE, 2)
-    broker.node.state.replicas.purgatory.check(PLACE)
+    broker.node.state.replicas.purgatory.check(TP)
     assert [each.markers[0].partitions[0].error for each in ends] == [E.NONE]
     assert stable(broker, T0) == {T0: 5}
 
@@ -187,7 +185,7 @@ def test_both_may_come_with_one_fetch_of_the_follower(broker: ManualBroker) -> N
     answers = broker.submit(committing_in({T0: 5}))
     ends = broker.submit(ending(committed=True))
     reached(partition_of(broker), ELSEWHERE, 2)
-    broker.node.state.replicas.purgatory.check(PLACE)
+    broker.node.state.replicas.purgatory.check(TP)
     assert [each.partitions[0].error for each in answers] == [E.NONE]
     assert len(ends) == 1
     assert stable(broker, T0) == {T0: 5}
@@ -205,7 +203,7 @@ def test_a_marker_that_comes_while_the_next_leader_reads(broker: ManualBroker) -
     broker.scheduler.run_pending()
     assert load_error(broker, "g") is E.COORDINATOR_LOAD_IN_PROGRESS
     reached(partition, ELSEWHERE, 2)
-    broker.node.state.replicas.purgatory.check(PLACE)
+    broker.node.state.replicas.purgatory.check(TP)
     broker.scheduler.run_pending()
     assert [each.markers[0].partitions[0].error for each in ends] == [E.NONE]
     assert stable(broker, T0) == {T0: 5}
@@ -220,7 +218,7 @@ def test_the_coordinator_of_the_transaction_is_asked_as_it_is_for_messages(
     broker.scheduler.run_pending()
     ((*question, observed),) = asked
     operation = TransactionSupportedOperation.DEFAULT_ERROR
-    assert (question, answers) == (["x", PRODUCER, 3, PLACE, operation], [])
+    assert (question, answers) == (["x", PRODUCER, 3, TP, operation], [])
     observed(E.INVALID_TXN_STATE)  # type: ignore[operator]
     broker.scheduler.run_pending()
     assert [each.partitions[0].error for each in answers] == [E.INVALID_TXN_STATE]

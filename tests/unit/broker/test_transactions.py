@@ -154,9 +154,10 @@ def test_markers_that_are_refused(broker: ManualBroker) -> None:
 def test_many_markers_at_once_are_answered_in_their_order(broker: ManualBroker) -> None:
     for producer in (1, 2):
         send(broker, b"a", producer=producer)
-    places = [TP, TopicPartition("gone", 1), TopicPartition("t", 1)]
+    topic_partitions = [TP, TopicPartition("gone", 1), TopicPartition("t", 1)]
     markers = [
-        TxnMarker(producer_id=producer, producer_epoch=0, committed=True, partitions=places) for producer in (2, 1)
+        TxnMarker(producer_id=producer, producer_epoch=0, committed=True, partitions=topic_partitions)
+        for producer in (2, 1)
     ]
     written = broker.ask(WriteTxnMarkers(markers=markers)).markers
     outcomes = [
@@ -182,8 +183,8 @@ def test_more_markers_than_are_written_at_once_are_answered_in_their_order() -> 
     assert [each.producer_id for each in answer.markers] == [0, 1, 2, 3]
     for each in answer.markers:
         wanted = [
-            PartitionOutcome(*place, E.NONE if place.partition < 90 else E.UNKNOWN_TOPIC_OR_PARTITION)
-            for place in places[: 40 * each.producer_id]
+            PartitionOutcome(*tp, E.NONE if tp.partition < 90 else E.UNKNOWN_TOPIC_OR_PARTITION)
+            for tp in places[: 40 * each.producer_id]
         ]
         assert list(each.partitions) == wanted
     assert broker.fetch("t", partition=10).partitions[0].high_watermark == 3
@@ -196,7 +197,7 @@ def test_marker_is_acknowledged_after_flush_with_flush_messages_1() -> None:
     send(broker, b"a")
     assert log.recovery_point == 1
     ended: list[int] = []
-    broker.node.state.replicas.markers.when_ended(lambda *_: ended.append(log.recovery_point))
+    broker.node.state.replicas.markers.add_txn_completed_listener(lambda *_: ended.append(log.recovery_point))
     marker = TxnMarker(producer_id=1, producer_epoch=0, committed=True, partitions=[TP])
     answers = broker.submit(WriteTxnMarkers(markers=[marker]))
     assert (answers, log.recovery_point) == ([], 1)
@@ -225,8 +226,8 @@ def test_listeners_learn_of_transaction_end(broker: ManualBroker) -> None:
         raise KeyError("a fault")
 
     markers = broker.node.state.replicas.markers
-    markers.when_ended(broken)
-    markers.when_ended(lambda *end: heard.append(end))
+    markers.add_txn_completed_listener(broken)
+    markers.add_txn_completed_listener(lambda *end: heard.append(end))
     send(broker, b"a", epoch=1)
     end(broker, False, epoch=1)
     end(broker, True, producer=99)

@@ -100,16 +100,16 @@ def test_no_offset_and_no_reset_is_an_error_that_a_seek_heals(world: ClassicWorl
     member.run_until_got(3)
 
 
-@pytest.mark.parametrize(("reset", "goes_on_at"), [("smallest", 60), ("largest", 150)])
+@pytest.mark.parametrize(("reset", "resumes_at"), [("smallest", 60), ("largest", 150)])
 def test_out_of_range_offset_is_reset_by_policy_and_committed_at_once(
-    world: ClassicWorld, reset: str, goes_on_at: int
+    world: ClassicWorld, reset: str, resumes_at: int
 ) -> None:
     log = world.add_broker(0, {"t": 1}).log("t")
     log.append(numbered(0, 10))
     log.forget_before(60)
     world.commit("t", P0, 15)
     Member(world, "a", {"t": 1}, autooffset_reset=reset, autocommit_enable=False)
-    world.run_until(lambda: world.committed("t") == {P0: goes_on_at}, 200)
+    world.run_until(lambda: world.committed("t") == {P0: resumes_at}, 200)
 
 
 def test_out_of_range_offset_without_reset_policy_raises_no_offset(world: ClassicWorld) -> None:

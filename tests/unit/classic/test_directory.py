@@ -53,14 +53,14 @@ class Bench:
 
     def learn(self, topic: str) -> list[str] | None:
         self.directory.learn(topic, self.observed.append)
-        self.settle()
+        self.run_until_idle()
         return self.places(topic)
 
     def places(self, topic: str) -> list[str] | None:
         found = self.directory.places(topic)
         return None if found is None else [str(place) for place in found]
 
-    def settle(self) -> None:
+    def run_until_idle(self) -> None:
         self.scheduler.advance(100)
 
 
@@ -85,7 +85,7 @@ def test_unknown_topic_has_partition_0_on_every_live_broker_until_registered(ben
     bench.broker(0)
     assert bench.learn("t") == ["0-0", "1-0"]
     bench.topic("t", b1=3)
-    bench.settle()
+    bench.run_until_idle()
     assert bench.places("t") == ["1-0", "1-1", "1-2"]
 
 
@@ -96,14 +96,14 @@ def test_brokers_come_and_go(bench: Bench) -> None:
     assert bench.learn("t") == ["0-0"]
     bench.broker(1, session=other)
     bench.topic("t", session=other, b1=1)
-    bench.settle()
+    bench.run_until_idle()
     assert bench.places("t") == ["0-0", "1-0"]
     other.close()
-    bench.settle()
+    bench.run_until_idle()
     assert bench.places("t") == ["0-0"]
     assert bench.directory.address(1) is None
     bench.broker(1, "elsewhere")
-    bench.settle()
+    bench.run_until_idle()
     assert bench.directory.address(1) == ("elsewhere", 9092)
     assert bench.places("t") == ["0-0"], "it lives, and has not registered the topic"
 
@@ -119,7 +119,7 @@ def test_more_partitions_are_noticed(bench: Bench) -> None:
     bench.topic("t", b0=1)
     bench.learn("t")
     bench.brokers.set("/brokers/topics/t/0", b"3")
-    bench.settle()
+    bench.run_until_idle()
     assert bench.places("t") == ["0-0", "0-1", "0-2"]
 
 
@@ -134,11 +134,11 @@ def test_after_an_expired_session_everything_is_read_again(bench: Bench) -> None
     bench.tree.disconnect(bench.session)
     bench.topic("t", b1=2)
     bench.broker(1)
-    bench.settle()
+    bench.run_until_idle()
     assert bench.places("t") == ["0-0"], "what was read last stands"
     bench.tree.expire(bench.session)
     bench.tree.reconnect(bench.session)
-    bench.settle()
+    bench.run_until_idle()
     assert bench.places("t") == ["0-0", "1-0", "1-1"]
 
 
@@ -171,7 +171,7 @@ def test_changes_during_a_reading_are_not_missed(bench: Bench) -> None:
     bench.topic("t", b0=1)
     bench.directory.learn("u", bench.observed.append)
     bench.topic("u", b0=2)
-    bench.settle()
+    bench.run_until_idle()
     assert (bench.places("t"), bench.places("u")) == (["0-0"], ["0-0", "0-1"])
     assert bench.observed == [None, None]
 
@@ -182,12 +182,12 @@ def test_closed_directory_fails_pending_lookups_and_stops_watching(bench: Bench)
     bench.directory.learn("u", bench.observed.append)
     bench.directory.close()
     bench.directory.close()
-    bench.settle()
+    bench.run_until_idle()
     bench.directory.learn("v", bench.observed.append)
-    bench.settle()
+    bench.run_until_idle()
     assert [type(error) for error in bench.observed[1:]] == [ClosedError, ClosedError]
     bench.broker(1)
-    bench.settle()
+    bench.run_until_idle()
     assert bench.directory.address(1) is None
 
 

@@ -215,7 +215,9 @@ class _Member:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["join", "leave", "expire", "rebalance"]), st.integers(0, 3)), max_size=25))
-def test_whatever_happens_no_partition_has_two_owners_and_the_group_settles(steps: list[tuple[str, int]]) -> None:
+def test_no_partition_has_two_owners_and_the_group_becomes_stable(
+    steps: list[tuple[str, int]],
+) -> None:
     tree = MemoryTree()
     keeper = tree.session()
     for broker in (0, 1):

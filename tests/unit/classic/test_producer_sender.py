@@ -310,7 +310,7 @@ def test_sent_requests_are_confirmed_before_a_new_connection_is_used() -> None:
     assert proofs == [None]
 
 
-def test_a_broker_that_proves_nothing_before_a_reconnect_leaves_doubt() -> None:
+def test_a_broker_that_proves_nothing_before_a_reconnect_leaves_an_unknown_outcome() -> None:
     bench = Bench(PlainDirectory(t=[(0, 0)]), pool=PoolSettings(reconnect_interval=2))
     node, proofs = bench.nodes[0], list[BarnabasError | None]()
     node.answers = False

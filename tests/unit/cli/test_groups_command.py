@@ -114,7 +114,7 @@ class _Admin:
         return TopicMetadata(name=name, partitions=[partition])
 
     def list_offsets(self, places: dict[tuple[str, int], str]) -> dict[tuple[str, int], int]:
-        return {place: 3 if which == "earliest" else 9 for place, which in places.items()}
+        return {tp: 3 if which == "earliest" else 9 for tp, which in places.items()}
 
 
 def test_share_group_is_shown_with_what_is_in_flight(capsys: pytest.CaptureFixture[str]) -> None:

@@ -142,12 +142,12 @@ def test_a_filter_shows_only_matching_rows() -> None:
     state = _keys(_after(_look(1, dict.fromkeys(["orders", "views", "quit"], (0, 0)))), "/", "Q")
     assert view_of(state).names == ["quit"], "keys are letters now"
     assert view_of(_keys(state, "backspace", "e")).names == ["orders", "views"]
-    kept = _keys(state, "enter")
-    assert "/Q" in view_of(kept).foot
-    assert view_of(_keys(kept, "esc")).names == view_of(_keys(state, "esc")).names == ["orders", "views", "quit"]
+    filtered = _keys(state, "enter")
+    assert "/Q" in view_of(filtered).foot
+    assert view_of(_keys(filtered, "esc")).names == view_of(_keys(state, "esc")).names == ["orders", "views", "quit"]
     assert len(_keys(state, *"x" * 200).filter) == FILTER_MAX
     assert _keys(state, "up") == state, "names of keys are no text"
-    assert _keys(kept, "t").filter == ""
+    assert _keys(filtered, "t").filter == ""
 
 
 def test_a_topic_is_opened_and_left() -> None:
@@ -469,10 +469,10 @@ def test_failed_request_leaves_the_rows_of_the_last_snapshot() -> None:
 
 
 def test_long_messages_are_truncated() -> None:
-    kept = to_tailed(Message(b"x" * 100_000, b"\xff", (("h", None),), 5, "t", 1, 2))
-    assert kept.value is not None
-    assert len(kept.value) == TEXT_MAX + 1
-    assert (kept.key, kept.headers, kept.partition, kept.offset) == (r"\xff", "h=NULL", 1, 2)
+    tailed = to_tailed(Message(b"x" * 100_000, b"\xff", (("h", None),), 5, "t", 1, 2))
+    assert tailed.value is not None
+    assert len(tailed.value) == TEXT_MAX + 1
+    assert (tailed.key, tailed.headers, tailed.partition, tailed.offset) == (r"\xff", "h=NULL", 1, 2)
     assert to_tailed(Message(None)).value is None
 
 

@@ -49,11 +49,11 @@ def test_answers_of_any_size_come_back(parent: ControlledWorker, worker: WorkerC
 def test_late_answer_is_not_taken_for_the_next_one(
     parent: ControlledWorker, worker: WorkerControl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    goes_on = Event()
+    released = Event()
     monkeypatch.setattr(worker_control, "ANSWER_S", 0.05)
 
     def slow() -> bytes:
-        assert goes_on.wait(60)
+        assert released.wait(60)
         return b"late"
 
     worker.show(slow, lambda: None, lambda: "why not")
@@ -61,7 +61,7 @@ def test_late_answer_is_not_taken_for_the_next_one(
         parent.ask(METRICS)
     assert silent.value.runs
     monkeypatch.setattr(worker_control, "ANSWER_S", 60.0)
-    goes_on.set()
+    released.set()
     assert parent.ask(READY) == b"why not"
 
 

@@ -16,7 +16,7 @@ from barnabas.core.message.batch_header import HEADER_SIZE
 from barnabas.core.message.message_set import MessageSet
 from barnabas.ports.types import TopicPartition
 
-PLACE = TopicPartition("t", 0)
+TP = TopicPartition("t", 0)
 
 
 class Bench:
@@ -27,11 +27,11 @@ class Bench:
         self.closed: list[TopicPartition] = []
         self.accumulator = RecordAccumulator(AccumulatorSettings(**settings), self.clock, self.closed.append)  # type: ignore[arg-type]  # ints where ints belong
 
-    def put(self, value: bytes, place: TopicPartition = PLACE, key: bytes | None = None) -> ProducerBatch:
-        return self.accumulator.append(place, (value, key, (), None), message_bytes(value, key, ()))
+    def put(self, value: bytes, tp: TopicPartition = TP, key: bytes | None = None) -> ProducerBatch:
+        return self.accumulator.append(tp, (value, key, (), None), message_bytes(value, key, ()))
 
     def ready(self) -> tuple[list[ProducerBatch], float]:
-        return self.accumulator.take_ready(self.clock.monotonic_ms(), lambda place: True)
+        return self.accumulator.drain_ready(self.clock.monotonic_ms(), lambda tp: True)
 
 
 def values(batch: ProducerBatch) -> list[bytes | None]:
@@ -53,7 +53,7 @@ def test_a_full_batch_does_not_linger() -> None:
         bench.put(bytes(10))
     batches, _ = bench.ready()
     assert [b.count for b in batches] == [2]
-    assert bench.closed == [PLACE]
+    assert bench.closed == [TP]
 
 
 def test_keyed_run_appends_until_the_batch_closes_or_has_more_than_keys() -> None:
@@ -67,10 +67,10 @@ def test_keyed_run_appends_until_the_batch_closes_or_has_more_than_keys() -> Non
     assert (batch.count, accumulator.messages, accumulator.bytes - before) == (2, 2, RECORD_OVERHEAD + 2)
     assert accumulator.append_keyed(batch, b"m", b"2") == -1  # beyond the end of the run
     accumulator.begin_keyed_run(batch, 10_000)
-    accumulator.append(PLACE, (b"2", None, (), None), message_bytes(b"2", None, ()))
+    accumulator.append(TP, (b"2", None, (), None), message_bytes(b"2", None, ()))
     assert accumulator.append_keyed(batch, b"n", b"3") == 3
     assert (batch.values, batch.keys) == ([b"0", b"1", b"2", b"3"], [b"k", b"l", None, b"n"])
-    accumulator.append(PLACE, (b"4", b"o", (("h", b""),), None), message_bytes(b"4", b"o", (("h", b""),)))
+    accumulator.append(TP, (b"4", b"o", (("h", b""),), None), message_bytes(b"4", b"o", (("h", b""),)))
     assert accumulator.append_keyed(batch, b"p", b"5") == -1
     accumulator.begin_keyed_run(batch, 10_000)
     assert accumulator.append_keyed(batch, b"p", b"5") == -1  # it has headers
@@ -164,7 +164,7 @@ def test_a_run_of_values_goes_the_way_of_single_ones(data: list[bytes], batch_si
     singles = [one.put(value) for value in data]
     ends, at, runs = bytes_up_to(data), 0, []
     while at < len(data):
-        batch = other.accumulator.batch_for(PLACE, len(data[at]) + RECORD_OVERHEAD)
+        batch = other.accumulator.batch_for(TP, len(data[at]) + RECORD_OVERHEAD)
         taken = other.accumulator.extend(batch, data, ends, at)
         runs += [batch] * taken
         at += taken
@@ -186,7 +186,7 @@ contents = st.tuples(
 def test_batch_size_estimate_covers_encoded_size_and_content_is_unchanged(messages: list[Content]) -> None:
     bench = Bench()
     for message in messages:
-        batch = bench.accumulator.append(PLACE, message, message_bytes(*message[:3]))
+        batch = bench.accumulator.append(TP, message, message_bytes(*message[:3]))
     records = batch.encode(None)
     assert len(records) <= batch.bytes
     expected = [(*m[:3], batch.wall_ms if m[3] is None else m[3]) for m in messages]

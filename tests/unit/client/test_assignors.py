@@ -35,8 +35,8 @@ STICKY = ("sticky", "cooperative-sticky")
 
 
 def moved(before: Shares, after: Shares) -> int:
-    owners = {place: member for member, share in before.items() for place in share}
-    return sum(owners.get(place, member) != member for member, share in after.items() for place in share)
+    owners = {tp: member for member, share in before.items() for tp in share}
+    return sum(owners.get(tp, member) != member for member, share in after.items() for tp in share)
 
 
 class TestRange(AssignorContract):
@@ -82,7 +82,7 @@ def test_sticky_shares_are_fair_whatever_was_before(
     for taker, share in shares.items():
         for donor, most in shares.items():
             if len(most) >= len(share) + 2:
-                assert not {place.topic for place in most} & set(members[taker].topics), (donor, taker)
+                assert not {tp.topic for tp in most} & set(members[taker].topics), (donor, taker)
     assert assignor.assign(having(assignor, members, shares), partitions) == shares
 
 
@@ -99,8 +99,8 @@ def test_sticky_assignors_move_minimum_of_partitions(
     first = assignor.assign(old, partitions)
     shares = in_the_end(assignor, having(assignor, new, {m: first[m] for m in first if m in new}), partitions)
     each, over = divmod(sum(partitions.values()), len(new))
-    kept = sorted((len(first.get(member, ())) for member in new), reverse=True)
-    must = sum(max(0, has - each - (place < over)) for place, has in enumerate(kept))
+    retained = sorted((len(first.get(member, ())) for member in new), reverse=True)
+    must = sum(max(0, has - each - (place < over)) for place, has in enumerate(retained))
     stayed = {member: share for member, share in first.items() if member in new}
     assert moved(stayed, shares) == must
 
@@ -161,7 +161,7 @@ class OtherCluster:
 
 
 def theirs(assigned: Mapping[str, Any]) -> Shares:
-    return {member: sorted(TopicPartition(*place) for place in each.partitions()) for member, each in assigned.items()}
+    return {member: sorted(TopicPartition(*tp) for tp in each.partitions()) for member, each in assigned.items()}
 
 
 def unique(members: Subscriptions) -> Subscriptions:

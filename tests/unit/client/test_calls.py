@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from support.plain_cluster import PlainCluster, Play
+from support.plain_cluster import ManualDriver, PlainCluster
 
 from barnabas.core.client.calls import Calls, CoordinatorOf, Destination, LeaderCall, NodeCall, Target
 from barnabas.core.client.cluster_view import COORDINATORS, ClusterView, ViewSettings
@@ -26,7 +26,7 @@ from barnabas.ports.types import TopicPartition
 ASK = Metadata(topics=[], allow_auto_topic_creation=False)
 
 
-class Bench(Play):
+class Bench(ManualDriver):
     def __init__(self, cluster: PlainCluster) -> None:
         super().__init__(cluster)
         self.view = ClusterView([("bootstrap", 1)], self.entropy, ViewSettings())
@@ -39,7 +39,7 @@ class Bench(Play):
         self.run(lambda: bool(box))
         return box[0]
 
-    def ends(self, *places: TopicPartition, timeout_ms: float = 10_000, **more: Any) -> list[Any]:
+    def ends(self, *topic_partitions: TopicPartition, timeout_ms: float = 10_000, **more: Any) -> list[Any]:
         box: list[Any] = []
 
         def build(group: Sequence[TopicPartition]) -> ListOffsets:
@@ -51,7 +51,7 @@ class Bench(Play):
             return [(p.error, p.offset) for p in result.partitions]
 
         call = LeaderCall(
-            items=places,
+            items=topic_partitions,
             partition_of=lambda tp: tp,
             build=build,
             outcomes=outcomes,
@@ -61,7 +61,7 @@ class Bench(Play):
         )
         self.calls.add(call)
         self.run(lambda: bool(box))
-        return [box[0][index] for index in range(len(places))]
+        return [box[0][index] for index in range(len(topic_partitions))]
 
 
 def test_any_broker_the_controller_and_one_by_number() -> None:
@@ -113,8 +113,8 @@ def test_a_result_that_stays_bad_is_handed_over_at_the_deadline() -> None:
 def test_each_leader_is_asked_for_its_partitions() -> None:
     bench = Bench(PlainCluster(brokers=2, t=3))
     bench.cluster.starts = {TopicPartition("t", p): 10 + p for p in range(3)}
-    places = [TopicPartition("t", p) for p in (2, 0, 1)]
-    assert bench.ends(*places) == [12, 10, 11]
+    partitions = [TopicPartition("t", p) for p in (2, 0, 1)]
+    assert bench.ends(*partitions) == [12, 10, 11]
     assert sorted(len(r.partitions) for r in bench.cluster.of(ListOffsets)) == [1, 2]
 
 

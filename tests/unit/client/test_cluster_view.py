@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from support.plain_cluster import PlainCluster, Play
+from support.plain_cluster import ManualDriver, PlainCluster
 
 from barnabas.core.client.cluster_view import ClusterView, ViewSettings
 from barnabas.core.client.effects import NEVER, backoff_ms
@@ -12,8 +12,8 @@ from barnabas.ports.transport import TransportError
 from barnabas.ports.types import TopicPartition
 
 
-def viewed(cluster: PlainCluster, bootstrap: int = 1) -> tuple[ClusterView, Play]:
-    play = Play(cluster)
+def viewed(cluster: PlainCluster, bootstrap: int = 1) -> tuple[ClusterView, ManualDriver]:
+    play = ManualDriver(cluster)
     addresses = [(f"bootstrap{n}", 1) for n in range(bootstrap)]
     view = ClusterView(addresses, play.entropy, ViewSettings())
     play.parts.append(view)
@@ -29,7 +29,7 @@ def test_nothing_is_asked_before_someone_wants_something() -> None:
 def test_wanted_topics_become_known_with_their_leaders() -> None:
     view, play = viewed(PlainCluster(brokers=2, t=3))
     view.add_topics(["t"])
-    play.settle()
+    play.run_until_idle()
     topic = view.topic("t")
     assert topic is not None
     assert topic.leaders == (1, 2, 1)
@@ -43,10 +43,10 @@ def test_wanted_topics_become_known_with_their_leaders() -> None:
 def test_stale_metadata_is_requested_again() -> None:
     view, play = viewed(PlainCluster(t=1))
     view.add_topics(["t"])
-    wake = play.settle()
+    wake = play.run_until_idle()
     assert wake == 300_000
     play.clock.advance_to(wake)
-    play.settle()
+    play.run_until_idle()
     assert len(play.cluster.of(Metadata)) == 2
 
 
@@ -56,14 +56,14 @@ def test_an_unknown_topic_is_asked_for_again_with_growing_pauses() -> None:
     view.add_topics(["new"])
     pauses = []
     for _ in range(6):
-        wake = play.settle()
+        wake = play.run_until_idle()
         pauses.append(wake - play.now)
         play.clock.advance_to(wake)
     assert view.topic_errors["new"] is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert pauses[0] < 130
     assert pauses[-1] >= 800
     cluster.topics["new"] = 1
-    play.settle()
+    play.run_until_idle()
     assert view.topic("new") is not None
     assert not view.topic_errors
 
@@ -71,9 +71,9 @@ def test_an_unknown_topic_is_asked_for_again_with_growing_pauses() -> None:
 def test_a_new_topic_does_not_wait_for_one_that_never_comes() -> None:
     view, play = viewed(PlainCluster(t=1))
     view.add_topics(["never"])
-    play.settle()
+    play.run_until_idle()
     view.add_topics(["t"])
-    play.settle()
+    play.run_until_idle()
     assert view.topic("t") is not None
     assert play.clock.monotonic_ms() == 0
 
@@ -101,29 +101,29 @@ def test_an_address_that_does_not_answer_gives_way_to_the_next() -> None:
 
 def test_a_leader_epoch_never_goes_back() -> None:
     cluster = PlainCluster(brokers=2, t=1)
-    place = TopicPartition("t", 0)
+    tp = TopicPartition("t", 0)
     view, play = viewed(cluster)
-    cluster.epochs[place], cluster.leaders[place] = 5, 2
+    cluster.epochs[tp], cluster.leaders[tp] = 5, 2
     view.add_topics(["t"])
-    play.settle()
-    cluster.epochs[place], cluster.leaders[place] = 4, 1
+    play.run_until_idle()
+    cluster.epochs[tp], cluster.leaders[tp] = 4, 1
     play.clock.advance(1000)
     view.request_refresh()
-    play.settle()
+    play.run_until_idle()
     assert view.leader("t", 0) == 2
-    cluster.epochs[place] = 6
+    cluster.epochs[tp] = 6
     play.clock.advance(1000)
     view.request_refresh()
-    play.settle()
+    play.run_until_idle()
     assert view.leader("t", 0) == 1
 
 
 def test_refreshes_keep_a_distance() -> None:
     view, play = viewed(PlainCluster(t=1))
     view.add_topics(["t"])
-    play.settle()
+    play.run_until_idle()
     view.request_refresh()
-    assert play.settle() == 100
+    assert play.run_until_idle() == 100
     assert len(play.cluster.of(Metadata)) == 1
 
 
@@ -141,10 +141,10 @@ def test_all_topics_are_known_while_they_are_wanted() -> None:
         return view.all_topics
 
     view.add_topics(["t", "missing"])
-    play.settle()
+    play.run_until_idle()
     assert known() is None
     view.need_all_topics()
-    play.settle()
+    play.run_until_idle()
     assert cluster.of(Metadata)[-1].topics is None
     assert known() == {"t": False, "u": False}
     assert (view.leader("u", 1), view.topic_errors) == (1, {"missing": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
@@ -158,7 +158,7 @@ def test_all_topics_are_known_while_they_are_wanted() -> None:
 def test_coordinator_has_node_id_separate_from_its_broker() -> None:
     view, play = viewed(PlainCluster(t=1))
     view.add_topics(["t"])
-    play.settle()
+    play.run_until_idle()
     node = view.coordinator(1, ("coordinator", 9093))
     assert node != 1
     assert (view.address(node), view.address(1)) == (("coordinator", 9093), ("broker-1", 9092))

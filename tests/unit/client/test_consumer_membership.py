@@ -405,7 +405,7 @@ def test_auto_joins_by_the_classic_protocol_where_the_new_one_is_refused(code: E
     group = Group(world)
     group.errors.append(code)
     a = world.join("a", "t", group_protocol="auto")
-    world.settle()
+    world.run_until_idle()
     assert not a.errors
     assert a.membership.group_protocol == "classic"
     assert world.of(JoinGroup)[0].protocol_type == PROTOCOL_TYPE

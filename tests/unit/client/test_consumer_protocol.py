@@ -96,7 +96,7 @@ def test_assignments_are_those_of_the_schema_and_of_kafka_python() -> None:
     data = encode_assignment(Assignment(partitions=OWNED))
     assert data == out.getvalue() == PythonAssignment(3, [("t", [0, 2]), ("u", [1])], None).encode()
     assert decode_assignment(data) == Assignment(partitions=OWNED)
-    assert [tuple(place) for place in PythonAssignment.decode(data).partitions()] == list(OWNED)
+    assert [tuple(tp) for tp in PythonAssignment.decode(data).partitions()] == list(OWNED)
 
 
 def test_aiokafka_reads_what_it_knows_of() -> None:
@@ -104,7 +104,7 @@ def test_aiokafka_reads_what_it_knows_of() -> None:
     assert (metadata.subscription, metadata.user_data) == (["t", "u"], b"x")
     assert AioMetadata.decode(encode_subscription(Subscription(topics=("t",)))).user_data is None
     assignment = AioAssignment.decode(encode_assignment(Assignment(partitions=OWNED)))
-    assert [tuple(place) for place in assignment.partitions()] == list(OWNED)
+    assert [tuple(tp) for tp in assignment.partitions()] == list(OWNED)
     theirs = AioMetadata(0, ["t"], b"").encode()
     assert decode_subscription(theirs) == Subscription(topics=("t",), user_data=b"")
     assert theirs == encode_subscription(Subscription(topics=("t",), user_data=b""), 0)
@@ -132,7 +132,7 @@ def test_sticky_user_data_are_javas() -> None:
     """StickyAssignorUserData version 1 without its number, as aiokafka has it too."""
     data = builtin_assignor("sticky").user_data(OWNED, 7)
     assert data == bytes.fromhex("00000002 0001 74 00000002 00000000 00000002 0001 75 00000001 00000001 00000007")
-    theirs: Any = AioSticky._metadata(["t"], [TopicPartition(*place) for place in OWNED], 7)
+    theirs: Any = AioSticky._metadata(["t"], [TopicPartition(*tp) for tp in OWNED], 7)
     assert theirs.user_data == data
     assert AioSticky.parse_member_metadata(AioMetadata(0, ["t"], data)).generation == 7
     assert builtin_assignor("sticky").user_data((), -1) is None

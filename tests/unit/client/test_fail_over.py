@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from support.plain_cluster import PlainCluster, Play
+from support.plain_cluster import ManualDriver, PlainCluster
 
 from barnabas.core.client.cluster_view import COORDINATORS, ClusterView, ViewSettings
 from barnabas.core.client.consumer.fetcher import FENCED_MAX, Fetcher
@@ -23,33 +23,33 @@ from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.transport import TransportError
 from barnabas.ports.types import TopicPartition
 
-PLACE = TopicPartition("t", 0)
+TP = TopicPartition("t", 0)
 MOVED = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-class Bench(Play):
+class Bench(ManualDriver):
     """A view of a cluster of three, topic t known, led by broker 1 in epoch 5."""
 
     def __init__(self, bootstrap: int = 1) -> None:
         super().__init__(PlainCluster(brokers=3, t=2))
-        self.cluster.epochs[PLACE] = 5
+        self.cluster.epochs[TP] = 5
         self.moves = 0
         addresses = [(f"bootstrap{number}", 1) for number in range(bootstrap)]
         self.view = ClusterView(addresses, self.entropy, ViewSettings(), moved=self._moved)
         self.parts = [self.view]
         self.view.add_topics(["t"])
-        self.settle()
+        self.run_until_idle()
 
     def _moved(self) -> None:
         self.moves += 1
 
     def elect(self, leader: int, epoch: int) -> None:
-        self.cluster.leaders[PLACE], self.cluster.epochs[PLACE] = leader, epoch
+        self.cluster.leaders[TP], self.cluster.epochs[TP] = leader, epoch
 
     def refresh(self) -> None:
         self.clock.advance(1000)
         self.view.request_refresh()
-        self.settle()
+        self.run_until_idle()
 
     @property
     def asked(self) -> int:
@@ -87,7 +87,7 @@ def test_controller_request_goes_to_another_broker_during_its_outage() -> None:
 def pauses_of(bench: Bench, count: int) -> list[float]:
     pauses = []
     for _ in range(count):
-        wake = bench.settle()
+        wake = bench.run_until_idle()
         pauses.append(wake - bench.now)
         bench.clock.advance_to(wake)
     return pauses
@@ -108,16 +108,16 @@ def test_while_a_leader_cannot_be_reached_it_is_asked_often_who_leads_instead() 
     bench.view.on_node_status(1, False)
     assert max(pauses_of(bench, 35)) <= 1.2 * 250
     pauses_of(bench, 10)
-    assert bench.settle() - bench.now > 10_000, "who does not need it cannot know whether it is back"
+    assert bench.run_until_idle() - bench.now > 10_000, "who does not need it cannot know whether it is back"
     bench.view.on_node_status(1, False)
     assert max(pauses_of(bench, 35)) <= 1.2 * 250
     bench.elect(2, 6)
     bench.cluster.leaders[TopicPartition("t", 1)] = 3
-    bench.settle()
+    bench.run_until_idle()
     assert bench.view.leader("t", 0) == 2
     asked = bench.asked
     bench.clock.advance(10_000)
-    bench.settle()
+    bench.run_until_idle()
     assert bench.asked == asked
 
 
@@ -130,20 +130,20 @@ def test_a_broker_that_hangs_is_not_waited_for_with_the_metadata_either() -> Non
     assert hangs.node == 1
     bench.view.on_request_overdue(1)
     bench.elect(2, 6)
-    bench.settle()
+    bench.run_until_idle()
     assert [node for node, request in bench.cluster.requests if isinstance(request, Metadata)][-1] == 2
     assert bench.view.leader("t", 0) == 2
     hangs.answer(TransportError("at last"), bench.now)
     assert bench.view.last_error is None, "no caller waits for it"
     bench.view.on_request_overdue(3)
-    assert bench.settle() - bench.now > 10_000, "others were not asked"
+    assert bench.run_until_idle() - bench.now > 10_000, "others were not asked"
 
 
 def test_a_broker_that_leads_nothing_of_ours_may_be_away() -> None:
     bench = Bench()
     bench.view.on_node_status(3, False)
     bench.clock.advance(10_000)
-    bench.settle()
+    bench.run_until_idle()
     assert bench.asked == 1
 
 
@@ -153,7 +153,7 @@ def test_metadata_refresh_drops_addresses_of_departed_brokers_and_coordinators()
     bench.refresh()
     assert (bench.moves, bench.view.address(node)) == (0, ("broker-3", 9092))
     bench.cluster.brokers = 2
-    bench.cluster.leaders = {PLACE: 1, TopicPartition("t", 1): 2}
+    bench.cluster.leaders = {TP: 1, TopicPartition("t", 1): 2}
     bench.refresh()
     assert (bench.moves, bench.view.address(3), bench.view.address(node)) == (1, None, None)
 
@@ -163,16 +163,16 @@ def test_metadata_refresh_drops_addresses_of_departed_brokers_and_coordinators()
 
 def test_current_leader_hint_applies_with_newer_epoch_and_known_address() -> None:
     bench = Bench()
-    tell = bench.view.update_leader
-    assert not tell(PLACE, None, ())
-    assert not tell(PLACE, CurrentLeader(2, 5), ())
-    assert not tell(PLACE, CurrentLeader(9, 6), ())
-    assert not tell(TopicPartition("t", 7), CurrentLeader(2, 6), ())
-    assert not tell(TopicPartition("u", 0), CurrentLeader(2, 6), ())
+    update = bench.view.update_leader
+    assert not update(TP, None, ())
+    assert not update(TP, CurrentLeader(2, 5), ())
+    assert not update(TP, CurrentLeader(9, 6), ())
+    assert not update(TopicPartition("t", 7), CurrentLeader(2, 6), ())
+    assert not update(TopicPartition("u", 0), CurrentLeader(2, 6), ())
     assert bench.view.leadership("t", 0) == (1, 5)
-    assert tell(PLACE, CurrentLeader(2, 6), ())
+    assert update(TP, CurrentLeader(2, 6), ())
     assert bench.view.leadership("t", 0) == (2, 6)
-    assert tell(PLACE, CurrentLeader(9, 7), [BrokerNode(node_id=9, host="nine", port=1)])
+    assert update(TP, CurrentLeader(9, 7), [BrokerNode(node_id=9, host="nine", port=1)])
     assert (bench.view.leader("t", 0), bench.view.address(9)) == (9, ("nine", 1))
     bench.refresh()
     assert bench.view.leadership("t", 0) == (9, 7), "the broker that answered is behind"
@@ -204,13 +204,13 @@ class Producing(Bench):
         self.parts.insert(0, self.sender)
 
     def put(self) -> None:
-        self.accumulator.append(PLACE, (b"x", None, (), None), message_bytes(b"x", None, ()))
+        self.accumulator.append(TP, (b"x", None, (), None), message_bytes(b"x", None, ()))
 
 
 def test_produce_is_resent_at_once_to_leader_named_in_response() -> None:
     bench = Producing()
     bench.elect(2, 6)
-    observed = [ProduceResultPartition(*PLACE, MOVED, current_leader=CurrentLeader(2, 6))]
+    observed = [ProduceResultPartition(*TP, MOVED, current_leader=CurrentLeader(2, 6))]
     bench.cluster.once(Produce, ProduceResult(partitions=observed))
     began = bench.now
     bench.put()
@@ -218,7 +218,7 @@ def test_produce_is_resent_at_once_to_leader_named_in_response() -> None:
     assert (bench.settled[0].error, bench.now - began) == (None, 0)
     assert [node for node, request in bench.cluster.requests if isinstance(request, Produce)] == [1, 2]
     bench.clock.advance(200)
-    bench.settle()
+    bench.run_until_idle()
     assert bench.asked == 2, "it asks all the same, without waiting for it"
 
 
@@ -232,13 +232,13 @@ def test_a_batch_goes_to_a_new_leader_as_soon_as_it_is_known(failure: Any) -> No
         bench.view.on_node_status(node, not isinstance(failure, TransportError))
         if isinstance(failure, TransportError):
             return failure
-        return ProduceResult(partitions=[ProduceResultPartition(*PLACE, failure)])
+        return ProduceResult(partitions=[ProduceResultPartition(*TP, failure)])
 
     bench.cluster.script(answer)
     bench.put()
-    bench.settle()
+    bench.run_until_idle()
     bench.clock.advance(2000)
-    bench.settle()
+    bench.run_until_idle()
     assert not bench.settled
     bench.elect(2, 6)
     elected = bench.now
@@ -254,7 +254,7 @@ class Reading(Bench):
     def __init__(self, **settings: Any) -> None:
         super().__init__()
         for number in range(4):
-            self.cluster.append(PLACE, encode_batch([Message(b"%d" % number)], now_ms=0))
+            self.cluster.append(TP, encode_batch([Message(b"%d" % number)], now_ms=0))
         chosen: dict[str, Any] = {"max_partition_bytes": 1, "retry_backoff_ms": 400, **settings}
         self.fetcher = Fetcher(self.view, self.entropy, FetcherSettings(**chosen), NO_CODECS)
         self.parts.insert(0, self.fetcher)
@@ -273,7 +273,7 @@ class Reading(Bench):
 
     def answers(self, **fields: Any) -> None:
         """The next fetch gets this."""
-        self.cluster.once(Fetch, FetchResult(partitions=[FetchResultPartition(*PLACE, **fields)]))
+        self.cluster.once(Fetch, FetchResult(partitions=[FetchResultPartition(*TP, **fields)]))
 
     @property
     def fetches(self) -> list[tuple[int, int, int, int]]:
@@ -284,11 +284,11 @@ class Reading(Bench):
 
 def test_fetch_requests_carry_leader_epoch_and_last_fetched_epoch() -> None:
     bench = Reading()
-    bench.fetcher.assign({PLACE: 0})
+    bench.fetcher.assign({TP: 0})
     bench.next_fetch()
     bench.next_fetch()
     assert bench.fetches[:2] == [(1, 0, 5, -1), (1, 1, 5, 0)]
-    bench.fetcher.seek(PLACE, AtOffset(3, 4))
+    bench.fetcher.seek(TP, AtOffset(3, 4))
     bench.next_fetch()
     assert (1, 3, 5, 4) in bench.fetches
     request = bench.cluster.of(Fetch)[0]
@@ -297,7 +297,7 @@ def test_fetch_requests_carry_leader_epoch_and_last_fetched_epoch() -> None:
 
 def test_list_offsets_requests_carry_leader_epoch() -> None:
     bench = Reading()
-    bench.fetcher.assign({PLACE: AtTime(EARLIEST)})
+    bench.fetcher.assign({TP: AtTime(EARLIEST)})
     bench.next_fetch()
     assert [each.current_leader_epoch for each in bench.cluster.of(ListOffsets)[0].partitions] == [5]
 
@@ -307,7 +307,7 @@ def test_fetch_is_resent_at_once_to_leader_named_in_response() -> None:
     bench.elect(3, 6)
     bench.answers(error=MOVED, current_leader=CurrentLeader(3, 6))
     began = bench.now
-    bench.fetcher.assign({PLACE: 0})
+    bench.fetcher.assign({TP: 0})
     bench.next_fetch()
     assert (bench.fetches, bench.now) == ([(1, 0, 5, -1), (3, 0, 6, -1)], began)
 
@@ -329,7 +329,7 @@ def test_request_after_a_leader_change_is_retried_with_new_metadata(error: Error
     bench = Reading()
     bench.answers(error=error)
     asked = bench.asked
-    bench.fetcher.assign({PLACE: 0})
+    bench.fetcher.assign({TP: 0})
     assert bench.next_fetch().error is None
     assert bench.asked > asked
 
@@ -339,33 +339,33 @@ def test_a_leader_that_contradicts_its_cluster_for_ever_is_asked_without_an_epoc
 
     def fenced(_: int, request: Any) -> Any:
         if isinstance(request, Fetch) and request.partitions[0].current_leader_epoch == 5:
-            return FetchResult(partitions=[FetchResultPartition(*PLACE, ErrorCode.FENCED_LEADER_EPOCH)])
+            return FetchResult(partitions=[FetchResultPartition(*TP, ErrorCode.FENCED_LEADER_EPOCH)])
         return None
 
     bench.cluster.script(fenced)
-    bench.fetcher.assign({PLACE: 0})
+    bench.fetcher.assign({TP: 0})
     assert bench.next_fetch().error is None
     assert [epoch for _, _, epoch, _ in bench.fetches[: FENCED_MAX + 2]] == [5] * FENCED_MAX + [-1, 5]
 
 
 def test_a_log_that_lost_what_was_read_is_read_on_from_where_both_agree() -> None:
     bench = Reading(reset=Reset.LATEST)
-    bench.fetcher.assign({PLACE: AtOffset(4, 4)})
+    bench.fetcher.assign({TP: AtOffset(4, 4)})
     bench.answers(diverging=DivergingEpoch(3, 2))
     completed_fetch = bench.next_fetch()
     assert completed_fetch.go_back == AtOffset(2, 3)
     assert "was read up to offset 4, and its log has lost what it had from 2 on" in str(completed_fetch.error)
     fetches = len(bench.fetches)
-    bench.settle()
+    bench.run_until_idle()
     assert len(bench.fetches) == fetches, "until the reader is there"
-    bench.fetcher.seek(PLACE, completed_fetch.go_back)
+    bench.fetcher.seek(TP, completed_fetch.go_back)
     assert [message.value for message in bench.next_fetch().messages] == [b"2"]
     assert bench.fetches[fetches] == (1, 2, 5, 3)
 
 
 def test_log_truncation_without_reset_policy_raises_log_truncated() -> None:
     bench = Reading(reset=Reset.NONE)
-    bench.fetcher.assign({PLACE: AtOffset(4, 4)})
+    bench.fetcher.assign({TP: AtOffset(4, 4)})
     bench.answers(diverging=DivergingEpoch(3, 2))
     completed_fetch = bench.next_fetch()
     assert isinstance(completed_fetch.error, LogTruncated)
@@ -383,9 +383,9 @@ def near(bench: Reading) -> None:
         if not isinstance(request, Fetch) or request.rack_id != "here":
             return None
         if node == 1:
-            return FetchResult(partitions=[FetchResultPartition(*PLACE, high_watermark=4, preferred_read_replica=3)])
-        batch = bench.cluster.logs[PLACE][request.partitions[0].offset]
-        return FetchResult(partitions=[FetchResultPartition(*PLACE, high_watermark=4, records=batch)])
+            return FetchResult(partitions=[FetchResultPartition(*TP, high_watermark=4, preferred_read_replica=3)])
+        batch = bench.cluster.logs[TP][request.partitions[0].offset]
+        return FetchResult(partitions=[FetchResultPartition(*TP, high_watermark=4, records=batch)])
 
     bench.cluster.script(answer)
 
@@ -393,7 +393,7 @@ def near(bench: Reading) -> None:
 def test_a_reader_goes_where_the_leader_sends_it_and_comes_back_in_time() -> None:
     bench = Reading(rack="here", near_ms=5000)
     near(bench)
-    bench.fetcher.assign({PLACE: 0})
+    bench.fetcher.assign({TP: 0})
     bench.next_fetch()
     bench.next_fetch()
     assert [node for node, *_ in bench.fetches][:3] == [1, 3, 3]
@@ -407,8 +407,8 @@ def test_a_reader_goes_where_the_leader_sends_it_and_comes_back_in_time() -> Non
     "failure",
     [
         TransportError("refused"),
-        FetchResult(partitions=[FetchResultPartition(*PLACE, ErrorCode.OFFSET_OUT_OF_RANGE)]),
-        FetchResult(partitions=[FetchResultPartition(*PLACE, diverging=DivergingEpoch(1, 0))]),
+        FetchResult(partitions=[FetchResultPartition(*TP, ErrorCode.OFFSET_OUT_OF_RANGE)]),
+        FetchResult(partitions=[FetchResultPartition(*TP, diverging=DivergingEpoch(1, 0))]),
     ],
     ids=["connection", "out of range", "diverging"],
 )
@@ -419,7 +419,7 @@ def test_whatever_a_near_replica_cannot_give_the_leader_is_asked_for(failure: An
     bench.cluster.script(
         lambda node, request: left.pop() if isinstance(request, Fetch) and node == 3 and left else None
     )
-    bench.fetcher.assign({PLACE: 0})
+    bench.fetcher.assign({TP: 0})
     assert bench.next_fetch().error is None
     assert [node for node, *_ in bench.fetches][:4] == [1, 3, 1, 3]
 
@@ -429,10 +429,10 @@ def test_whatever_a_near_replica_cannot_give_the_leader_is_asked_for(failure: An
 def test_records_that_are_damaged_on_a_near_replica_come_from_the_leader(noticed_by: str, skips: bool) -> None:
     bench = Reading(rack="here", skip_damaged=skips)
     near(bench)
-    rotten = bytearray(bench.cluster.logs[PLACE][0])
+    rotten = bytearray(bench.cluster.logs[TP][0])
     rotten[-1] ^= 1
-    found = FetchResultPartition(*PLACE, high_watermark=4, records=bytes(rotten))
-    damaged = FetchResultPartition(*PLACE, ErrorCode.CORRUPT_MESSAGE) if noticed_by == "broker" else found
+    found = FetchResultPartition(*TP, high_watermark=4, records=bytes(rotten))
+    damaged = FetchResultPartition(*TP, ErrorCode.CORRUPT_MESSAGE) if noticed_by == "broker" else found
     bench.cluster.script(
         lambda node, request: (
             FetchResult(partitions=[damaged])
@@ -440,7 +440,7 @@ def test_records_that_are_damaged_on_a_near_replica_come_from_the_leader(noticed
             else None
         )
     )
-    bench.fetcher.assign({PLACE: 0})
+    bench.fetcher.assign({TP: 0})
     fetch = bench.next_fetch()
     assert (fetch.error, fetch.damage) == (None, None)
     assert next(iter(fetch.messages)).value == b"0"
@@ -450,14 +450,14 @@ def test_records_that_are_damaged_on_a_near_replica_come_from_the_leader(noticed
 def test_a_near_replica_that_has_left_is_not_waited_for() -> None:
     bench = Reading(rack="here")
     near(bench)
-    bench.fetcher.assign({PLACE: 0})
+    bench.fetcher.assign({TP: 0})
     bench.next_fetch()
     bench.cluster.brokers = 2
-    bench.cluster.leaders = {PLACE: 1, TopicPartition("t", 1): 2}
+    bench.cluster.leaders = {TP: 1, TopicPartition("t", 1): 2}
     bench.cluster.scripts.clear()
     bench.refresh()
     while bench.fetcher.next_completed_fetch() is not None:
         pass
-    bench.fetcher.seek(PLACE, 3)
+    bench.fetcher.seek(TP, 3)
     assert [message.value for message in bench.next_fetch().messages] == [b"3"]
     assert bench.fetches[-1][0] == 1

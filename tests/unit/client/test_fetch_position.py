@@ -134,12 +134,12 @@ def test_gaps_of_compaction_are_legal() -> None:
         for max_bytes in (1, 200, 400, 100_000):
             log = log_of("tens")
             log.leave_out(*gone)
-            kept = sorted(everything - {base + n for base in gone for n in range(10)})
+            remaining = sorted(everything - {base + n for base in gone for n in range(10)})
             reader = Reader(log, max_bytes=max_bytes)
             if 150 in gone:
-                assert list(reader.rows(end=150)) == right(kept)
+                assert list(reader.rows(end=150)) == right(remaining)
             else:
-                assert list(reader.rows()) == right(kept), (gone, max_bytes)
+                assert list(reader.rows()) == right(remaining), (gone, max_bytes)
             assert reader.asked <= 60
 
 

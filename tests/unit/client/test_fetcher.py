@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from support.plain_cluster import PlainCluster, Play
+from support.plain_cluster import ManualDriver, PlainCluster
 
 from barnabas.core.client.cluster_view import ClusterView, ViewSettings
 from barnabas.core.client.consumer.fetcher import FULL_BUFFERS_WAIT_MS, Fetcher
@@ -26,10 +26,10 @@ from barnabas.ports.errors import ApiError
 from barnabas.ports.transport import TransportError
 from barnabas.ports.types import TopicPartition
 
-PLACE = TopicPartition("t", 0)
+TP = TopicPartition("t", 0)
 
 
-class Bench(Play):
+class Bench(ManualDriver):
     def __init__(self, cluster: PlainCluster, **settings: Any) -> None:
         super().__init__(cluster)
         self.view = ClusterView([("bootstrap", 1)], self.entropy, ViewSettings())
@@ -66,12 +66,12 @@ class Bench(Play):
         return values
 
 
-def filled(cluster: PlainCluster, *batches: int, place: TopicPartition = PLACE) -> list[bytes]:
+def filled(cluster: PlainCluster, *batches: int, tp: TopicPartition = TP) -> list[bytes]:
     """Append batches of these sizes to the log; return the values."""
-    values, number = [], cluster.end(place)
+    values, number = [], cluster.end(tp)
     for count in batches:
         messages = [Message(b"%d" % n) for n in range(number, number + count)]
-        cluster.append(place, encode_batch(messages, now_ms=1000 * (number + 1)))
+        cluster.append(tp, encode_batch(messages, now_ms=1000 * (number + 1)))
         values += [b"%d" % n for n in range(number, number + count)]
         number += count
     return values
@@ -81,7 +81,7 @@ def test_fetch_starts_at_offset_inside_batch() -> None:
     cluster = PlainCluster(t=1)
     values = filled(cluster, 10, 10)
     bench = Bench(cluster)
-    bench.fetcher.assign({PLACE: 5})
+    bench.fetcher.assign({TP: 5})
     assert bench.read(15) == values[5:]
 
 
@@ -90,7 +90,7 @@ def test_positions_are_looked_up(position: AtTime, first: int) -> None:
     cluster = PlainCluster(t=1)
     values = filled(cluster, *([1] * 10))
     bench = Bench(cluster)
-    bench.fetcher.assign({PLACE: position})
+    bench.fetcher.assign({TP: position})
     assert bench.read(10 - first) == values[first:]
 
 
@@ -99,8 +99,8 @@ def test_latest_and_a_time_in_the_future_begin_at_the_end() -> None:
         cluster = PlainCluster(t=1)
         filled(cluster, 3)
         bench = Bench(cluster)
-        bench.fetcher.assign({PLACE: position})
-        bench.run(lambda: bench.fetcher.partitions[PLACE].read_offset >= 0)  # noqa: B023
+        bench.fetcher.assign({TP: position})
+        bench.run(lambda: bench.fetcher.partitions[TP].read_offset >= 0)  # noqa: B023
         new = filled(cluster, 2)
         assert bench.read(2) == new
 
@@ -110,17 +110,17 @@ def test_partitions_take_turns() -> None:
     other = TopicPartition("t", 1)
     for _ in range(3):
         filled(cluster, 1)
-        filled(cluster, 1, place=other)
+        filled(cluster, 1, tp=other)
     bench = Bench(cluster, max_partition_bytes=1)
-    bench.fetcher.assign({PLACE: 0, other: 0})
-    assert [bench.next_fetch().tp for _ in range(4)] == [PLACE, other, PLACE, other]
+    bench.fetcher.assign({TP: 0, other: 0})
+    assert [bench.next_fetch().tp for _ in range(4)] == [TP, other, TP, other]
 
 
 def test_throttled_fetch_without_partitions_is_repeated() -> None:
     cluster = PlainCluster(t=1)
     values = filled(cluster, 3)
     bench = Bench(cluster)
-    bench.fetcher.assign({PLACE: 0})
+    bench.fetcher.assign({TP: 0})
     answer = cluster.answer
     throttled: list[Fetch] = []
 
@@ -152,7 +152,7 @@ def test_a_partition_with_full_buffers_is_left_out_and_the_others_do_not_wait_lo
     cluster = PlainCluster(t=2)
     filled(cluster, 1, 1, 1, 1)
     bench = Bench(cluster, max_partition_bytes=1)
-    bench.fetcher.assign({PLACE: 0, TopicPartition("t", 1): 0})
+    bench.fetcher.assign({TP: 0, TopicPartition("t", 1): 0})
     for _ in range(6):
         bench.poll()
         bench.answer()
@@ -160,18 +160,18 @@ def test_a_partition_with_full_buffers_is_left_out_and_the_others_do_not_wait_lo
     assert [p.partition for p in last.partitions] == [1]
     assert last.max_wait_ms == FULL_BUFFERS_WAIT_MS
     assert cluster.of(Fetch)[0].max_wait_ms == 500
-    assert len(bench.fetcher.partitions[PLACE].completed_fetches) == 2
+    assert len(bench.fetcher.partitions[TP].completed_fetches) == 2
 
 
 def test_all_buffers_together_are_bounded() -> None:
     cluster = PlainCluster(t=4)
     places = [TopicPartition("t", p) for p in range(4)]
-    for place in places:
-        filled(cluster, 1, 1, 1, place=place)
-    size = len(cluster.logs[PLACE][0])
+    for tp in places:
+        filled(cluster, 1, 1, 1, tp=tp)
+    size = len(cluster.logs[TP][0])
     bench = Bench(cluster, max_partition_bytes=1, max_bytes=4 * size)
     bench.fetcher.assign(dict.fromkeys(places, 0))
-    bench.settle()
+    bench.run_until_idle()
     assert sum(len(state.completed_fetches) for state in bench.fetcher.partitions.values()) == 4
     assert len(bench.read(12)) == 12
 
@@ -180,11 +180,11 @@ def test_paused_partitions_are_neither_fetched_nor_handed_out() -> None:
     cluster = PlainCluster(t=1)
     values = filled(cluster, 3)
     bench = Bench(cluster)
-    bench.fetcher.assign({PLACE: 0})
-    bench.run(lambda: bool(bench.fetcher.partitions[PLACE].completed_fetches))
-    bench.fetcher.pause([PLACE], True)
+    bench.fetcher.assign({TP: 0})
+    bench.run(lambda: bool(bench.fetcher.partitions[TP].completed_fetches))
+    bench.fetcher.pause([TP], True)
     assert bench.fetcher.next_completed_fetch() is None
-    bench.fetcher.pause([PLACE], False)
+    bench.fetcher.pause([TP], False)
     assert bench.read(3) == values
 
 
@@ -192,12 +192,12 @@ def test_a_seek_forgets_what_was_fetched_and_what_is_under_way() -> None:
     cluster = PlainCluster(t=1)
     values = filled(cluster, 1, 1, 1, 1, 1)
     bench = Bench(cluster)
-    bench.fetcher.assign({PLACE: 0})
+    bench.fetcher.assign({TP: 0})
     bench.poll()
     bench.answer()
     bench.poll()
     assert isinstance(bench.open[0].request, Fetch)
-    bench.fetcher.seek(PLACE, 3)
+    bench.fetcher.seek(TP, 3)
     bench.answer()
     assert bench.read(2) == values[3:]
 
@@ -206,10 +206,10 @@ def test_a_seek_forgets_what_was_fetched_and_what_is_under_way() -> None:
 def test_out_of_range_goes_where_the_policy_says(reset: Reset, first: int) -> None:
     cluster = PlainCluster(t=1)
     values = filled(cluster, 1, 1, 1, 1, 1)
-    cluster.starts[PLACE] = 2
+    cluster.starts[TP] = 2
     bench = Bench(cluster, reset=reset)
-    bench.fetcher.assign({PLACE: 0})
-    bench.run(lambda: bench.fetcher.partitions[PLACE].read_offset == first)
+    bench.fetcher.assign({TP: 0})
+    bench.run(lambda: bench.fetcher.partitions[TP].read_offset == first)
     assert bench.read(5 - first) == values[first:]
 
 
@@ -217,12 +217,12 @@ def test_out_of_range_without_reset_policy_raises_once_and_waits_for_seek() -> N
     cluster = PlainCluster(t=1)
     values = filled(cluster, 1)
     bench = Bench(cluster, reset=Reset.NONE)
-    bench.fetcher.assign({PLACE: 99})
+    bench.fetcher.assign({TP: 99})
     with pytest.raises(NoOffset, match="99"):
         bench.read(1)
-    bench.settle()
+    bench.run_until_idle()
     assert len(cluster.of(Fetch)) == 1
-    bench.fetcher.seek(PLACE, 0)
+    bench.fetcher.seek(TP, 0)
     assert bench.read(1) == values
 
 
@@ -230,12 +230,12 @@ def test_fetched_records_are_returned_before_an_offset_reset() -> None:
     cluster = PlainCluster(t=1)
     values = filled(cluster, 1, 1)
     bench = Bench(cluster, max_partition_bytes=1, reset=Reset.EARLIEST)
-    bench.fetcher.assign({PLACE: 0})
-    while not bench.fetcher.partitions[PLACE].completed_fetches:
+    bench.fetcher.assign({TP: 0})
+    while not bench.fetcher.partitions[TP].completed_fetches:
         bench.poll()
         bench.answer()
     cluster.once(Fetch, FetchResult(partitions=[FetchResultPartition("t", 0, ErrorCode.OFFSET_OUT_OF_RANGE)]))
-    bench.settle()
+    bench.run_until_idle()
     assert bench.read(3) == [values[0], *values]
 
 
@@ -254,7 +254,7 @@ def test_retriable_fetch_error_is_retried(failure: Any) -> None:
     bench = Bench(cluster)
     cluster.once(Fetch, failure)
     cluster.once(ListOffsets, TransportError("lost"))
-    bench.fetcher.assign({PLACE: AtTime(EARLIEST)})
+    bench.fetcher.assign({TP: AtTime(EARLIEST)})
     assert bench.read(3) == values
 
 
@@ -263,10 +263,10 @@ def test_missing_end_offset_is_requested_again_after_backoff() -> None:
     bench = Bench(cluster)
     unknown = ListOffsetsResult(partitions=[ListOffsetsResultPartition(topic="t", partition=0, offset=-1)])
     cluster.script(lambda _, request: unknown if isinstance(request, ListOffsets) and bench.now < 3000 else None)
-    bench.fetcher.assign({PLACE: AtTime(LATEST)})
-    bench.settle()
-    assert "returned no end offset" in bench.fetcher.why(bench.fetcher.partitions[PLACE])
-    bench.run(lambda: bench.fetcher.partitions[PLACE].read_offset >= 0)
+    bench.fetcher.assign({TP: AtTime(LATEST)})
+    bench.run_until_idle()
+    assert "returned no end offset" in bench.fetcher.why(bench.fetcher.partitions[TP])
+    bench.run(lambda: bench.fetcher.partitions[TP].read_offset >= 0)
     assert len(cluster.of(ListOffsets)) < 20
 
 
@@ -276,17 +276,17 @@ def test_fatal_fetch_error_is_raised_and_partition_can_resume() -> None:
     cluster.once(Fetch, refusal)
     values = filled(cluster, 1)
     bench = Bench(cluster)
-    bench.fetcher.assign({PLACE: 0})
+    bench.fetcher.assign({TP: 0})
     with pytest.raises(ApiError, match="TOPIC_AUTHORIZATION_FAILED"):
         bench.read(1)
-    bench.fetcher.pause([PLACE], False)
+    bench.fetcher.pause([TP], False)
     assert bench.read(1) == values
 
 
 def test_a_batch_that_is_cut_is_asked_for_with_more_bytes() -> None:
     cluster = PlainCluster(t=1)
     filled(cluster, 50)
-    whole = cluster.logs[PLACE][0]
+    whole = cluster.logs[TP][0]
 
     def old_broker(_: int, request: Any) -> Any:
         if not isinstance(request, Fetch):
@@ -296,7 +296,7 @@ def test_a_batch_that_is_cut_is_asked_for_with_more_bytes() -> None:
 
     cluster.script(old_broker)
     bench = Bench(cluster, max_partition_bytes=100)
-    bench.fetcher.assign({PLACE: 0})
+    bench.fetcher.assign({TP: 0})
     assert len(bench.read(50)) == 50
     assert [r.partitions[0].max_bytes for r in cluster.of(Fetch)] == [100, len(whole), 100][: len(cluster.of(Fetch))]
 
@@ -306,7 +306,7 @@ def test_damaged_batch_header_raises_corrupt_message() -> None:
     damaged = FetchResult(partitions=[FetchResultPartition("t", 0, high_watermark=5, records=bytes(100))])
     cluster.once(Fetch, damaged)
     bench = Bench(cluster)
-    bench.fetcher.assign({PLACE: 0})
+    bench.fetcher.assign({TP: 0})
     with pytest.raises(ApiError, match="CORRUPT_MESSAGE"):
         bench.read(1)
 
@@ -334,7 +334,7 @@ def silent_cluster(local_start: Any, silent_fetches: int = 1000) -> PlainCluster
 def test_fetches_without_records_are_repeated_while_only_remote_storage_has_the_offset() -> None:
     cluster = silent_cluster(local_start=50, silent_fetches=20)
     bench = Bench(cluster)
-    bench.fetcher.assign({PLACE: 0})
+    bench.fetcher.assign({TP: 0})
     assert len(bench.read(50)) == 50
     assert len(cluster.of(ListOffsets)) == 2
     assert "remote storage does not bring offset 0" in str(bench.late)
@@ -343,7 +343,7 @@ def test_fetches_without_records_are_repeated_while_only_remote_storage_has_the_
 @pytest.mark.parametrize("local_start", [0, ApiError(ErrorCode.UNSUPPORTED_VERSION, "ListOffsets needs version 8")])
 def test_fetches_without_records_of_the_local_log_show_damage(local_start: Any) -> None:
     bench = Bench(silent_cluster(local_start))
-    bench.fetcher.assign({PLACE: 0})
+    bench.fetcher.assign({TP: 0})
     with pytest.raises(ApiError, match=r"CORRUPT_MESSAGE.*although records up to offset 50 are readable"):
         bench.read(1)
 
@@ -352,7 +352,7 @@ def test_local_log_start_is_looked_up_again_after_an_error() -> None:
     cluster = silent_cluster(local_start=0)
     cluster.once(ListOffsets, TransportError("lost"))
     bench = Bench(cluster)
-    bench.fetcher.assign({PLACE: 0})
+    bench.fetcher.assign({TP: 0})
     with pytest.raises(ApiError, match="CORRUPT_MESSAGE"):
         bench.read(1)
     assert len(cluster.of(ListOffsets)) == 2

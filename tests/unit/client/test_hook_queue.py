@@ -98,17 +98,17 @@ def test_hooks_may_drop_add_and_keep_for_later() -> None:
     class Pairs(CallbackHandler):
         """Sends two at a time, in one."""
 
-        kept: ProducerItem | None = None
+        first: ProducerItem | None = None
 
         def after_dequeue(self, item: ProducerItem | None) -> Sequence[ProducerItem]:
-            kept, self.kept = self.kept, None
+            first, self.first = self.first, None
             if item is None:
-                return () if kept is None else (kept,)
-            if kept is None:
-                self.kept = item
+                return () if first is None else (first,)
+            if first is None:
+                self.first = item
                 return ()
-            kept.value = (kept.value, item.value)
-            return (kept,)
+            first.value = (first.value, item.value)
+            return (first,)
 
         def before_send(self, items: Sequence[ProducerItem]) -> Sequence[ProducerItem]:
             return [item for item in items if item.value != (3, 4)]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.long_tests import examples
-from support.plain_cluster import PlainCluster, Play
+from support.plain_cluster import ManualDriver, PlainCluster
 
 from barnabas.core.client.cluster_view import ClusterView, ViewSettings
 from barnabas.core.client.producer.identity import EPOCH_MAX, ProducerIdentity
@@ -41,26 +41,26 @@ class CountingCluster(PlainCluster):
         return ProduceResult(partitions=[self._take(part) for part in request.partitions])
 
     def _take(self, part: ProducePartition) -> ProduceResultPartition:
-        place = TopicPartition(part.topic, part.partition)
-        states, header = self.states.setdefault(place, ProducerStates()), parse_header(part.records)
+        tp = TopicPartition(part.topic, part.partition)
+        states, header = self.states.setdefault(tp, ProducerStates()), parse_header(part.records)
         assert header.producer_id > 0
         if header.count > self.largest:
-            return ProduceResultPartition(*place, ErrorCode.MESSAGE_TOO_LARGE)
+            return ProduceResultPartition(*tp, ErrorCode.MESSAGE_TOO_LARGE)
         try:
             known = states.check(header)
         except ApiError as error:
-            return ProduceResultPartition(*place, error.code)
+            return ProduceResultPartition(*tp, error.code)
         if known is None:
-            base = self.append(place, part.records)
+            base = self.append(tp, part.records)
             states.update(header, base, 0)
-        return ProduceResultPartition(*place, base_offset=base if known is None else known.base_offset)
+        return ProduceResultPartition(*tp, base_offset=base if known is None else known.base_offset)
 
     def values(self, partition: int = 0) -> list[bytes | None]:
         batches = self.logs.get(TopicPartition("t", partition), [])
         return [message.value for message in MessageSet(b"".join(batches))]
 
 
-class Bench(Play):
+class Bench(ManualDriver):
     def __init__(self, cluster: CountingCluster, *, batch_size: int = 90, **options: Any):
         super().__init__(cluster)
         self.numbered = cluster
@@ -69,7 +69,7 @@ class Bench(Play):
         limits = AccumulatorSettings(
             linger_ms=0, batch_size=batch_size, delivery_timeout_ms=options.get("delivery_timeout_ms", 120_000)
         )
-        self.accumulator = RecordAccumulator(limits, self.clock, lambda place: None)
+        self.accumulator = RecordAccumulator(limits, self.clock, lambda tp: None)
         self.settled: list[ProducerBatch] = []
         self.warnings = 0
         self.identity = ProducerIdentity(
@@ -87,7 +87,7 @@ class Bench(Play):
         )
         self.parts = [self.sender, self.view]
         self.view.add_topics(["t"])
-        self.settle()
+        self.run_until_idle()
 
     def _warn(self) -> None:
         self.warnings += 1
@@ -259,10 +259,10 @@ def test_producer_sequence_wraps_to_zero_after_maximum() -> None:
     bench = Bench(CountingCluster(t=1))
     bench.put(b"a")
     bench.deliver()
-    place = TopicPartition("t", 0)
+    tp = TopicPartition("t", 0)
     runs = bench.identity._sequences._runs
-    runs[place] = runs[place]._replace(next_sequence=2**31 - 1)
-    bench.numbered.states[place].producers[1].last_sequence = 2**31 - 2
+    runs[tp] = runs[tp]._replace(next_sequence=2**31 - 1)
+    bench.numbered.states[tp].producers[1].last_sequence = 2**31 - 2
     for value in (b"b", b"c"):
         bench.put(value)
         bench.deliver()

@@ -31,7 +31,7 @@ T = [TopicPartition("t", number) for number in range(8)]
 
 
 def settled(world: World, *consumers: Consumer) -> None:
-    world.settle()
+    world.run_until_idle()
     assert all(not consumer.errors for consumer in consumers)
 
 
@@ -258,7 +258,7 @@ def test_other_topics_are_subscribed_to_without_leaving() -> None:
     a.subscribe("u", "v")
     settled(world, a)
     assert [list(revoke.partitions) for revoke in a.of(Revoke)] == [T[:2]]
-    assert {place.topic for place in a.reads} == {"u", "v"}
+    assert {tp.topic for tp in a.reads} == {"u", "v"}
     a.subscribe("v", "u")
     assert a.membership.settled
     assert not world.of(LeaveGroup)
@@ -346,13 +346,13 @@ def test_a_static_member_keeps_its_place_when_it_goes_and_comes_back() -> None:
     world = World(t=4)
     a, b = world.join("a", "t", instance="one"), world.join("b", "t")
     settled(world, a, b)
-    kept = sorted(a.reads)
+    reads_before = sorted(a.reads)
     assert a.leave() == [True]
     a.dead = True
     world.pass_time(SESSION_MS / 2)
     again = world.join("again", "t", instance="one")
     settled(world, again, b)
-    assert sorted(again.reads) == kept
+    assert sorted(again.reads) == reads_before
     assert not b.of(Revoke)
     assert not world.of(LeaveGroup)
 
@@ -397,7 +397,7 @@ def test_fatal_join_errors_are_raised_once_and_join_is_retried(code: ErrorCode, 
     assert isinstance(error, ApiError)
     assert error.code is code
     assert said in error.message
-    world.settle()
+    world.run_until_idle()
     assert len(a.errors) == 1
 
 

@@ -44,7 +44,7 @@ def code_of(answers: list[Any]) -> ErrorCode:
 def test_committed_offset_is_the_start_of_the_next_member() -> None:
     world = World(t=2)
     a = world.join("a", "t")
-    world.settle()
+    world.run_until_idle()
     assert a.reads == dict.fromkeys(T[:2])
     done = a.commit({T[1]: 42})
     world.pass_time(20)
@@ -53,14 +53,14 @@ def test_committed_offset_is_the_start_of_the_next_member() -> None:
     assert (request.member_id, request.generation_id) == (a.membership.member_id, 1)
     a.leave()
     b = world.join("b", "t")
-    world.settle()
+    world.run_until_idle()
     assert b.reads == {T[0]: None, T[1]: CommittedOffset(42, 7, "by a")}
 
 
 def test_a_commit_names_the_ids_of_its_topics_and_gives_up_where_the_coordinator_has_others() -> None:
     world = World(t=1)
     a = world.join("a", "t")
-    world.settle()
+    world.run_until_idle()
     for _ in range(20):
         world.once(OffsetCommit, refusal(ErrorCode.UNKNOWN_TOPIC_ID))
     observed: list[Any] = []
@@ -76,7 +76,7 @@ def test_a_commit_names_the_ids_of_its_topics_and_gives_up_where_the_coordinator
 def test_a_static_member_commits_under_its_instance_id() -> None:
     world = World(t=1)
     a = world.join("a", "t", instance="one")
-    world.settle()
+    world.run_until_idle()
     done = a.commit({T[0]: 1})
     world.pass_time(20)
     assert (done, world.of(OffsetCommit)[0].group_instance_id) == ([None], "one")
@@ -98,7 +98,7 @@ def test_without_a_subscription_anyone_commits_to_an_empty_group() -> None:
 def test_manual_commit_to_group_with_members_gets_unknown_member_id() -> None:
     world = World(t=1)
     world.join("a", "t")
-    world.settle()
+    world.run_until_idle()
     b = world.join("b")
     done = b.commit({T[0]: 7})
     world.pass_time(50)
@@ -124,7 +124,7 @@ def test_nothing_is_committed_at_once() -> None:
 def test_retriable_commit_error_is_retried(code: ErrorCode) -> None:
     world = World(t=1)
     a = world.join("a", "t")
-    world.settle()
+    world.run_until_idle()
     world.once(OffsetCommit, refusal(code))
     world.once(OffsetCommit, TransportError("cut"))
     done = a.commit({T[0]: 9})
@@ -140,7 +140,7 @@ def test_retriable_commit_error_is_retried(code: ErrorCode) -> None:
 def test_commit_is_retried_until_time_limit() -> None:
     world = World(t=1)
     a = world.join("a", "t")
-    world.settle()
+    world.run_until_idle()
     world.scripts.append(
         lambda _, request: (
             refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)(request) if isinstance(request, OffsetCommit) else None
@@ -157,7 +157,7 @@ def test_commit_is_retried_until_time_limit() -> None:
 def test_a_topic_that_stays_unknown_is_not_tried_until_the_time_is_over() -> None:
     world = World(t=1)
     a = world.join("a", "t")
-    world.settle()
+    world.run_until_idle()
     gone = refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     world.scripts.append(lambda _, request: gone(request) if isinstance(request, OffsetCommit) else None)
     done = a.commit({T[0]: 9}, limit_ms=60_000)
@@ -168,7 +168,7 @@ def test_a_topic_that_stays_unknown_is_not_tried_until_the_time_is_over() -> Non
 def test_an_older_commit_never_comes_after_a_later_one() -> None:
     world = World(t=1)
     a = world.join("a", "t")
-    world.settle()
+    world.run_until_idle()
     world.once(OffsetCommit, refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
     first, second = a.commit({T[0]: 1}), a.commit({T[0]: 2})
     world.pass_time(2_000)
@@ -180,7 +180,7 @@ def test_an_older_commit_never_comes_after_a_later_one() -> None:
 def test_fatal_commit_error_is_reported_at_once(code: ErrorCode) -> None:
     world = World(t=4)
     a = world.join("a", "t")
-    world.settle()
+    world.run_until_idle()
     world.once(OffsetCommit, refusal(code))
     done = a.commit(dict.fromkeys(T, 1))
     world.pass_time(50)
@@ -192,19 +192,19 @@ def test_fatal_commit_error_is_reported_at_once(code: ErrorCode) -> None:
 def test_a_commit_may_be_the_first_to_learn_that_the_member_is_out(code: ErrorCode) -> None:
     world = World(t=1)
     a = world.join("a", "t")
-    world.settle()
+    world.run_until_idle()
     world.once(OffsetCommit, refusal(code))
     done = a.commit({T[0]: 1})
     world.pass_time(10)
     assert code_of(done) is code
-    world.settle()
+    world.run_until_idle()
     assert len(a.of(Lost)) == 1
 
 
 def test_a_commit_of_a_fenced_member_ends_it() -> None:
     world = World(t=1)
     a = world.join("a", "t", instance="one")
-    world.settle()
+    world.run_until_idle()
     world.once(OffsetCommit, refusal(ErrorCode.FENCED_INSTANCE_ID))
     done = a.commit({T[0]: 1})
     world.until(lambda: bool(a.errors))
@@ -215,19 +215,19 @@ def test_a_commit_of_a_fenced_member_ends_it() -> None:
 def test_during_a_rebalance_a_cooperative_member_commits_what_it_keeps() -> None:
     world = World(t=2)
     a = world.join("a", "t", assignors=["cooperative-sticky"])
-    world.settle()
-    kept: list[Any] = []
+    world.run_until_idle()
+    results: list[Any] = []
     moved: list[Any] = []
 
     def commit_both(_: Any) -> None:
-        kept.append(a.commit({T[0]: 1}))
+        results.append(a.commit({T[0]: 1}))
         moved.append(a.commit({T[1]: 1}))
 
     world.once(JoinGroup, commit_both, of="a")
     b = world.join("b", "t", assignors=["cooperative-sticky"])
-    world.settle()
+    world.run_until_idle()
     assert (sorted(a.reads), sorted(b.reads)) == ([T[0]], [T[1]])
-    assert kept == [[None]]
+    assert results == [[None]]
     assert code_of(moved[0]) is ErrorCode.REBALANCE_IN_PROGRESS
     assert world.harness.committed("g", *T[:2]) == {T[0]: 1, T[1]: -1}
 
@@ -235,7 +235,7 @@ def test_during_a_rebalance_a_cooperative_member_commits_what_it_keeps() -> None
 def test_a_commit_does_not_wait_for_a_join_that_waits_for_others() -> None:
     world = World(t=2)
     a, b = (world.join(name, "t", assignors=["cooperative-sticky"]) for name in "ab")
-    world.settle()
+    world.run_until_idle()
     b.holds_revocations = True
     b.subscribe("u")  # it never gives up its partition
     world.pass_time(50)
@@ -252,11 +252,11 @@ def test_a_commit_does_not_wait_for_a_join_that_waits_for_others() -> None:
 def test_during_a_rebalance_an_eager_member_has_nothing_to_commit() -> None:
     world = World(t=2)
     a = world.join("a", "t")
-    world.settle()
+    world.run_until_idle()
     done: list[Any] = []
     world.once(JoinGroup, lambda _: done.append(a.commit({T[0]: 1})), of="a")
     world.join("b", "t")
-    world.settle()
+    world.run_until_idle()
     assert code_of(done[0]) is ErrorCode.REBALANCE_IN_PROGRESS
     assert "given up" in str(done[0][0])
 
@@ -265,11 +265,11 @@ def test_during_a_rebalance_an_eager_member_has_nothing_to_commit() -> None:
 def test_a_coordinator_that_rebalances_already_refuses_the_commit(kind: str) -> None:
     world = World(t=1)
     a = world.join("a", "t", assignors=[kind])
-    world.settle()
+    world.run_until_idle()
     world.once(OffsetCommit, refusal(ErrorCode.REBALANCE_IN_PROGRESS))
     done = a.commit({T[0]: 1})
     world.pass_time(10)
-    world.settle()
+    world.run_until_idle()
     world.pass_time(200)
     assert a.membership.generation_id == 2
     if kind == "range":
@@ -288,7 +288,7 @@ def test_positions_that_are_about_to_change_are_waited_for() -> None:
         world.once(OffsetFetch, OffsetFetchResult(groups=[FetchedGroup(group_id="g", partitions=[unstable])]))
     world.once(OffsetFetch, OffsetFetchResult(groups=[FetchedGroup(group_id="g", error=ErrorCode.NOT_COORDINATOR)]))
     a = world.join("a", "t")
-    world.settle()
+    world.run_until_idle()
     assert all(request.require_stable for request in world.of(OffsetFetch))
     assert len(world.of(OffsetFetch)) == 5
     assert a.reads == {T[0]: None}
@@ -298,7 +298,7 @@ def test_brokers_that_do_not_know_of_stable_positions_are_asked_without() -> Non
     world = World(t=1)
     world.once(OffsetFetch, ApiError(ErrorCode.UNSUPPORTED_VERSION, "old"))
     world.join("a", "t")
-    world.settle()
+    world.run_until_idle()
     assert [request.require_stable for request in world.of(OffsetFetch)] == [True, False]
 
 
@@ -323,7 +323,7 @@ def test_a_rebalance_while_positions_are_looked_up_gives_nothing_twice(kind: str
     for _ in range(6):
         world.once(OffsetFetch, OffsetFetchResult(groups=[busy]))
     a = world.join("a", "t", assignors=[kind], heartbeat_interval_ms=20)
-    world.settle()
+    world.run_until_idle()
     assert len(world.of(JoinGroup)) == 3
     assert [sorted(event.positions) for event in a.of(Assigned)] == [T[:2]]
     assert a.events == a.of(Assigned)
@@ -332,14 +332,14 @@ def test_a_rebalance_while_positions_are_looked_up_gives_nothing_twice(kind: str
 def test_positions_in_a_topic_that_was_made_again_are_left_out_of_a_commit() -> None:
     world = World(t=1, u=1)
     a = world.join("a", "t", "u")
-    world.settle()
+    world.run_until_idle()
     view = a.view.topic("t")
     assert view is not None
     a.view._topics["t"] = evolve(view, topic_id=b"the topic of now")
     answers: list[Any] = []
-    place = TopicPartition("u", 0)
+    tp = TopicPartition("u", 0)
     old = CommittedOffset(5, topic_id=b"the topic before")
-    a.membership.commit({T[0]: old, place: CommittedOffset(3)}, answers.append, deadline_ms=world.now + 5_000)
+    a.membership.commit({T[0]: old, tp: CommittedOffset(3)}, answers.append, deadline_ms=world.now + 5_000)
     a.wake()
     world.pass_time(100)
     assert code_of(answers) is ErrorCode.UNKNOWN_TOPIC_ID
@@ -351,7 +351,7 @@ def test_position_in_a_topic_that_seems_deleted_waits_for_another_word_of_it() -
     """The broker that sent the metadata may be behind."""
     world = World(t=1)
     a = world.join("a", "t")
-    world.settle()
+    world.run_until_idle()
     view = a.view.topic("t")
     assert view is not None
     known = view

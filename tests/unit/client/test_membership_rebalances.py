@@ -16,7 +16,7 @@ KINDS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 
 def crowd(world: World, names: str, *topics: str, kind: str = "range") -> list[Consumer]:
     consumers = [world.join(name, *topics, assignors=[kind]) for name in names]
-    world.settle()
+    world.run_until_idle()
     return consumers
 
 
@@ -35,7 +35,7 @@ def test_members_share_and_take_over(kind: str) -> None:
     a, b, c = crowd(world, "abc", "t", kind=kind)
     assert [len(each.reads) for each in (a, b, c)] == [2, 2, 2]
     b.leave()
-    world.settle()
+    world.run_until_idle()
     assert (len(a.reads), len(b.reads), len(c.reads)) == (3, 0, 3)
     since = world.now
     c.vanish()
@@ -84,6 +84,6 @@ def test_whatever_happens_every_partition_is_read_once_in_the_end(
             world.pass_time((7, 40, 400, 3000, 12_000)[which] / 20)
             world.check_nothing_is_read_twice()
     world.pass_time(5_000)
-    world.settle()
+    world.run_until_idle()
     assert all(not consumer.errors for consumer in world.consumers)
     assert all(len(done) == 1 for who, done in commits if who not in vanished)

@@ -15,11 +15,11 @@ METADATA_MS = 2_000
 def test_added_partitions_of_topic_trigger_rebalance() -> None:
     world = World(t=2, u=1)
     a, b = world.join("a", "t"), world.join("b", "t", "u")
-    world.settle()
+    world.run_until_idle()
     joins = len(world.of(JoinGroup))
     world.topic("t", 4)
     world.pass_time(METADATA_MS + 3 * HEARTBEAT_MS)
-    world.settle()
+    world.run_until_idle()
     assert len(world.of(JoinGroup)) == joins + 2
     assert len(a.reads) + len(b.reads) == 5
 
@@ -27,7 +27,7 @@ def test_added_partitions_of_topic_trigger_rebalance() -> None:
 def test_a_topic_that_comes_later_is_read_then() -> None:
     world = World(t=1)
     a = world.join("a", "t", "later")
-    world.settle()
+    world.run_until_idle()
     assert len(a.reads) == 1
     world.topic("later", 2)
     world.until(lambda: len(a.reads) == 3, 10_000)
@@ -36,16 +36,16 @@ def test_a_topic_that_comes_later_is_read_then() -> None:
 def test_the_leader_watches_topics_of_others_too() -> None:
     world = World(t=1, u=1)
     a = world.join("a", "t")
-    world.settle()
+    world.run_until_idle()
     b = world.join("b", "u")
-    world.settle()
+    world.run_until_idle()
     world.topic("u", 3)
     world.pass_time(METADATA_MS + 3 * HEARTBEAT_MS)
-    world.settle()
+    world.run_until_idle()
     assert (len(a.reads), len(b.reads)) == (1, 3)
     b.leave()
     world.pass_time(3 * HEARTBEAT_MS)
-    world.settle()
+    world.run_until_idle()
     world.requests.clear()
     world.pass_time(2 * METADATA_MS)
     assert {topic for request in world.of(Metadata, "a") for topic in request.topics} == {"t"}
@@ -57,17 +57,17 @@ def test_a_pattern_takes_in_what_matches_now_and_later(kind: str) -> None:
     a, b = (world.join(name, assignors=[kind]) for name in "ab")
     a.subscribe_matching("log-.*")
     b.subscribe_matching("log-.*")
-    world.settle()
+    world.run_until_idle()
     assert a.membership.topics == {"log-a"}
     world.topic("log-b", 2)
     world.pass_time(METADATA_MS + 3 * HEARTBEAT_MS)
-    world.settle()
+    world.run_until_idle()
     assert len(a.reads) == len(b.reads) == 2
     assert a.membership.topics == b.membership.topics == {"log-a", "log-b"}
     del world.cluster.topics["log-a"]
     world.pass_time(METADATA_MS + 3 * HEARTBEAT_MS)
-    world.settle()
-    assert {place.topic for each in (a, b) for place in each.reads} == {"log-b"}
+    world.run_until_idle()
+    assert {tp.topic for each in (a, b) for tp in each.reads} == {"log-b"}
     assert not a.errors
 
 
@@ -75,7 +75,7 @@ def test_a_pattern_may_match_nothing() -> None:
     world = World()
     a = world.join("a")
     a.subscribe_matching("x.*")
-    world.settle()
+    world.run_until_idle()
     assert (a.reads, a.of(Revoke), len(a.of(Assigned))) == ({}, [], 1)
     assert all(request.topics is None for request in world.of(Metadata))
     a.subscribe("x")

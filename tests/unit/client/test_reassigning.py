@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.app.clients.admin.reassignments import drained, from_json, moved, places_of, planned, to_json
+from barnabas.app.clients.admin.reassignments import drained, from_json, moved, planned, racks_of, to_json
 from barnabas.ports.broker_api.cluster import BrokerNode
 from barnabas.ports.errors import ConfigError
 from barnabas.ports.types import TopicPartition
@@ -43,7 +43,7 @@ def test_correct_placement_is_not_moved() -> None:
 def test_only_the_replicas_of_a_broker_that_goes_move() -> None:
     current = _places((1, 2), (2, 3), (3, 1), (1, 3))
     plan = planned(current, dict.fromkeys((1, 2, 4)))
-    assert sorted(place.partition for place, _ in moved(current, plan)) == [1, 2, 3]
+    assert sorted(tp.partition for tp, _ in moved(current, plan)) == [1, 2, 3]
 
 
 def test_plan_moves_only_fair_share_to_new_broker() -> None:
@@ -65,7 +65,7 @@ def test_leaders_are_levelled_over_a_broker_between() -> None:
 def test_more_and_fewer_replicas() -> None:
     current = _places((1,), (2,), (3,))
     wider = planned(current, dict.fromkeys((1, 2, 3)), replication_factor=2)
-    assert all(len(held) == 2 and held[0] == current[place][0] for place, held in wider.items())
+    assert all(len(held) == 2 and held[0] == current[tp][0] for tp, held in wider.items())
     assert planned(wider, dict.fromkeys((1, 2, 3)), replication_factor=1) == current
 
 
@@ -91,7 +91,7 @@ def test_plan_with_racks_keeps_spread_and_is_even_in_each_rack(data: st.DataObje
     held = st.lists(st.sampled_from(sorted(racks)), min_size=count, max_size=count, unique=True).map(tuple)
     current = _places(*data.draw(st.lists(held, min_size=1, max_size=20), label="current"))
     plan = planned(current, racks)
-    assert all(_spread(plan[place], racks) >= _spread(current[place], racks) for place in current)
+    assert all(_spread(plan[tp], racks) >= _spread(current[tp], racks) for tp in current)
     load = Counter(dict.fromkeys(racks, 0))
     load.update(broker for each in plan.values() for broker in each)
     for rack in set(racks.values()):
@@ -117,7 +117,7 @@ def test_plan_without_racks_makes_the_fewest_moves_for_equal_shares(data: st.Dat
 def test_new_broker_gets_partitions_of_all_topics() -> None:
     current = {TopicPartition(topic, number): (number % 3 + 1,) for topic in "abcd" for number in range(3)}
     plan = planned(current, dict.fromkeys((1, 2, 3, 4)))
-    got = [place.topic for place, broker in moved(current, plan)]
+    got = [tp.topic for tp, broker in moved(current, plan)]
     assert sorted(got) == sorted(set(got))
     assert len(got) == 3
 
@@ -135,12 +135,12 @@ def test_drain_moves_each_replica_of_the_broker_once_and_nothing_else(
     drawn: tuple[dict[TopicPartition, tuple[int, ...]], dict[int, str | None]], data: st.DataObject
 ) -> None:
     current, racks = drawn
-    sizes = {place: data.draw(st.integers(0, 3)) for place in current}
+    sizes = {tp: data.draw(st.integers(0, 3)) for tp in current}
     plan = drained(current, 0, racks, sizes)
-    assert plan.keys() == {place for place, held in current.items() if 0 in held}
-    for place, held in plan.items():
-        stays = {broker for broker in current[place] if broker != 0}
-        assert len(held) == len(set(held)) == len(current[place])
+    assert plan.keys() == {tp for tp, held in current.items() if 0 in held}
+    for tp, held in plan.items():
+        stays = {broker for broker in current[tp] if broker != 0}
+        assert len(held) == len(set(held)) == len(current[tp])
         assert stays <= set(held)
         (target,) = set(held) - stays
         assert target in racks
@@ -156,12 +156,12 @@ def test_drain_leaves_counts_as_even_as_moves_of_its_replicas_can(
     plan = drained(current, 0, racks)
     load = Counter(dict.fromkeys(racks, 0))
     load.update(broker for each in {**current, **plan}.values() for broker in each)
-    for place, held in plan.items():
-        (target,) = set(held) - set(current[place])
+    for tp, held in plan.items():
+        (target,) = set(held) - set(current[tp])
         used = Counter(racks.get(broker) for broker in held if broker != target)
         for other in racks.keys() - set(held):
             if used[racks[other]] <= used[racks[target]]:
-                assert load[target] - load[other] <= 1, (place, target, other)
+                assert load[target] - load[other] <= 1, (tp, target, other)
 
 
 @given(_drains())
@@ -171,9 +171,9 @@ def test_drain_shares_leaders_that_it_takes_over(
     current, racks = drawn
     plan = drained(current, 0, racks)
     led = Counter(held[0] for held in {**current, **plan}.values())
-    for place, held in plan.items():
-        if current[place][0] != 0:
-            assert held[0] == current[place][0]  # the preferred leader stays
+    for tp, held in plan.items():
+        if current[tp][0] != 0:
+            assert held[0] == current[tp][0]  # the preferred leader stays
             continue
         assert held[0] in racks  # not a broker that is down
         assert all(led[held[0]] - led[other] <= 1 for other in held if other in racks)
@@ -181,7 +181,7 @@ def test_drain_shares_leaders_that_it_takes_over(
 
 def test_drain_shares_sizes_between_brokers_of_equal_count() -> None:
     current = _places((0,), (0,), (0,), (0,))
-    sizes = {place: 10 ** (place.partition + 1) for place in current}
+    sizes = {tp: 10 ** (tp.partition + 1) for tp in current}
     plan = drained(current, 0, {1: None, 2: None}, sizes)
     assert Counter(held[0] for held in plan.values()) == {1: 2, 2: 2}
     largest = plan[TopicPartition("t", 3)]
@@ -229,7 +229,7 @@ def test_other_json_is_refused(text: str, observed: str) -> None:
 
 def test_plans_spread_over_hosts_where_no_broker_has_a_rack() -> None:
     workers = [BrokerNode(node_id=number, host=f"host-{number // 10}", port=9092) for number in (10, 11, 20, 21)]
-    assert places_of(workers) == {10: "host-1", 11: "host-1", 20: "host-2", 21: "host-2"}
+    assert racks_of(workers) == {10: "host-1", 11: "host-1", 20: "host-2", 21: "host-2"}
     current = {TopicPartition("t", number): (10,) for number in range(4)}
-    assert all({each // 10 for each in held} == {1, 2} for held in planned(current, places_of(workers), 2).values())
-    assert places_of([*workers, BrokerNode(node_id=1, host="h", port=1, rack="r")])[10] is None
+    assert all({each // 10 for each in held} == {1, 2} for held in planned(current, racks_of(workers), 2).values())
+    assert racks_of([*workers, BrokerNode(node_id=1, host="h", port=1, rack="r")])[10] is None

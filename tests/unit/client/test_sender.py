@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from support.plain_cluster import PlainCluster, Play
+from support.plain_cluster import ManualDriver, PlainCluster
 
 from barnabas.core.client.cluster_view import ClusterView, ViewSettings
 from barnabas.core.client.errors import EncodeError
@@ -22,7 +22,7 @@ from barnabas.ports.transport import TransportError
 from barnabas.ports.types import TopicPartition
 
 
-class Bench(Play):
+class Bench(ManualDriver):
     """A sender against a cluster, topic t known."""
 
     def __init__(
@@ -37,7 +37,7 @@ class Bench(Play):
         self.view = ClusterView([("bootstrap", 1)], self.entropy, ViewSettings())
         timeout = settings.get("delivery_timeout_ms", 120_000)
         limits = AccumulatorSettings(linger_ms=0, batch_size=batch_size, delivery_timeout_ms=timeout)
-        self.accumulator = RecordAccumulator(limits, self.clock, lambda place: None)
+        self.accumulator = RecordAccumulator(limits, self.clock, lambda tp: None)
         self.settled: list[ProducerBatch] = []
         self.sender = Sender(
             self.accumulator,
@@ -50,7 +50,7 @@ class Bench(Play):
         )
         self.parts = [self.sender, self.view]
         self.view.add_topics(["t"])
-        self.settle()
+        self.run_until_idle()
 
     def _observed(self, batches: Sequence[ProducerBatch]) -> None:
         self.settled += batches
@@ -178,7 +178,7 @@ def test_without_a_leader_batches_wait_and_then_expire() -> None:
     cluster.epochs[TopicPartition("t", 0)] = 1
     bench.view.request_refresh()
     bench.clock.advance(200)
-    bench.settle()
+    bench.run_until_idle()
     bench.put(b"x")
     bench.until_settled(1)
     assert bench.now == 5200
@@ -256,7 +256,7 @@ def test_waiting_batches_can_be_abandoned() -> None:
     bench.put(b"x")
     bench.sender.fail_waiting(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "closing"))
     assert bench.settled[0].error is not None
-    assert bench.settle() > 1000
+    assert bench.run_until_idle() > 1000
     assert not bench.cluster.of(Produce)
 
 

@@ -88,7 +88,7 @@ def test_nothing_is_fetched_while_user_has_messages() -> None:
     member.group.fill(T0, 1, 1, 1)
     batch = member.batch()
     member.clock.advance(20_000)
-    member.settle()
+    member.run_until_idle()
     assert len(cluster.of(ShareFetch)) == 1
     assert counts(batch) == [(0, 1)]
 
@@ -129,7 +129,7 @@ def test_renewal_is_sent_at_once_and_lock_lasts() -> None:
     for _ in range(4):
         member.clock.advance(LOCK_MS * 0.8)
         member.acknowledge(batch, {0: AcknowledgeType.RENEW})
-        member.settle()
+        member.run_until_idle()
     assert [each.is_renew_ack for each in cluster.of(ShareAcknowledge)] == [True] * 4
     member.acknowledge(batch, {0: AcknowledgeType.ACCEPT})
     assert member.commit() == {T0: None}
@@ -142,7 +142,7 @@ def test_lapsed_records_are_not_handed_out_and_late_acknowledgement_says_why() -
     member.group.fill(T1, 1)
     batch = member.batch()
     member.clock.advance(LOCK_MS + 1)
-    member.settle()
+    member.run_until_idle()
     assert batch.has_lapsed
     assert member.manager.next_batch(member.now) is None
     member.acknowledge(batch, {0: AcknowledgeType.ACCEPT})

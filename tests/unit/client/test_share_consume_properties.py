@@ -19,7 +19,7 @@ from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.transport import TransportError
 from barnabas.ports.types import TopicPartition
 
-PLACES = [TopicPartition("t", number) for number in range(3)]
+PARTITIONS = [TopicPartition("t", number) for number in range(3)]
 FINAL = (AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT)
 Record = tuple[TopicPartition, int]
 
@@ -29,7 +29,7 @@ class ShareConsumers(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.cluster = PlainCluster(brokers=2, t=len(PLACES))
+        self.cluster = PlainCluster(brokers=2, t=len(PARTITIONS))
         self.group: ShareGroupScript | None = None
         self.members: list[Member] = []
         for seed in (1, 2):
@@ -42,16 +42,16 @@ class ShareConsumers(RuleBasedStateMachine):
             member.join()
         self.held: list[dict[Record, ShareInFlightBatch]] = [{}, {}]
         self.decided: list[dict[Record, AcknowledgeType]] = [{}, {}]
-        self.doubts: Counter[TopicPartition] = Counter()
+        self.lost_locks: Counter[TopicPartition] = Counter()
         self.fetched: dict[ShareInFlightBatch, int] = {}
-        """The number of doubts about the partition when the batch was fetched."""
+        """The number of times that the partition had lost its locks when the batch was fetched."""
         self.done: set[Record] = set()
         self.deliveries: Counter[Record] = Counter()
 
     # --- what users do
 
     @rule(member=st.integers(0, 1))
-    def take(self, member: int) -> None:
+    def read_batch(self, member: int) -> None:
         self.poll(member)
         machine = self.members[member]
         batch = machine.manager.next_batch(machine.now)
@@ -61,7 +61,7 @@ class ShareConsumers(RuleBasedStateMachine):
         assert machine.now < batch.lock_until_ms
         while batch.decode_more():
             pass
-        is_locked = self.fetched.get(batch) == self.doubts[batch.tp]
+        is_locked = self.fetched.get(batch) == self.lost_locks[batch.tp]
         for message in batch.messages:
             record = (batch.tp, message.offset)
             if is_locked:
@@ -92,15 +92,15 @@ class ShareConsumers(RuleBasedStateMachine):
 
     # --- what happens to them
 
-    @rule(place=st.sampled_from(PLACES), sizes=st.lists(st.integers(1, 4), min_size=1, max_size=3))
-    def produce(self, place: TopicPartition, sizes: list[int]) -> None:
+    @rule(tp=st.sampled_from(PARTITIONS), sizes=st.lists(st.integers(1, 4), min_size=1, max_size=3))
+    def produce(self, tp: TopicPartition, sizes: list[int]) -> None:
         assert self.group is not None
-        self.group.fill(place, *sizes)
+        self.group.fill(tp, *sizes)
 
     @rule(ms=st.sampled_from([10, 200, 10_000, LOCK_MS + 1]))
     def wait(self, ms: int) -> None:
         if ms * 4 > LOCK_MS:
-            self.doubt(lambda _place: True)
+            self.count_lost_locks(lambda _tp: True)
         self.members[0].clock.advance(ms)
         for member in (0, 1):
             self.poll(member)
@@ -124,11 +124,11 @@ class ShareConsumers(RuleBasedStateMachine):
 
         self.cluster.script(lose)
 
-    @rule(place=st.sampled_from(PLACES), broker=st.integers(1, 2))
-    def move(self, place: TopicPartition, broker: int) -> None:
+    @rule(tp=st.sampled_from(PARTITIONS), broker=st.integers(1, 2))
+    def move(self, tp: TopicPartition, broker: int) -> None:
         assert self.group is not None
-        self.doubt(lambda each: each == place)
-        self.group.move(place, broker)
+        self.count_lost_locks(lambda each: each == tp)
+        self.group.move(tp, broker)
 
     @rule(code=st.sampled_from([ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]))
     def disturb(self, code: ErrorCode) -> None:
@@ -156,23 +156,23 @@ class ShareConsumers(RuleBasedStateMachine):
 
     def drop_sessions(self, broker: int) -> None:
         assert self.group is not None
-        self.doubt(lambda place: self.cluster.leader(place) == broker)
+        self.count_lost_locks(lambda tp: self.cluster.leader(tp) == broker)
         self.group.drop_sessions(broker)
 
-    def doubt(self, concerned: Callable[[TopicPartition], bool]) -> None:
+    def count_lost_locks(self, concerned: Callable[[TopicPartition], bool]) -> None:
         """The locks of what was fetched of these partitions may be gone, before a user gets it."""
-        self.doubts.update(filter(concerned, PLACES))
+        self.lost_locks.update(filter(concerned, PARTITIONS))
 
     def note_fetched(self, member: Member) -> None:
         for batch in member.manager.ready:
-            self.fetched.setdefault(batch, self.doubts[batch.tp])
+            self.fetched.setdefault(batch, self.lost_locks[batch.tp])
 
     def poll(self, member: int) -> None:
         """Let a user wait for records, as long as nothing comes at once."""
         machine = self.members[member]
         machine.membership.polled(machine.now)
         machine.manager.wants = True
-        machine.settle()
+        machine.run_until_idle()
         machine.manager.wants = False
         machine.manager.failures.clear()
         self.note_results()
@@ -184,12 +184,12 @@ class ShareConsumers(RuleBasedStateMachine):
         assert self.group is not None
         self.group.acknowledge_errors.clear()
         for _ in range(200):
-            if all(self.group.all_done(place) for place in PLACES):
+            if all(self.group.all_done(tp) for tp in PARTITIONS):
                 break
-            self.doubt(lambda _place: True)
+            self.count_lost_locks(lambda _tp: True)
             self.members[0].clock.advance(LOCK_MS // 4)
             for member in (0, 1):
-                self.take(member)
+                self.read_batch(member)
                 machine, held = self.members[member], self.held[member]
                 for record, batch in held.items():
                     self.decided[member][record] = AcknowledgeType.ACCEPT
@@ -198,7 +198,7 @@ class ShareConsumers(RuleBasedStateMachine):
                 machine.commit()
                 self.note_results()
                 assert not self.decided[member]
-        assert all(self.group.all_done(place) for place in PLACES)
+        assert all(self.group.all_done(tp) for tp in PARTITIONS)
         for machine in self.members:
             machine.finish()
             assert not machine.manager._sessions

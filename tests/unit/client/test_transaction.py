@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.long_tests import examples
-from support.plain_cluster import Play
+from support.plain_cluster import ManualDriver
 from support.transactional_cluster import TransactionalCluster, outcomes
 
 from barnabas.core.client.cluster_view import ClusterView, ViewSettings
@@ -48,7 +48,7 @@ GROUP = GroupMetadata(group_id="g", generation_id=3, member_id="m")
 LOST = TransportError("lost")
 
 
-class Bench(Play):
+class Bench(ManualDriver):
     """One transactional producer."""
 
     def __init__(self, cluster: TransactionalCluster, name: str = "txn", **options: Any) -> None:
@@ -57,7 +57,7 @@ class Bench(Play):
         self.view = ClusterView([("bootstrap", 1)], self.entropy, ViewSettings())
         timeout = options.get("delivery_timeout_ms", 120_000)
         limits = AccumulatorSettings(linger_ms=0, batch_size=10_000, delivery_timeout_ms=timeout)
-        self.accumulator = RecordAccumulator(limits, self.clock, lambda place: None)
+        self.accumulator = RecordAccumulator(limits, self.clock, lambda tp: None)
         self.txn = TransactionManager(
             self.view,
             self.entropy,
@@ -75,7 +75,7 @@ class Bench(Play):
         )
         self.parts = [self.sender, self.view]
         self.view.add_topics(["t"])
-        self.settle()
+        self.run_until_idle()
 
     def start(self) -> "Bench":
         self.txn.initialize()
@@ -443,7 +443,7 @@ def test_a_batch_that_fails_leaves_the_abort() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID])
-def test_numbers_in_doubt_begin_a_new_epoch_after_the_abort(code: ErrorCode) -> None:
+def test_uncertain_sequence_numbers_begin_a_new_epoch_after_the_abort(code: ErrorCode) -> None:
     bench = Bench(TransactionalCluster(t=1)).start()
     epoch = bench.txn.epoch
     bench.txn.begin_transaction()
@@ -494,7 +494,7 @@ def test_partitions_that_may_not_be_added_leave_the_abort() -> None:
 
     def refuse(request: AddPartitionsToTxn) -> AddPartitionsToTxnResult:
         codes = [ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.TOPIC_AUTHORIZATION_FAILED]
-        parts = [outcomes([place], code)[0] for place, code in zip(request.partitions, codes, strict=True)]
+        parts = [outcomes([tp], code)[0] for tp, code in zip(request.partitions, codes, strict=True)]
         return AddPartitionsToTxnResult(partitions=parts)
 
     bench.cluster.once(AddPartitionsToTxn, refuse)
@@ -542,7 +542,7 @@ def test_batch_that_cannot_be_sent_ends_the_producer(kind: type[Any], code: Erro
         observed = bench.positions()
         with pytest.raises(ApiError, match=code.name):
             bench.commit()
-        bench.settle()
+        bench.run_until_idle()
         assert batch.done
         assert len(observed) == 1
     assert bench.txn.state is TxnState.FATAL

@@ -48,8 +48,8 @@ def parameters_of(client: Any) -> dict[str, inspect.Parameter]:
 
 def test_modules_of_typed_settings_are_those_of_the_tables(tool: dict[str, Any]) -> None:
     for path, text in tool["MODULES"].items():
-        kept = path.read_text(encoding="utf-8")
-        assert text() == kept, "run tools/typed_settings.py"
+        stored = path.read_text(encoding="utf-8")
+        assert text() == stored, "run tools/typed_settings.py"
 
 
 @pytest.mark.parametrize("client", TABLES, ids=lambda client: client.__name__)

@@ -47,13 +47,13 @@ def test_no_history_leaves_a_broker_with_other_acls_than_the_tree(name: str, sco
     print(f"{name}: {search(scope)} states")
 
 
-def settles_in_the_other_queue(patch: pytest.MonkeyPatch) -> None:
+def rereads_in_the_other_queue(patch: pytest.MonkeyPatch) -> None:
     """It may apply what it has read after the queue of entities has applied what is newer."""
     reread_on_failure = Changes.reread_on_failure
     patch.setattr(
         Changes,
         "reread_on_failure",
-        lambda self, subject, settle, _queue=None: reread_on_failure(self, subject, settle),
+        lambda self, subject, reread, _queue=None: reread_on_failure(self, subject, reread),
     )
 
 
@@ -75,7 +75,7 @@ def does_not_read_again_after_a_new_connection(patch: pytest.MonkeyPatch) -> Non
     patch.setattr(MetadataListener, "_note", lambda self, paths: note(self, paths or ()))
 
 
-def has_no_doubts(patch: pytest.MonkeyPatch) -> None:
+def forgets_unknown_outcomes(patch: pytest.MonkeyPatch) -> None:
     async def put_all(self: EntityStore, kind: EntityKind, changes: Any, **_: Any) -> None:
         await self._registry.change_entities(kind, changes)
 
@@ -100,11 +100,11 @@ def notes_changes_as_read_that_came_during_the_reading(patch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("mutate", "scope"),
     [
-        (settles_in_the_other_queue, OWN_CHANGE_FAILS),
+        (rereads_in_the_other_queue, OWN_CHANGE_FAILS),
         (rereads_only_what_exists, SESSION_IS_LOST),
         (forgets_what_a_failed_reading_should_have_read, CALLS_FAIL),
         (does_not_read_again_after_a_new_connection, SESSION_IS_LOST),
-        (has_no_doubts, ANSWER_IS_LOST),
+        (forgets_unknown_outcomes, ANSWER_IS_LOST),
         (keeps_decisions_after_a_change, CALLS_FAIL),
         (notes_changes_as_read_that_came_during_the_reading, GRANTED_AGAIN),
     ],

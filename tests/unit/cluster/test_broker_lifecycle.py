@@ -62,11 +62,11 @@ class Member:
         self.notes: list[LifeNote] = []
         self.distrusts = 0
         self.failures: list[BarnabasError] = []
-        self.settled: list[str] = []
-        self.cannot_settle = 0
+        self.applied: list[str] = []
+        self.failures_left = 0
         """The number of times that the tree fails after a topic was read, so that no action follows."""
-        self.never_settles: set[str] = set()
-        self.settled_together: list[int] = []
+        self.always_failing: set[str] = set()
+        self.applied_together: list[int] = []
         self.losses = 0
         self.elections: list[tuple[TopicPartition, int]] = []
         self.session: MemorySession = world.tree.session()
@@ -106,20 +106,20 @@ class Member:
             world.scheduler,
             submit_leaders=submit,
             submit_topics=submit,
-            settle=self._settle,
+            apply_topics=self._apply_topics,
         )
         self.follower.start_watching()
         self.membership.start()
 
-    async def _settle(self, names: Sequence[str]) -> None:
-        self.settled_together.append(len(names))
+    async def _apply_topics(self, names: Sequence[str]) -> None:
+        self.applied_together.append(len(names))
         await self.registry.reread(*names)
-        if not self.never_settles.isdisjoint(names):
+        if not self.always_failing.isdisjoint(names):
             raise CoordinationError("never")
-        if self.cannot_settle:
-            self.cannot_settle -= 1
+        if self.failures_left:
+            self.failures_left -= 1
             raise CoordinationError("gone")
-        self.settled.extend(names)
+        self.applied.extend(names)
 
     def _elected(self, key: TopicPartition, before: PartitionState, after: PartitionState) -> None:
         self.elections.append((key, after.leader))
@@ -547,12 +547,12 @@ def test_a_log_that_is_out_of_use_has_no_leader_there() -> None:
 def test_a_topic_is_settled_until_that_has_worked_though_the_image_is_right_before() -> None:
     world = World()
     one, two = cluster(world, 2)
-    two.cannot_settle = 2
+    two.failures_left = 2
     one.create("t", 1, 2)
     world.advance(200)
-    assert "t" in two.registry.image.topics and not two.settled
+    assert "t" in two.registry.image.topics and not two.applied
     world.advance(5000)
-    assert two.settled == ["t"]
+    assert two.applied == ["t"]
 
 
 def test_a_topic_that_goes_while_leaders_are_elected_is_passed_over() -> None:
@@ -626,18 +626,18 @@ def test_a_topic_whose_states_cannot_be_written_does_not_keep_the_others_without
 def test_a_topic_that_cannot_be_settled_does_not_hold_up_the_others() -> None:
     world = World()
     one, two, _ = cluster(world)
-    one.never_settles = {"a"}
+    one.always_failing = {"a"}
     two.create("a", 2)
     world.advance(100)
-    one.cannot_settle = 1
+    one.failures_left = 1
     two.create("b", 2)
     world.advance(100)
-    assert one.settled == []
+    assert one.applied == []
     world.advance(5000)
-    assert one.settled == ["b"]
-    one.never_settles.clear()
+    assert one.applied == ["b"]
+    one.always_failing.clear()
     world.advance(5000)
-    assert one.settled == ["b", "a"]
+    assert one.applied == ["b", "a"]
 
 
 def test_topics_that_are_new_are_settled_together() -> None:
@@ -646,9 +646,9 @@ def test_topics_that_are_new_are_settled_together() -> None:
     for number in range(30):
         two.create(f"t{number}", 2)
     world.advance(1000)
-    assert sorted(one.settled) == sorted(f"t{number}" for number in range(30))
-    assert max(one.settled_together) > 1
-    assert len(one.settled_together) < 15
+    assert sorted(one.applied) == sorted(f"t{number}" for number in range(30))
+    assert max(one.applied_together) > 1
+    assert len(one.applied_together) < 15
 
 
 def test_many_topics_of_a_dead_broker() -> None:

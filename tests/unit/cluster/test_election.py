@@ -49,7 +49,9 @@ ALL = brokers((1, 11), (2, 12), (3, 13))
 FIRST = new_state(REPLICAS, ALL, min_isr=2)
 
 
-def settle(state: PartitionState, live: Mapping[int, BrokerRegistration], rules: ElectionRules = TWO) -> PartitionState:
+def run_until_idle(
+    state: PartitionState, live: Mapping[int, BrokerRegistration], rules: ElectionRules = TWO
+) -> PartitionState:
     """Return the final state."""
     for _ in range(5):
         after = settled(state, REPLICAS, live, rules)
@@ -73,112 +75,112 @@ def test_a_new_partition() -> None:
 
 
 def test_the_leader_dies_and_the_next_in_sync_leads() -> None:
-    state = settle(FIRST, brokers((2, 12), (3, 13)))
+    state = run_until_idle(FIRST, brokers((2, 12), (3, 13)))
     assert short(state) == (2, 1, (2, 3), (), ())
-    state = settle(state, brokers((3, 13)))
+    state = run_until_idle(state, brokers((3, 13)))
     assert short(state) == (3, 2, (3,), (2,), ()), "2 has all that was committed: nothing has been since"
-    assert settle(state, brokers((3, 13), (1, 14))) == state, "1 has to catch up first"
+    assert run_until_idle(state, brokers((3, 13), (1, 14))) == state, "1 has to catch up first"
 
 
 def test_min_isr_of_one_leaves_no_eligible_leader_replicas() -> None:
-    state = settle(settle(FIRST, brokers((2, 12), (3, 13)), ONE), brokers((3, 13)), ONE)
+    state = run_until_idle(run_until_idle(FIRST, brokers((2, 12), (3, 13)), ONE), brokers((3, 13)), ONE)
     assert short(state) == (3, 2, (3,), (), ())
-    state = settle(state, {}, ONE)
+    state = run_until_idle(state, {}, ONE)
     assert short(state) == (-1, 3, (3,), (), ())
-    assert short(settle(state, brokers((1, 21), (2, 22)), ONE)) == (-1, 3, (3,), (), ())
+    assert short(run_until_idle(state, brokers((1, 21), (2, 22)), ONE)) == (-1, 3, (3,), (), ())
     live = brokers((1, 21), (3, 23))
-    assert settle(state, live, ONE).leader == -1, "both have to report their log ends"
+    assert run_until_idle(state, live, ONE).leader == -1, "both have to report their log ends"
     observed = claimed(claimed(state, ReplicaId(1, 21), 0, 5), ReplicaId(3, 23), 2, 4)
-    assert short(settle(observed, live, ONE)) == (3, 4, (3,), (), ())
+    assert short(run_until_idle(observed, live, ONE)) == (3, 4, (3,), (), ())
 
 
 def test_a_broker_that_restarted_has_left_every_isr() -> None:
-    state = settle(FIRST, brokers((1, 11), (2, 22, 12), (3, 13)))
+    state = run_until_idle(FIRST, brokers((1, 11), (2, 22, 12), (3, 13)))
     assert short(state) == (1, 0, (1, 3), (), ()), "even in order, when there are others"
-    state = settle(FIRST, brokers((1, 21), (2, 12), (3, 13)))
+    state = run_until_idle(FIRST, brokers((1, 21), (2, 12), (3, 13)))
     assert short(state) == (2, 1, (2, 3), (), ())
 
 
 def test_the_last_one_is_waited_for_and_comes_back() -> None:
-    alone = settle(FIRST, brokers((3, 13)), ONE)
-    gone = settle(alone, {}, ONE)
+    alone = run_until_idle(FIRST, brokers((3, 13)), ONE)
+    gone = run_until_idle(alone, {}, ONE)
     assert short(gone) == (-1, 2, (3,), (), ())
-    back = settle(gone, brokers((3, 23, 13)), ONE)
+    back = run_until_idle(gone, brokers((3, 23, 13)), ONE)
     assert short(back) == (3, 3, (3,), (), ()) and back.broker_epochs == {3: 23}
 
 
 def test_eligible_replica_leads_before_one_with_a_torn_disk() -> None:
-    alone = settle(FIRST, brokers((3, 13), (1, 11)))
-    alone = settle(alone, brokers((1, 11)))
+    alone = run_until_idle(FIRST, brokers((3, 13), (1, 11)))
+    alone = run_until_idle(alone, brokers((1, 11)))
     assert short(alone) == (1, 0, (1,), (3,), ())
-    gone = settle(alone, {})
-    torn = settle(gone, brokers((1, 21), (3, 13)))
+    gone = run_until_idle(alone, {})
+    torn = run_until_idle(gone, brokers((1, 21), (3, 13)))
     assert short(torn) == (3, 2, (3,), (), (1,)), "3 lives on; 1 may have lost something"
-    waits = settle(gone, brokers((1, 21)))
+    waits = run_until_idle(gone, brokers((1, 21)))
     assert waits.leader == -1
-    assert short(settle(waits, brokers((1, 21), (3, 23, 13)))) == (3, 2, (3,), (), (1,))
+    assert short(run_until_idle(waits, brokers((1, 21), (3, 23, 13)))) == (3, 2, (3,), (), (1,))
 
 
 def test_when_all_may_have_lost_something_the_longest_log_counts() -> None:
-    gone = settle(FIRST, {})
+    gone = run_until_idle(FIRST, {})
     assert short(gone) == (-1, 1, (1, 2, 3), (), ())
     live = brokers((2, 22), (3, 23))
-    assert settle(gone, live).leader == -1
+    assert run_until_idle(gone, live).leader == -1
     own = ReplicaId(2, 22)
     assert wants_claim(gone, REPLICAS, own)
     one = claimed(gone, own, last_epoch=0, log_end=70)
     assert not wants_claim(one, REPLICAS, own)
-    assert settle(one, live).leader == -1, "two of the three have to report: fewer than two lose messages"
-    assert settle(claimed(one, ReplicaId(3, 23), 0, 100), live).leader == 3
-    assert settle(claimed(one, ReplicaId(3, 23), 0, 70), live).leader == 2, "by the order of the assignment"
-    newer = settle(claimed(one, ReplicaId(3, 23), 1, 60), live)
+    assert run_until_idle(one, live).leader == -1, "two of the three have to report: fewer than two lose messages"
+    assert run_until_idle(claimed(one, ReplicaId(3, 23), 0, 100), live).leader == 3
+    assert run_until_idle(claimed(one, ReplicaId(3, 23), 0, 70), live).leader == 2, "by the order of the assignment"
+    newer = run_until_idle(claimed(one, ReplicaId(3, 23), 1, 60), live)
     assert short(newer) == (3, 2, (3,), (), (1, 2)) or short(newer) == (3, 2, (3,), (1,), (2,))
     assert newer.claims == {}
-    assert settle(claimed(gone, ReplicaId(2, 21), 0, 70), live).leader == -1, "of an earlier life"
-    assert settle(one, live, ONE).leader == -1, "3 is alive, and has not reported yet"
+    assert run_until_idle(claimed(gone, ReplicaId(2, 21), 0, 70), live).leader == -1, "of an earlier life"
+    assert run_until_idle(one, live, ONE).leader == -1, "3 is alive, and has not reported yet"
     of_one = evolve(one, min_isr=1)
-    assert settle(of_one, brokers((2, 22)), ONE).leader == 2, "where one replica is enough"
+    assert run_until_idle(of_one, brokers((2, 22)), ONE).leader == 2, "where one replica is enough"
 
 
 def test_a_replica_that_is_not_a_member_never_wins_by_its_claim() -> None:
     """Raft's figure 8: its log may end with a later epoch and lack what was committed since."""
-    state = settle(settle(FIRST, brokers((1, 11), (3, 13))), {})
+    state = run_until_idle(run_until_idle(FIRST, brokers((1, 11), (3, 13))), {})
     assert state.members == (1, 3)
     state = claimed(claimed(state, ReplicaId(1, 21), 0, 10), ReplicaId(3, 23), 0, 11)
     live = brokers((1, 21), (2, 22), (3, 23))
-    assert settle(state, live).leader == 3, "2 is not waited for"
-    assert settle(claimed(state, ReplicaId(2, 22), 7, 99), live).leader == 3
-    assert settle(claimed(settle(state, {}), ReplicaId(2, 22), 0, 99), brokers((2, 22))).leader == -1
+    assert run_until_idle(state, live).leader == 3, "2 is not waited for"
+    assert run_until_idle(claimed(state, ReplicaId(2, 22), 7, 99), live).leader == 3
+    assert run_until_idle(claimed(run_until_idle(state, {}), ReplicaId(2, 22), 0, 99), brokers((2, 22))).leader == -1
     one = claimed(state, ReplicaId(2, 22), 0, 99)
-    assert settle(one, brokers((1, 21), (2, 22))).leader == -1, "2 does not count as the second of the members"
+    assert run_until_idle(one, brokers((1, 21), (2, 22))).leader == -1, "2 does not count as the second of the members"
 
 
 def test_a_member_that_has_claimed_more_and_is_away_is_waited_for() -> None:
-    gone = settle(FIRST, {})
+    gone = run_until_idle(FIRST, {})
     state = claimed(claimed(gone, ReplicaId(1, 21), 0, 10), ReplicaId(3, 23), 0, 11)
     state = claimed(state, ReplicaId(2, 22), 0, 10)
-    assert settle(state, brokers((1, 21), (2, 22))).leader == -1
-    assert settle(state, brokers((1, 21), (3, 23))).leader == 3
+    assert run_until_idle(state, brokers((1, 21), (2, 22))).leader == -1
+    assert run_until_idle(state, brokers((1, 21), (3, 23))).leader == 3
 
 
 def test_an_unclean_election_has_to_be_allowed_and_waits_for_claims() -> None:
     unclean = ElectionRules(min_isr=1, unclean=True)
-    gone = settle(settle(FIRST, brokers((3, 13)), ONE), {}, ONE)
+    gone = run_until_idle(run_until_idle(FIRST, brokers((3, 13)), ONE), {}, ONE)
     live = brokers((1, 21))
-    assert settle(gone, live, ONE).leader == -1
-    assert settle(gone, live, unclean).leader == -1, "1 has claimed nothing"
+    assert run_until_idle(gone, live, ONE).leader == -1
+    assert run_until_idle(gone, live, unclean).leader == -1, "1 has claimed nothing"
     observed = claimed(gone, ReplicaId(1, 21), 0, 5)
-    assert settle(observed, live, unclean).leader == -1, "2 and 3 may come back"
+    assert run_until_idle(observed, live, unclean).leader == -1, "2 and 3 may come back"
     state = settled(observed, REPLICAS, live, unclean, is_overdue=True)
     assert state is not None and short(state) == (1, 3, (1,), (), ())
-    assert settle(state, brokers((1, 21), (3, 23)), ONE) == state
+    assert run_until_idle(state, brokers((1, 21), (3, 23)), ONE) == state
     assert settled(gone, REPLICAS, live, ONE, is_overdue=True) is None
     assert settled(gone, REPLICAS, {}, unclean, is_overdue=True) is None
 
 
 def test_an_unclean_election_takes_the_longest_log_that_is_known() -> None:
     unclean = ElectionRules(min_isr=2, unclean=True)
-    gone = evolve(settle(FIRST, {}), isr=(2,), broker_epochs={2: 12})
+    gone = evolve(run_until_idle(FIRST, {}), isr=(2,), broker_epochs={2: 12})
     live = brokers((1, 21), (3, 23))
     observed = claimed(claimed(gone, ReplicaId(1, 21), 0, 5), ReplicaId(3, 23), 4, 1000)
     state = settled(observed, REPLICAS, live, unclean, is_overdue=True)
@@ -188,12 +190,12 @@ def test_an_unclean_election_takes_the_longest_log_that_is_known() -> None:
     assert awaited_claims(gone, REPLICAS, live) == [1, 3]
     assert awaited_claims(observed, REPLICAS, live) == []
     all_observed = claimed(observed, ReplicaId(2, 22), 0, 5, lost=True)
-    led = settle(all_observed, brokers((1, 21), (2, 22), (3, 23)), unclean)
+    led = run_until_idle(all_observed, brokers((1, 21), (2, 22), (3, 23)), unclean)
     assert led.leader == 3, "nothing is left to wait for"
 
 
 def test_an_operator_who_allows_an_unclean_election_gets_a_clean_one_where_that_is_possible() -> None:
-    state = settle(settle(FIRST, brokers((1, 11), (3, 13))), {})
+    state = run_until_idle(run_until_idle(FIRST, brokers((1, 11), (3, 13))), {})
     state = claimed(claimed(state, ReplicaId(1, 21), 0, 10), ReplicaId(2, 22), 7, 99)
     live = brokers((1, 21), (2, 22))
     unclean = asked_to_elect(state, REPLICAS, live, TWO)
@@ -206,16 +208,16 @@ def test_an_operator_who_allows_an_unclean_election_gets_a_clean_one_where_that_
 
 
 def test_a_member_whose_log_is_lost_leads_only_where_no_other_replica_can_have_more() -> None:
-    alone = settle(settle(FIRST, brokers((1, 11)), ONE), {}, ONE)
+    alone = run_until_idle(run_until_idle(FIRST, brokers((1, 11)), ONE), {}, ONE)
     assert alone.members == (1,)
     live = brokers((1, 21), (2, 22))
     lost = claimed(alone, ReplicaId(1, 21), -1, 0, lost=True)
-    assert settle(lost, brokers((1, 21)), ONE).leader == -1, "2 and 3 may have more"
+    assert run_until_idle(lost, brokers((1, 21)), ONE).leader == -1, "2 and 3 may have more"
     assert describe_loss(lost, REPLICAS, brokers((1, 21))) == (
         "the disk of broker 1 lost messages that were in sync, and broker 2 is not alive, and broker 3 is not alive"
     )
     both = claimed(lost, ReplicaId(2, 22), 0, 50)
-    assert settle(both, live, ONE).leader == -1, "2 has more"
+    assert run_until_idle(both, live, ONE).leader == -1, "2 has more"
     assert describe_loss(both, (1, 2), live) == (
         "the disk of broker 1 lost messages that were in sync, and the log of broker 2, which was not in sync, ends at"
         " offset 50"
@@ -230,19 +232,19 @@ def test_a_member_whose_log_is_lost_leads_only_where_no_other_replica_can_have_m
 
 
 def test_a_member_that_has_its_log_speaks_for_one_that_lost_it() -> None:
-    state = claimed(settle(FIRST, {}), ReplicaId(1, 21), -1, 0, lost=True)
+    state = claimed(run_until_idle(FIRST, {}), ReplicaId(1, 21), -1, 0, lost=True)
     live = brokers((1, 21), (2, 22))
-    assert settle(state, brokers((1, 21)), ONE).leader == -1
-    assert settle(claimed(state, ReplicaId(2, 22), 0, 7), live, ONE).leader == 2
-    assert settle(claimed(state, ReplicaId(2, 22), 0, 7), live, TWO).leader == 2
+    assert run_until_idle(state, brokers((1, 21)), ONE).leader == -1
+    assert run_until_idle(claimed(state, ReplicaId(2, 22), 0, 7), live, ONE).leader == 2
+    assert run_until_idle(claimed(state, ReplicaId(2, 22), 0, 7), live, TWO).leader == 2
 
 
 def test_stopping_broker_hands_its_leaderships_over() -> None:
-    state = settle(FIRST, evolve_leaving(1))
+    state = run_until_idle(FIRST, evolve_leaving(1))
     assert short(state) == (2, 1, (2, 3), (), ())
-    assert short(settle(FIRST, evolve_leaving(2))) == (1, 0, (1, 3), (), ())
-    alone = settle(FIRST, brokers((1, 11)))
-    assert short(settle(alone, brokers((1, 11), leaving=1))) == short(alone), "there is no other replica"
+    assert short(run_until_idle(FIRST, evolve_leaving(2))) == (1, 0, (1, 3), (), ())
+    alone = run_until_idle(FIRST, brokers((1, 11)))
+    assert short(run_until_idle(alone, brokers((1, 11), leaving=1))) == short(alone), "there is no other replica"
 
 
 def evolve_leaving(number: int) -> Mapping[int, BrokerRegistration]:
@@ -250,7 +252,7 @@ def evolve_leaving(number: int) -> Mapping[int, BrokerRegistration]:
 
 
 def test_an_isr_that_is_large_enough_again_forgets_who_was_eligible() -> None:
-    small = settle(FIRST, brokers((1, 11)))
+    small = run_until_idle(FIRST, brokers((1, 11)))
     assert short(small) == (1, 0, (1,), (2, 3), ())
     larger = with_isr(small, [ReplicaId(1, 11), ReplicaId(3, 33)], REPLICAS, brokers((1, 11), (3, 33)), TWO)
     assert short(larger) == (1, 0, (1, 3), (), ())
@@ -265,7 +267,7 @@ def test_reassignment_removes_brokers_without_a_replica_from_the_isr() -> None:
 
 
 def test_the_preferred_leader() -> None:
-    led = settle(FIRST, brokers((2, 12), (3, 13)))
+    led = run_until_idle(FIRST, brokers((2, 12), (3, 13)))
     assert preferred(led, REPLICAS, ALL, TWO) is None, "not in sync yet"
     back = evolve(led, isr=(2, 3, 1), broker_epochs={**led.broker_epochs, 1: 11})
     after = preferred(back, REPLICAS, ALL, TWO)
@@ -325,7 +327,7 @@ def test_elected_leader_was_in_the_isr_or_elr(min_isr: int, data: st.DataObject)
 
 
 def test_a_state_with_claims_is_read_as_it_was_written() -> None:
-    state = claimed(claimed(settle(FIRST, {}), ReplicaId(1, 21), -1, 0, lost=True), ReplicaId(3, 23), 4, 1000)
+    state = claimed(claimed(run_until_idle(FIRST, {}), ReplicaId(1, 21), -1, 0, lost=True), ReplicaId(3, 23), 4, 1000)
     assert decode_states(encode_states(bytes(range(16)), {0: state}))[1] == {0: state}
     of_an_older_version = b"[-1,1,2,[[1,11]],[],[],[[1,21,0,5]]]"
     node = b'{"version":1,"topic_id":"AAECAwQFBgcICQoLDA0ODw","states":{"0":%s}}' % of_an_older_version
@@ -342,12 +344,12 @@ def test_a_state_with_its_replicas_is_read_as_it_was_written() -> None:
 
 
 def test_a_lower_min_isr_makes_those_ineligible_that_miss_what_one_may_commit_then() -> None:
-    alone = settle(settle(FIRST, brokers((1, 11), (2, 12))), brokers((1, 11)))
+    alone = run_until_idle(run_until_idle(FIRST, brokers((1, 11), (2, 12))), brokers((1, 11)))
     assert (short(alone), alone.min_isr) == ((1, 0, (1,), (2,), ()), 2)
-    lowered = settle(alone, brokers((1, 11)), ONE)
+    lowered = run_until_idle(alone, brokers((1, 11)), ONE)
     assert (short(lowered), lowered.min_isr) == ((1, 0, (1,), (), ()), 1)
     assert lowered.partition_epoch == alone.partition_epoch + 1, "in one change"
-    raised = settle(lowered, brokers((1, 11)))
+    raised = run_until_idle(lowered, brokers((1, 11)))
     assert (short(raised), raised.min_isr) == ((1, 0, (1,), (), ()), 2), "2 may lack what 1 has committed alone"
 
 
@@ -362,11 +364,11 @@ def test_a_change_of_the_isr_goes_by_the_min_isr_of_the_state() -> None:
 
 def test_the_min_isr_of_a_partition_without_leader_stays_until_one_is_elected() -> None:
     """It says how many of the members have to claim what they have."""
-    gone = settle(FIRST, {}, ONE)
+    gone = run_until_idle(FIRST, {}, ONE)
     assert (gone.leader, gone.min_isr) == (-1, 2)
     one = claimed(gone, ReplicaId(2, 22), 0, 70)
-    assert settle(one, brokers((2, 22)), ONE).leader == -1
-    led = settle(claimed(one, ReplicaId(3, 23), 0, 70), brokers((2, 22), (3, 23)), ONE)
+    assert run_until_idle(one, brokers((2, 22)), ONE).leader == -1
+    led = run_until_idle(claimed(one, ReplicaId(3, 23), 0, 70), brokers((2, 22), (3, 23)), ONE)
     assert (led.leader, led.members, led.min_isr) == (2, (2,), 1)
 
 
@@ -384,13 +386,13 @@ def test_a_min_isr_from_a_file_counts_when_the_brokers_of_all_replicas_have_it()
     assert after is not None and after.min_isr == 1
     of_an_older_version = evolve(FIRST, min_isr=None)
     assert of_an_older_version.enough_in_sync(REPLICAS, 3) == 3
-    assert settle(of_an_older_version, ALL, of_file).min_isr == 1
+    assert run_until_idle(of_an_older_version, ALL, of_file).min_isr == 1
 
 
 @pytest.mark.parametrize("values", [(None, None), (2, 2), (2, 3), (2, None), (3, 2, 2)])
 def test_the_min_isr_of_states_is_read_as_it_was_written(values: tuple[int | None, ...]) -> None:
     states = {number: evolve(FIRST, min_isr=value) for number, value in enumerate(values)}
-    claim = claimed(settle(FIRST, {}), ReplicaId(1, 21), 0, 5)
+    claim = claimed(run_until_idle(FIRST, {}), ReplicaId(1, 21), 0, 5)
     states[len(values)] = evolve(claim, min_isr=values[0])
     encoded = encode_states(bytes(range(16)), states)
     assert decode_states(encoded)[1] == states
@@ -412,12 +414,12 @@ def test_states_that_were_forgotten_wait_for_the_claims_of_all_replicas() -> Non
     assert (state.leader, state.leader_epoch, state.partition_epoch) == (-1, beyond - 1, back.partition_epoch + 1)
     assert set(state.members) == {1, 2, 3} and is_distrusted(state, REPLICAS) and not is_distrusted(back, REPLICAS)
     assert decode_states(encode_states(b"t" * 16, {0: state}))[1][0].members == state.members
-    assert settle(state, live, ONE).leader == -1
+    assert run_until_idle(state, live, ONE).leader == -1
     state = claimed(state, ReplicaId(1, 11), 7, 90)
     moving = settled(state, (4, *REPLICAS), brokers((1, 11), (2, 12), (4, 14)), ONE)
     assert moving is None, "a move does not make up for 3"
-    assert settle(state, brokers((1, 11), (2, 12)), ONE).leader == -1, "3 may have what both lack"
-    led = settle(claimed(state, ReplicaId(3, 13), 5, 1000), live, ONE)
+    assert run_until_idle(state, brokers((1, 11), (2, 12)), ONE).leader == -1, "3 may have what both lack"
+    led = run_until_idle(claimed(state, ReplicaId(3, 13), 5, 1000), live, ONE)
     assert (led.leader, led.leader_epoch, led.isr) == (2, beyond, (2,)), "clients have seen epochs that no log has"
     assert not is_distrusted(led, REPLICAS)
 

@@ -41,7 +41,14 @@ REASSIGNMENT: Mapping[str, int | None] = {**DATA, "append": 1, "move": 2, "cance
 REASSIGNMENTS_ARE_REPLACED = Scope(
     replicas=1, spare=2, min_isr=1, targets=((2,), (3,)), most={**REASSIGNMENT, "kill": 2, "start": 2}
 )
-APART: Mapping[str, int | None] = {**DATA, "append": 1, "see": None, "learn": None, "settle": None, "finish": None}
+APART: Mapping[str, int | None] = {
+    **DATA,
+    "append": 1,
+    "see": None,
+    "learn": None,
+    "decide_election": None,
+    "finish": None,
+}
 ASSIGNMENTS_COME_LATE = Scope(
     replicas=1, spare=1, min_isr=1, targets=((2,), (1,)), stale=True, apart=True, most={**APART, "move": 2}
 )
@@ -58,12 +65,12 @@ LATE: Mapping[str, int | None] = {**DATA, "append": 1, "send": 1, "arrive": 1, "
 FETCHES_COME_LATE = Scope(replicas=2, min_isr=1, targets=((1,), (1, 2)), most=LATE)
 FETCHES_AND_STATES_COME_LATE = evolve(FETCHES_COME_LATE, stale=True, most={**LATE, "see": None})
 FETCHES_AND_ASSIGNMENTS_COME_LATE = evolve(
-    FETCHES_COME_LATE, stale=True, apart=True, most={**LATE, "see": None, "learn": None, "settle": None}
+    FETCHES_COME_LATE, stale=True, apart=True, most={**LATE, "see": None, "learn": None, "decide_election": None}
 )
 ROLLBACK: Mapping[str, int | None] = {**DATA, "append": 1, "back_up": 1, "restore": 1, "expire": 2}
 TREE_IS_RESTORED = Scope(replicas=2, min_isr=1, most={**ROLLBACK, "kill": 2, "start": 2})
 ELECTIONS_ARE_UNCLEAN = Scope(
-    replicas=3, min_isr=1, unclean=True, most={**DATA, "kill": 2, "start": 1, "lag": 2, "wait_no_more": 1}
+    replicas=3, min_isr=1, unclean=True, most={**DATA, "kill": 2, "start": 1, "lag": 2, "end_wait": 1}
 )
 SCOPES = {
     "two_replicas_and_moved_leaders": LEADERS_ARE_MOVED,
@@ -161,7 +168,7 @@ SCOPES = {
     "a_restored_tree": TREE_IS_RESTORED,
     "a_restored_tree_after_orderly_stops": Scope(replicas=2, min_isr=2, most={**ROLLBACK, "stop": 2, "start": 2}),
     "unclean_elections_of_two_replicas": Scope(
-        replicas=2, min_isr=1, unclean=True, most={**DATA, "kill": 3, "start": 3, "wait_no_more": 2}
+        replicas=2, min_isr=1, unclean=True, most={**DATA, "kill": 3, "start": 3, "end_wait": 2}
     ),
     "unclean_elections_of_three_replicas": ELECTIONS_ARE_UNCLEAN,
     "unclean_elections_by_operators": Scope(

@@ -49,7 +49,7 @@ def test_log_is_not_stray_while_its_partition_may_need_it(state: PartitionState)
     assert why(state=state) is None
 
 
-def test_log_of_another_topic_or_of_an_unknown_partition_is_in_doubt() -> None:
+def test_log_of_another_topic_or_of_an_unknown_partition_may_be_stray() -> None:
     assert why(topic=evolve(TOPIC, topic_id=b"u" * 16)) is None
     assert why(key=TopicPartition("t", 7)) is None
     assert why(key=TopicPartition("u", 0)) is None

@@ -15,8 +15,8 @@ def tool(checkout: Path) -> dict[str, Any]:
 
 
 def test_the_page_is_current(tool: dict[str, Any], checkout: Path) -> None:
-    kept = (checkout / "docs" / "configuration.md").read_text(encoding="utf-8")
-    assert tool["page"]() == kept, "run tools/configuration_reference.py"
+    stored = (checkout / "docs" / "configuration.md").read_text(encoding="utf-8")
+    assert tool["page"]() == stored, "run tools/configuration_reference.py"
 
 
 def test_every_row_says_what_it_is_for(tool: dict[str, Any]) -> None:

@@ -23,7 +23,7 @@ TOPIC = "__transaction_state"
 NONE = ErrorCode.NONE
 
 
-class Kept:
+class LoadedState:
     """The records of one partition."""
 
     def __init__(self, number: int) -> None:
@@ -42,11 +42,11 @@ class Kept:
 class Keeper:
     """A coordinator's end of the topic."""
 
-    def __init__(self, ended: list[Kept] | None = None) -> None:
+    def __init__(self, ended: list[LoadedState] | None = None) -> None:
         self.harness = ReplicaHarness()
         self.failures: list[str] = []
         self.observed: list[tuple[str, ErrorCode]] = []
-        self.ended: list[Kept] = [] if ended is None else ended
+        self.ended: list[LoadedState] = [] if ended is None else ended
         harness = self.harness
         self.log = CoordinatorLog(
             TOPIC,
@@ -58,7 +58,7 @@ class Keeper:
         )
         self.loader = LogLoader(
             harness.replicas,
-            Kept,
+            LoadedState,
             self.ended.append,
             codecs=builtin_codecs(),
             clock=harness.clock,
@@ -66,7 +66,7 @@ class Keeper:
             slice_bytes=100,
             report=harness.reports.append,
             failed=lambda what, _: self.failures.append(what),
-            still_open=Kept.add_open,
+            still_open=LoadedState.add_open,
         )
 
     def append(self, name: str, *records: tuple[bytes, bytes | None]) -> None:
@@ -133,11 +133,11 @@ def test_a_partition_that_cannot_be_taken_in_holds_up_no_other() -> None:
     refused = [RuntimeError("a fault")]
     taken: list[int] = []
 
-    class Refusing(list[Kept]):
-        def append(self, kept: Kept) -> None:
+    class Refusing(list[LoadedState]):
+        def append(self, state: LoadedState) -> None:
             if refused:
                 raise refused.pop()
-            taken.append(kept.number)
+            taken.append(state.number)
 
     keeper = Keeper(Refusing())
     partitions = [keeper.harness.open(TOPIC, number) for number in (0, 1)]
@@ -162,8 +162,8 @@ def test_appended_records_are_loaded_again(keeper: Keeper) -> None:
     keeper.loader.load(partition)
     assert (keeper.ended, keeper.loader.is_busy) == ([], True)
     keeper.harness.scheduler.run_pending()
-    (kept,) = keeper.ended
-    assert (kept.number, kept.values) == (0, {b"k0": None, b"k1": b"19", b"k2": b"17"})
+    (state,) = keeper.ended
+    assert (state.number, state.values) == (0, {b"k0": None, b"k1": b"19", b"k2": b"17"})
     assert not keeper.loader.is_busy
 
 
@@ -212,8 +212,8 @@ def test_loading_completes_when_followers_have_all_records(keeper: Keeper) -> No
         assert (keeper.ended, keeper.loader.is_busy) == ([], True)
     reached(partition, OTHER, 3)
     keeper.harness.replicas.purgatory.check(partition.topic_partition)
-    (kept,) = keeper.ended
-    assert (kept.values, keeper.loader.is_busy) == ({b"k": b"2"}, False)
+    (state,) = keeper.ended
+    assert (state.values, keeper.loader.is_busy) == ({b"k": b"2"}, False)
 
 
 @pytest.mark.parametrize("is_read", [False, True], ids=["while it is read", "while it waits for its followers"])
@@ -230,8 +230,8 @@ def test_partition_that_changes_leader_during_loading_is_loaded_again(keeper: Ke
     keeper.harness.replicas.purgatory.check(partition.topic_partition)
     keeper.harness.scheduler.run_pending()
     keeper.harness.scheduler.advance(5000)
-    (kept,) = keeper.ended
-    assert (kept.values, keeper.loader.is_busy) == ({b"k": b"1"}, False)
+    (state,) = keeper.ended
+    assert (state.values, keeper.loader.is_busy) == ({b"k": b"1"}, False)
 
 
 def test_loading_continues_while_the_epoch_of_the_leader_rises(keeper: Keeper) -> None:
@@ -241,8 +241,8 @@ def test_loading_continues_while_the_epoch_of_the_leader_rises(keeper: Keeper) -
     partition.leader_epoch = 1
     reached(partition, OTHER, 2)
     keeper.harness.replicas.purgatory.check(partition.topic_partition)
-    (kept,) = keeper.ended
-    assert (kept.values, keeper.loader.is_busy) == ({b"k": b"1"}, False)
+    (state,) = keeper.ended
+    assert (state.values, keeper.loader.is_busy) == ({b"k": b"1"}, False)
 
 
 def test_a_partition_that_stays_elsewhere_is_dropped(keeper: Keeper) -> None:
@@ -278,7 +278,7 @@ def marker(producer: int, *, committed: bool) -> bytearray:
     return encode_marker(EndTransactionMarker(committed, 0), producer_id=producer, producer_epoch=0, now_ms=1)
 
 
-def loaded(keeper: Keeper, partition: Partition) -> Kept:
+def loaded(keeper: Keeper, partition: Partition) -> LoadedState:
     keeper.loader.load(partition)
     keeper.harness.scheduler.run_pending()
     return keeper.ended[-1]
@@ -301,9 +301,9 @@ def test_records_of_transactions_count_by_how_these_end(keeper: Keeper, codec: C
         marker(8, committed=False),
         in_transaction(9, codec, e="10"),
     )
-    kept = loaded(keeper, partition)
-    assert kept.values == {b"a": b"7", b"b": b"0", b"c": b"0", b"d": b"1"}
-    assert kept.open == [(9, (b"c", b"9")), (9, (b"e", b"10"))]
+    state = loaded(keeper, partition)
+    assert state.values == {b"a": b"7", b"b": b"0", b"c": b"0", b"d": b"1"}
+    assert state.open == [(9, (b"c", b"9")), (9, (b"e", b"10"))]
     assert not keeper.harness.reports
 
 
@@ -318,9 +318,9 @@ def test_the_order_of_the_log_counts_and_not_that_of_the_ends(keeper: Keeper) ->
         marker(7, committed=True),
         in_transaction(7, c="again"),
     )
-    kept = loaded(keeper, partition)
-    assert kept.values == {b"a": b"8", b"b": b"later", b"c": b"8"}
-    assert kept.open == [(7, (b"c", b"again"))]
+    state = loaded(keeper, partition)
+    assert state.values == {b"a": b"8", b"b": b"later", b"c": b"8"}
+    assert state.open == [(7, (b"c", b"again"))]
 
 
 def test_a_marker_that_comes_while_followers_are_waited_for_is_read(keeper: Keeper) -> None:
@@ -332,8 +332,8 @@ def test_a_marker_that_comes_while_followers_are_waited_for_is_read(keeper: Keep
     reached(partition, OTHER, 3)
     keeper.harness.replicas.purgatory.check(partition.topic_partition)
     keeper.harness.scheduler.run_pending()
-    (kept,) = keeper.ended
-    assert (kept.values, kept.open) == ({b"a": b"8"}, [])
+    (state,) = keeper.ended
+    assert (state.values, state.open) == ({b"a": b"8"}, [])
 
 
 def test_a_damaged_marker_ends_nothing(keeper: Keeper) -> None:
@@ -343,8 +343,8 @@ def test_a_damaged_marker_ends_nothing(keeper: Keeper) -> None:
     copied(partition, marker(7, committed=False), plain(b="1"))
     data = keeper.harness.disk.folders[f"{TOPIC}-0"]["00000000000000000000.log"].data
     data[at + HEADER_SIZE + 8] ^= 1  # the type: it would commit
-    kept = loaded(keeper, partition)
-    assert (kept.values, kept.open) == ({b"b": b"1"}, [(7, (b"a", b"7"))])
+    state = loaded(keeper, partition)
+    assert (state.values, state.open) == ({b"b": b"1"}, [(7, (b"a", b"7"))])
     (line,) = keeper.harness.reports
     assert "left out the batch at offset 1" in line
 
@@ -371,8 +371,8 @@ def test_damaged_segment_is_repaired_before_it_is_loaded(keeper: Keeper) -> None
     assert set(suspected) == {1}
     data[at] ^= 1
     keeper.harness.scheduler.advance(1_000)
-    (kept,) = keeper.ended
-    assert kept.values == {b"a": b"2", b"b": b"1"}
+    (state,) = keeper.ended
+    assert state.values == {b"a": b"2", b"b": b"1"}
     assert keeper.harness.reports == []
 
 
@@ -380,8 +380,8 @@ def test_damage_without_a_good_copy_is_left_out_after_the_limit(keeper: Keeper) 
     partition, _, _ = rotten(keeper)
     keeper.loader.load(partition)
     keeper.harness.scheduler.advance(200_000)
-    (kept,) = keeper.ended
-    assert kept.values == {b"a": b"1", b"b": b"1"}
+    (state,) = keeper.ended
+    assert state.values == {b"a": b"1", b"b": b"1"}
     (line,) = keeper.harness.reports
     assert "left out the batch at offset 1" in line
 

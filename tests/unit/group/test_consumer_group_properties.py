@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from support.group_harness import ID, OTHER_ID, Harness
 from support.long_tests import examples
-from support.modern_members import ModernMember, settle
+from support.modern_members import ModernMember, run_until_idle
 
 from barnabas.core.coordinator.group.consumer_group import ConsumerGroup
 from barnabas.ports.error_codes import ErrorCode
@@ -127,9 +127,9 @@ class GroupMachine(RuleBasedStateMachine):
     def no_partition_has_two_owners(self) -> None:
         owners: dict[tuple[bytes, int], str] = {}
         for member in self.alive():
-            for place in member.owned:
-                assert place not in owners, (place, owners[place], member.member_id)
-                owners[place] = member.member_id
+            for tp in member.owned:
+                assert tp not in owners, (tp, owners[tp], member.member_id)
+                owners[tp] = member.member_id
 
     @invariant()
     def epochs_of_members_are_not_ahead_of_the_group(self) -> None:
@@ -175,7 +175,7 @@ class GroupMachine(RuleBasedStateMachine):
                 return False
             return all(each.owned == each.wanted for each in members)
 
-        settle(self.harness, members, is_settled)
+        run_until_idle(self.harness, members, is_settled)
         self.no_partition_has_two_owners()
         topics = self.harness.topics
         wanted = {
@@ -203,7 +203,7 @@ def test_member_that_keeps_its_partitions_is_not_stopped_when_others_join() -> N
             each.owned == each.wanted for each in members
         )
 
-    settle(harness, members, is_settled)
+    run_until_idle(harness, members, is_settled)
     before = [set(each.owned) for each in members]
     seen = [set(each.owned) for each in members]
     members.append(ModernMember(harness, "new", ["t"]))
@@ -213,7 +213,7 @@ def test_member_that_keeps_its_partitions_is_not_stopped_when_others_join() -> N
             member.beat()
         seen = [had & member.owned for had, member in zip(seen, members, strict=False)]
         harness.pass_time(1_000)
-    given_up = [had - kept for had, kept in zip(before, seen, strict=True)]
+    given_up = [had - owns for had, owns in zip(before, seen, strict=True)]
     assert set().union(*given_up) == members[-1].owned
     assert len(members[-1].owned) == 9
     assert {len(each) for each in given_up} == {0, 1}

@@ -414,9 +414,9 @@ def test_a_group_that_is_too_large_after_a_restart_shrinks() -> None:
     assert harness.describe().state == "Stable"
     later = harness.restarted(group_max_size=1)
     assert later.describe().state == "PreparingRebalance"
-    kept = later.join("g", second.result.member_id)
+    joined = later.join("g", second.result.member_id)
     assert later.join("g", first.member_id).error is E.GROUP_MAX_SIZE_REACHED
-    assert kept.error is E.NONE
+    assert joined.error is E.NONE
 
 
 def test_the_log_keeps_the_last_word() -> None:

@@ -128,8 +128,8 @@ class Reader:
 
     def step(self) -> None:
         owned = {ID: sorted(self.owned)} if self.owned else {}
-        tells = self._has_news or not self.epoch
-        result = self.world.harness.beat(self.member_id, self.epoch, owned=owned if tells else None).result
+        sends_owned = self._has_news or not self.epoch
+        result = self.world.harness.beat(self.member_id, self.epoch, owned=owned if sends_owned else None).result
         self._has_news = False
         if result.error is not E.NONE:
             assert result.error in (E.FENCED_MEMBER_EPOCH, E.UNKNOWN_MEMBER_ID, E.GROUP_ID_NOT_FOUND)
@@ -183,7 +183,7 @@ class World:
             member.leave()
             self.members.remove(member)
             # The classic group is written with its next generation: until then a restart brings the member back.
-            self._settle_writes()
+            self._finish_writes()
         elif chance < 0.07 and not any(member.waits for member in self.members):
             self.harness, before = self.harness.restarted(), self.harness
             self.harness.topics = before.topics
@@ -192,7 +192,7 @@ class World:
         else:
             self.random.choice(self.members).step()
 
-    def _settle_writes(self) -> None:
+    def _finish_writes(self) -> None:
         for _ in range(40):
             self.harness.pass_time(50)
             for member in self.members:

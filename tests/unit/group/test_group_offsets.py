@@ -176,8 +176,8 @@ def test_offsets_of_a_topic_that_has_another_id_are_dropped_at_load() -> None:
     assert loading.topics_unlike({"a": ID, "b": ID}.get) == ["a"]
     assert loading.topics_unlike({"a": ID}.get) == ["a", "b"]
     loading.drop_other_topics({"a": ID})
-    assert {place.partition for place in loading.groups["g"].offsets if place.topic == "a"} == {0, 2}
-    assert [place.partition for _, place, _ in loading.groups["h"].open] == [0, 2]
+    assert {tp.partition for tp in loading.groups["g"].offsets if tp.topic == "a"} == {0, 2}
+    assert [tp.partition for _, tp, _ in loading.groups["h"].open] == [0, 2]
     assert loading.stale == {"g": [TopicPartition("a", 1)]}
     loading.drop_other_topics({"b": None})
     assert B0 not in loading.groups["g"].offsets, "the record names no topic, and there is none of this name"

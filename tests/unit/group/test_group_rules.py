@@ -341,9 +341,9 @@ def test_a_group_over_a_lowered_limit_keeps_the_first_to_come_back() -> None:
     driver.group.config = type(driver.group.config)(group_max_size=2)
     driver.carry_out(driver.group.shrink(driver.now_ms))
     assert driver.state() is GroupState.PREPARING_REBALANCE
-    kept = [driver.join(ids[2]), driver.join(ids[1])]
+    second_joins = [driver.join(ids[2]), driver.join(ids[1])]
     assert driver.join(ids[0]).error is E.GROUP_MAX_SIZE_REACHED
-    assert {join.result.leader for join in kept} <= set(ids[1:])
+    assert {join.result.leader for join in second_joins} <= set(ids[1:])
     assert len(driver.group.roster) == 2
 
 

@@ -134,7 +134,7 @@ def test_group_without_members_gets_nothing(count: int, assignor: PartitionAssig
 
 
 @pytest.mark.parametrize("assignor", ["uniform", "simple"])
-def test_random_groups_have_every_partition_and_settle(assignor: str) -> None:
+def test_random_groups_have_every_partition_and_become_stable(assignor: str) -> None:
     """Assigned once more, nothing moves."""
     for case in random_cases(3, examples(1000)):
         ours = {each.name: each for each in ASSIGNORS}[assignor]

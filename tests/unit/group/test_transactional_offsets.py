@@ -93,18 +93,18 @@ class Machine(RuleBasedStateMachine):
         self.count += 1
         return {each: StoredOffset(self.count) for each in sorted(partitions)}
 
-    @rule(partitions=st.sets(st.sampled_from(ALL), min_size=1), is_kept=st.booleans())
-    def commit(self, partitions: set[TopicPartition], is_kept: bool) -> None:
+    @rule(partitions=st.sets(st.sampled_from(ALL), min_size=1), is_stored=st.booleans())
+    def commit(self, partitions: set[TopicPartition], is_stored: bool) -> None:
         positions = self.positions(partitions)
-        self.pending.append((self.offsets.prepare_commit(dict(positions)), is_kept))
-        if is_kept:
+        self.pending.append((self.offsets.prepare_commit(dict(positions)), is_stored))
+        if is_stored:
             self.log.append(("plain", 0, dict(positions)))
 
     @rule(which=st.integers(0, 5))
     def finish(self, which: int) -> None:
         if self.pending:
-            commit, is_kept = self.pending.pop(which % len(self.pending))
-            self.offsets.finish(commit, stored=is_kept)
+            commit, is_stored = self.pending.pop(which % len(self.pending))
+            self.offsets.finish(commit, stored=is_stored)
 
     @rule(
         partitions=st.sets(st.sampled_from(ALL), min_size=1), producer=st.sampled_from([P, Q]), fate=st.integers(0, 3)

@@ -210,9 +210,9 @@ def test_the_high_watermark_is_what_is_flushed(folder: Folder) -> None:
     log = open_classic(folder)
     put(log, b"a")
     flush(log)
-    place = TopicPartition("t", 0)
+    tp = TopicPartition("t", 0)
     own, state = ReplicaId(1, 0), first_state([1])
-    partition = Partition(log, place, topic_id=bytes(16), own=own, replicas=[1], state=state)
+    partition = Partition(log, tp, topic_id=bytes(16), own=own, replicas=[1], state=state)
     assert partition.high_watermark == log.readable_end == OVERHEAD + 1
     partition.append_as_leader(memoryview(message_set(b"b")), now_ms=1)
     assert partition.high_watermark == OVERHEAD + 1

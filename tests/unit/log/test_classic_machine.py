@@ -168,9 +168,9 @@ class ClassicLogMachine(RuleBasedStateMachine):
         """Lose a part of the unflushed bytes, and tear the end."""
         base = self.log.segments[-1].base_offset
         self.log.abandon()
-        kept = self.visible_end + int((len(self.data) - self.visible_end) * share)
+        cut_end = self.visible_end + int((len(self.data) - self.visible_end) * share)
         file = self.log_dir.folder("t-0").open(f"{base:020d}.kafka")
-        file.truncate(kept - base)
+        file.truncate(cut_end - base)
         file.append(bytes(4) + garbage)
         file.close()
         self._open(recover=True)

@@ -60,16 +60,16 @@ class Broker:
         self.manager.close()
         return self.start()
 
-    def log(self, place: TopicPartition) -> UnifiedLog:
-        found = self.manager.get(place)
+    def log(self, tp: TopicPartition) -> UnifiedLog:
+        found = self.manager.get(tp)
         assert found is not None
         return found
 
     def run(self, ms: int = 0) -> None:
         self.scheduler.advance(ms)
 
-    def files(self, place: TopicPartition) -> list[str]:
-        return sorted(self.disk.folders[str(place)])
+    def files(self, tp: TopicPartition) -> list[str]:
+        return sorted(self.disk.folders[str(tp)])
 
     def leave(self, folder: str, name: str, data: bytes = b"") -> None:
         """Put a file there, as another program would."""
@@ -106,7 +106,7 @@ def test_the_format_comes_from_the_files_not_the_configuration(broker: Broker) -
     broker.leave("old-0", "leader-epoch-checkpoint", b"0\n0\n")
     broker.leave("old-0", f"{0:020d}.log")
     broker.start()
-    assert [broker.log(place).format_name for place in (NEW, OLD)] == ["classic", "v2"]
+    assert [broker.log(tp).format_name for tp in (NEW, OLD)] == ["classic", "v2"]
     assert visible(broker.log(NEW)) == message_set(b"classic")
     observed = [line for line in broker.reports if "stays in it" in line]
     assert len(observed) == 2
@@ -209,15 +209,15 @@ def test_recovery_points_and_starts_are_noted(broker: Broker) -> None:
 ODD = [TopicPartition(name, 12) for name in ("page views", "Ünïcode-日本", "a:b", "x" * 252, "-", "t 0 5", "*?")]
 
 
-@pytest.mark.parametrize("place", ODD, ids=lambda place: place.topic[:12])
-def test_topics_of_any_name_come_back(broker: Broker, place: TopicPartition) -> None:
+@pytest.mark.parametrize("tp", ODD, ids=lambda tp: tp.topic[:12])
+def test_topics_of_any_name_come_back(broker: Broker, tp: TopicPartition) -> None:
     broker.start()
-    put_classic(broker.manager.create(place), b"a")
+    put_classic(broker.manager.create(tp), b"a")
     broker.restart()
     assert broker.reports == []
-    assert visible(broker.log(place)) == message_set(b"a")
-    assert broker.log(place).recovery_point == 11
-    broker.manager.delete(place)
+    assert visible(broker.log(tp)) == message_set(b"a")
+    assert broker.log(tp).recovery_point == 11
+    broker.manager.delete(tp)
     assert all(len(name.encode()) <= 255 for name in broker.disk.folders)
     broker.run()
     assert not broker.disk.folders
@@ -225,10 +225,10 @@ def test_topics_of_any_name_come_back(broker: Broker, place: TopicPartition) -> 
 
 
 def test_long_names_of_many_bytes_can_be_deleted(broker: Broker) -> None:
-    place = TopicPartition("日" * 80, 0)
+    tp = TopicPartition("日" * 80, 0)
     broker.start()
-    broker.manager.create(place)
-    broker.manager.rename_to_stray(place, "a test wants it")
+    broker.manager.create(tp)
+    broker.manager.rename_to_stray(tp, "a test wants it")
     (name,) = broker.disk.folders
     assert len(name.encode()) <= 255
     assert name.endswith("-stray")

@@ -89,8 +89,8 @@ def test_a_deletion_stays_for_its_time_and_no_longer() -> None:
     logs.put((b"k", None), (b"other", b"y"))
     logs.clean()
     horizon = logs.clock.now_ms() + DAY_MS
-    (kept,) = [message for message in messages_of(logs.log) if message.key == b"k"]
-    assert (kept.offset, kept.value, kept.timestamp_ms) == (2, None, stamp)
+    (tombstone,) = [message for message in messages_of(logs.log) if message.key == b"k"]
+    assert (tombstone.offset, tombstone.value, tombstone.timestamp_ms) == (2, None, stamp)
     (header,) = [header for header in batches_of(logs.log) if header.attributes & DELETE_HORIZON_BIT]
     assert horizon - 3000 < header.base_timestamp <= horizon
     assert header.max_timestamp == stamp
@@ -199,8 +199,8 @@ def test_compressed_batches_stay_so() -> None:
     logs.clean()
     found = [(message.offset, message.key) for message in messages_of(logs.log, codecs)]
     assert found[:3] == [(9, b"k0"), (10, b"k1"), (11, b"k2")]
-    kept = [header for header in batches_of(logs.log) if header.count > 1]
-    assert all(header.codec_id == ZstdCodec().id for header in kept)
+    remaining = [header for header in batches_of(logs.log) if header.count > 1]
+    assert all(header.codec_id == ZstdCodec().id for header in remaining)
 
 
 def test_log_append_time_stays() -> None:
@@ -480,12 +480,12 @@ def test_leader_epochs_and_times_are_found_in_what_was_compacted() -> None:
     before = {message.offset: message.timestamp_ms or 0 for message in messages_of(logs.log)}
     logs.clean()
     assert logs.log.epochs.entries[: len(epochs)] == epochs
-    kept = messages_of(logs.log)
-    assert kept[0].offset == 20
+    remaining = messages_of(logs.log)
+    assert remaining[0].offset == 20
     for offset, time in before.items():
         found = complete(logs.log.times.find_first_at(time))
         assert found is not None
-        wanted = next(message for message in kept if (message.timestamp_ms or 0) >= time)
+        wanted = next(message for message in remaining if (message.timestamp_ms or 0) >= time)
         assert (found.offset, found.timestamp) == (wanted.offset, wanted.timestamp_ms), offset
 
 
@@ -539,19 +539,19 @@ def test_damage_is_found_between_the_holes_of_a_compaction() -> None:
     for number in range(400):
         logs.put((b"k%d" % (number if number % 7 == 0 else 1), b"%d" % number))
     logs.clean()
-    kept = [header for header in batches_of(logs.log) if header.count]
-    for header in kept[:-1]:
+    remaining = [header for header in batches_of(logs.log) if header.count]
+    for header in remaining[:-1]:
         found = logs.log.read(header.base_offset, max_bytes=100, limit=logs.log.log_end_offset).records
         assert not isinstance(found, bytes)
         assert parse_header(found.read()).base_offset == header.base_offset
     segment = logs.log.segments[0]
     assert isinstance(segment, Segment)
     assert segment.sparse
-    position, _ = segment.locate(kept[5].base_offset) or (0, 0)
+    position, _ = segment.locate(remaining[5].base_offset) or (0, 0)
     logs.disk.folders[str(TP)][segment.names[0]].data[position + 7] ^= 0x40
     with pytest.raises(ApiError) as refused:
-        logs.log.read(kept[5].base_offset, max_bytes=100, limit=logs.log.log_end_offset)
+        logs.log.read(remaining[5].base_offset, max_bytes=100, limit=logs.log.log_end_offset)
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
-    further = logs.log.read(kept[6].base_offset, max_bytes=100, limit=logs.log.log_end_offset).records
+    further = logs.log.read(remaining[6].base_offset, max_bytes=100, limit=logs.log.log_end_offset).records
     assert not isinstance(further, bytes)
-    assert parse_header(further.read()).base_offset == kept[6].base_offset
+    assert parse_header(further.read()).base_offset == remaining[6].base_offset

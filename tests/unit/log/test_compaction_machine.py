@@ -89,7 +89,7 @@ class CompactionMachine(RuleBasedStateMachine):
         self.logs.start()
 
     @invariant()
-    def what_is_there_was_written(self) -> None:
+    def remaining_records_were_written(self) -> None:
         everything = {(offset, key): value for offset, key, value in self.written}
         found = [(message.offset, message.key, message.value) for message in messages_of(self.logs.log)]
         assert [each[0] for each in found] == sorted({each[0] for each in found})
@@ -98,7 +98,7 @@ class CompactionMachine(RuleBasedStateMachine):
             assert everything[offset, key] == value
 
     @invariant()
-    def every_last_value_is_there(self) -> None:
+    def newest_values_remain(self) -> None:
         wanted = {key: value for _, key, value in self.written}
         assert last_values(self.logs.log) == {key: value for key, value in wanted.items() if value is not None}
 

@@ -109,7 +109,7 @@ def of_key(key: bytes | None, age_ms: int | None) -> Message:
 
 
 @pytest.mark.parametrize(
-    ("key", "age_ms", "kept"),
+    ("key", "age_ms", "is_retained"),
     [
         (b"user-1", 7 * DAY_MS, True),
         (b"user-1", 7 * DAY_MS + 1, False),
@@ -122,9 +122,11 @@ def of_key(key: bytes | None, age_ms: int | None) -> Message:
         (b"user-1", NOW_MS + 1, True),
     ],
 )
-def test_the_longest_prefix_of_a_key_says_how_old_it_gets(key: bytes | None, age_ms: int | None, kept: bool) -> None:
+def test_the_longest_prefix_of_a_key_says_how_old_it_gets(
+    key: bytes | None, age_ms: int | None, is_retained: bool
+) -> None:
     policy = KeyPrefixAge(DeletionContext(parameters="user-=7d, user-test-=1h"))
-    assert policy.keeps(of_key(key, age_ms), now_ms=NOW_MS) is kept
+    assert policy.keeps(of_key(key, age_ms), now_ms=NOW_MS) is is_retained
     assert policy.look_again_ms == 360_000
 
 
@@ -136,7 +138,7 @@ def test_the_empty_prefix_is_that_of_all_keys() -> None:
 
 
 @pytest.mark.parametrize(
-    ("headers", "kept"),
+    ("headers", "is_retained"),
     [
         ((), True),
         ((("other", b"1"),), True),
@@ -150,9 +152,9 @@ def test_the_empty_prefix_is_that_of_all_keys() -> None:
         ((("ttl-ms", b"9" * 5000),), True),
     ],
 )
-def test_a_message_says_how_long_it_lives(headers: Headers, kept: bool) -> None:
+def test_a_message_says_how_long_it_lives(headers: Headers, is_retained: bool) -> None:
     policy = HeaderTtl(DeletionContext(parameters="ttl-ms"))
-    assert policy.keeps(Message(b"v", headers=headers, timestamp_ms=NOW_MS - 5000), now_ms=NOW_MS) is kept
+    assert policy.keeps(Message(b"v", headers=headers, timestamp_ms=NOW_MS - 5000), now_ms=NOW_MS) is is_retained
     assert policy.keeps(Message(b"v", headers=headers, timestamp_ms=-1), now_ms=NOW_MS)
 
 

@@ -59,7 +59,7 @@ def check_whole(folder: Folder, reports: list[str], *, recover: bool, recovery_p
     assert put(open_log(folder, recovery_point=COUNT, config=CONFIG), b"more") == COUNT
 
 
-def set_aside(folder: Folder) -> dict[str, bytes]:
+def quarantined(folder: Folder) -> dict[str, bytes]:
     return {name: folder.read_small(name) for name in folder.files() if ".aside" in name}
 
 
@@ -74,7 +74,7 @@ def test_beyond_all_offsets(folder: Folder, base: int, suffix: str, recover: boo
     write(folder, name_of(base, suffix), content)
     reports: list[str] = []
     check_whole(folder, reports, recover=recover, recovery_point=recovery_point)
-    assert set_aside(folder) == {f"{name_of(base, suffix)}.aside": content}
+    assert quarantined(folder) == {f"{name_of(base, suffix)}.aside": content}
     assert "begins beyond all offsets" in reports[0]
     assert isinstance(reports[0], Line)
     assert reports[0].level is Level.WARNING
@@ -99,7 +99,7 @@ def test_inside_of_another_segment(folder: Folder, what: str, recover: bool, rec
     write(folder, name_of(base, ".index"), b"\0" * 8)
     reports: list[str] = []
     check_whole(folder, reports, recover=recover, recovery_point=recovery_point)
-    assert set_aside(folder)[f"{name_of(base)}.aside"] == content
+    assert quarantined(folder)[f"{name_of(base)}.aside"] == content
     (line,) = [line for line in reports if "renamed to" in line]
     assert f"{name_of(base)} lies inside" in line
 
@@ -109,7 +109,7 @@ def test_behind_the_end_of_a_log_that_was_stopped_in_order(folder: Folder, conte
     write(folder, name_of(400), content)
     reports: list[str] = []
     check_whole(folder, reports, recover=False)
-    assert set_aside(folder) == {f"{name_of(400)}.aside": content}
+    assert quarantined(folder) == {f"{name_of(400)}.aside": content}
     assert f"begins above the log end offset {COUNT}" in reports[0]
 
 
@@ -120,7 +120,7 @@ def test_stray_segment_does_not_become_the_log_end(folder: Folder, base: int) ->
     write(folder, name_of(base), content)
     reports: list[str] = []
     check_whole(folder, reports, recover=True, recovery_point=7)
-    assert set_aside(folder)[f"{name_of(base)}.aside"] == content
+    assert quarantined(folder)[f"{name_of(base)}.aside"] == content
     why = "does not begin with a batch of this log" if base == COUNT else "begins above offset"
     assert any(why in line for line in reports)
 
@@ -136,7 +136,7 @@ def test_a_lying_last_batch_does_not_make_the_next_segment_foreign(folder: Folde
         assert [segment.base_offset for segment in log.segments] == [0, 5, 10]
         assert read_all(log, 5) == EXPECTED[5:]
         log.close()
-    assert not set_aside(folder)
+    assert not quarantined(folder)
 
 
 def test_segments_above_a_truncation_are_quarantined(folder: Folder) -> None:
@@ -147,7 +147,7 @@ def test_segments_above_a_truncation_are_quarantined(folder: Folder) -> None:
     last = folder.read_small(name_of(10))
     log = open_log(folder, recover=True, recovery_point=3, config=CONFIG)
     assert read_all(log) == EXPECTED[:7]
-    assert set_aside(folder)[f"{name_of(10)}.aside"] == last
+    assert quarantined(folder)[f"{name_of(10)}.aside"] == last
 
 
 def damaged(content: bytes) -> bytes:
@@ -175,7 +175,7 @@ def test_a_damaged_swap_does_not_replace_anything(folder: Folder, what: str, old
         folder.rename(name_of(base), name_of(base, ".log.deleted"))
     reports: list[str] = []
     check_whole(folder, reports, recover=recover)
-    assert set_aside(folder) == {f"{name_of(0, '.log.swap')}.aside": swap}
+    assert quarantined(folder) == {f"{name_of(0, '.log.swap')}.aside": swap}
     assert sum("is restored" in line for line in reports) == len(gone)
 
 
@@ -195,7 +195,7 @@ def test_segment_outside_a_swap_is_not_deleted(folder: Folder, recover: bool) ->
     reports: list[str] = []
     log = open_log(folder, recover=recover, recovery_point=COUNT, config=CONFIG, report=reports.append)
     assert read_all(log, 5) == EXPECTED[5:]
-    assert set_aside(folder)[f"{name_of(0)}.aside"] == first
+    assert quarantined(folder)[f"{name_of(0)}.aside"] == first
     assert any("ends at offset 5, and its cleaned segment at 3" in line for line in reports)
 
 
@@ -224,6 +224,6 @@ def test_quarantined_files_are_never_overwritten(folder: Folder) -> None:
     for number in range(3):
         write(folder, name_of(7), batches(7) * (number + 1))
         open_log(folder, recover=False, recovery_point=COUNT, config=CONFIG).close()
-    assert set_aside(folder) == {
+    assert quarantined(folder) == {
         f"{name_of(7)}.aside{suffix}": batches(7) * count for count, suffix in enumerate(("", "-2", "-3"), 1)
     }

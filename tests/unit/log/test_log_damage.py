@@ -191,16 +191,16 @@ def test_content_of_a_damaged_batch_is_not_read_as_a_batch() -> None:
 def test_holes_of_a_cleaning_are_no_damage() -> None:
     folder = new_folder()
     written(folder).close()
-    kept = (0, 3, 4, 8)
+    remaining = (0, 3, 4, 8)
 
     def how(content: bytearray) -> None:
-        content[:] = b"".join(content[n * SIZE : (n + 1) * SIZE] for n in kept)
+        content[:] = b"".join(content[n * SIZE : (n + 1) * SIZE] for n in remaining)
 
     change(folder, name_of(0), how)
     folder.delete(name_of(0, ".index"))
     reports: list[str] = []
     log = open_log(folder, recover=False, recovery_point=COUNT, config=CONFIG, report=reports.append)
-    assert [n for n, _ in read_all(log, max_bytes=1)] == [*kept, *range(10, COUNT)]
+    assert [n for n, _ in read_all(log, max_bytes=1)] == [*remaining, *range(10, COUNT)]
     assert not [line for line in reports if "cannot be read" in line]
 
 

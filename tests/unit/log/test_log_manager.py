@@ -244,7 +244,7 @@ def test_a_folder_that_could_not_be_removed_is_tried_again(broker: Broker, monke
         failing.setattr(MemoryLogDir, "delete_folder", not_empty)
         manager.delete(tp("t"))
         broker.scheduler.run_pending()
-    assert "could not be removed, which is tried again in 60 s" in broker.reports[-1]
+    assert "could not be removed; retrying in 60 s" in broker.reports[-1]
     assert len(broker.disks[0].folders) == 1
     broker.scheduler.advance(60_000)
     assert not broker.disks[0].folders
@@ -497,7 +497,7 @@ def test_failed_flush_takes_the_folder_out_of_use(monkeypatch: pytest.MonkeyPatc
         else:
             put(log, b"z")
     assert manager.dir_of(manager.create(tp("new")).topic_partition) is not failed
-    with pytest.raises(StorageError, match="out of use"):
+    with pytest.raises(StorageError, match="offline log directory"):
         manager.create(tp("old"), is_new=False)
     assert sum("is offline" in line for line in broker.reports) == 1
     manager.close()

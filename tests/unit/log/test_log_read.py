@@ -132,14 +132,14 @@ def test_read_at_an_offset_gap_continues_in_the_next_segment(folder: Folder) -> 
 
 def test_region_does_not_change_while_the_log_grows(folder: Folder) -> None:
     log = _filled(folder)
-    kept = log.read(0, max_bytes=10**6, limit=30).records
-    assert not isinstance(kept, bytes)
-    before = kept.read()
+    region = log.read(0, max_bytes=10**6, limit=30).records
+    assert not isinstance(region, bytes)
+    before = region.read()
     log.update_config(LogConfig(retention_ms=0))
     for segment in complete(log.retain(10**9, log.log_end_offset)):
         segment.delete()
     put(log, b"later")
-    assert kept.read() == before
+    assert region.read() == before
 
 
 # --- by time

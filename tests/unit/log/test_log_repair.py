@@ -131,7 +131,7 @@ def _index_order(harness: RepairHarness) -> None:
     content[:16] = content[8:16] + content[:8]
 
 
-def _index_beside(harness: RepairHarness) -> None:
+def _index_off_boundary(harness: RepairHarness) -> None:
     harness.content(_first(harness, ".index"))[7] ^= 1
 
 
@@ -194,40 +194,40 @@ def _root(name: str, content: bytes) -> Callable[[RepairHarness], None]:
     return damage
 
 
-LOST, KEPT = True, False
+LOST, INTACT = True, False
 DAMAGE: list[tuple[str, Callable[[RepairHarness], None], bool]] = [
     ("batch-damaged", _crc, LOST),
-    ("batch-header", _base_offset, KEPT),
-    ("batch-header", _length, KEPT),
-    ("batch-header", _epoch, KEPT),
+    ("batch-header", _base_offset, INTACT),
+    ("batch-header", _length, INTACT),
+    ("batch-header", _epoch, INTACT),
     ("end-torn", _torn, LOST),
-    ("end-torn", _garbage, KEPT),
+    ("end-torn", _garbage, INTACT),
     ("segment-missing", _no_segment, LOST),
-    ("segment-foreign", _foreign, KEPT),
-    ("segment-foreign", _beyond, KEPT),
+    ("segment-foreign", _foreign, INTACT),
+    ("segment-foreign", _beyond, INTACT),
     ("batch-damaged", _swapped, LOST),
-    ("index-damaged", _index_order, KEPT),
-    ("index-damaged", _index_beside, KEPT),
-    ("index-damaged", _index_long, KEPT),
-    ("index-damaged", _half_entry, KEPT),
-    ("index-missing", _no_index, KEPT),
-    ("timeindex-damaged", _time_index, KEPT),
-    ("timeindex-missing", _no_time_index, KEPT),
-    ("index-orphan", _orphan, KEPT),
-    ("snapshot-damaged", _snapshot, KEPT),
-    ("snapshot-damaged", _old_snapshot, KEPT),
-    ("epochs-damaged", _epochs, KEPT),
-    ("epochs-damaged", _epochs_garbage, KEPT),
-    ("label-damaged", _label, KEPT),
-    ("swap", _damaged_swap, KEPT),
-    ("checkpoint-damaged", _root("recovery-point-offset-checkpoint", b"0\n2\nt 0 7\n"), KEPT),
-    ("checkpoint-wrong", _root("recovery-point-offset-checkpoint", b"0\n1\nt 0 7\n"), KEPT),
-    ("checkpoint-wrong", _root("replication-offset-checkpoint", b"0\n1\nt 0 700\n"), KEPT),
-    ("checkpoint-damaged", _root("replication-offset-checkpoint", b"\xff"), KEPT),
-    ("checkpoint-damaged", _root("log-start-offset-checkpoint", b"1\n0\n"), KEPT),
-    ("checkpoint-wrong", _root("cleaner-offset-checkpoint", b"0\n1\nt 0 700\n"), KEPT),
-    ("checkpoint-damaged", _root("segment-checkpoint", b"0\n"), KEPT),
-    ("identity-damaged", _root("meta.properties", b"version=7\n"), KEPT),
+    ("index-damaged", _index_order, INTACT),
+    ("index-damaged", _index_off_boundary, INTACT),
+    ("index-damaged", _index_long, INTACT),
+    ("index-damaged", _half_entry, INTACT),
+    ("index-missing", _no_index, INTACT),
+    ("timeindex-damaged", _time_index, INTACT),
+    ("timeindex-missing", _no_time_index, INTACT),
+    ("index-orphan", _orphan, INTACT),
+    ("snapshot-damaged", _snapshot, INTACT),
+    ("snapshot-damaged", _old_snapshot, INTACT),
+    ("epochs-damaged", _epochs, INTACT),
+    ("epochs-damaged", _epochs_garbage, INTACT),
+    ("label-damaged", _label, INTACT),
+    ("swap", _damaged_swap, INTACT),
+    ("checkpoint-damaged", _root("recovery-point-offset-checkpoint", b"0\n2\nt 0 7\n"), INTACT),
+    ("checkpoint-wrong", _root("recovery-point-offset-checkpoint", b"0\n1\nt 0 7\n"), INTACT),
+    ("checkpoint-wrong", _root("replication-offset-checkpoint", b"0\n1\nt 0 700\n"), INTACT),
+    ("checkpoint-damaged", _root("replication-offset-checkpoint", b"\xff"), INTACT),
+    ("checkpoint-damaged", _root("log-start-offset-checkpoint", b"1\n0\n"), INTACT),
+    ("checkpoint-wrong", _root("cleaner-offset-checkpoint", b"0\n1\nt 0 700\n"), INTACT),
+    ("checkpoint-damaged", _root("segment-checkpoint", b"0\n"), INTACT),
+    ("identity-damaged", _root("meta.properties", b"version=7\n"), INTACT),
 ]
 
 

@@ -126,7 +126,7 @@ def test_if_all_may_go_it_rolls_first(folder: Folder) -> None:
 def test_files_are_renamed_and_later_deleted(folder: Folder) -> None:
     log = _written(folder)
     log.update_config(evolve(CONFIG, retention_ms=0))
-    kept = log.read(0, max_bytes=10**6, limit=8).records
+    region = log.read(0, max_bytes=10**6, limit=8).records
     removed = complete(log.retain(10_000, 3))
     assert [segment.base_offset for segment in removed] == [0]
     gone = {f"{0:020d}{suffix}.deleted" for suffix in (".log", ".index", ".timeindex")}
@@ -134,8 +134,8 @@ def test_files_are_renamed_and_later_deleted(folder: Folder) -> None:
     for segment in removed:
         segment.delete()
     assert not gone & set(folder.files())
-    assert not isinstance(kept, bytes)
-    assert len(kept.read()) == 2 * SIZE
+    assert not isinstance(region, bytes)
+    assert len(region.read()) == 2 * SIZE
     assert read_all(log)[0] == (2, b"00000002")
 
 
@@ -225,20 +225,20 @@ def test_truncation_drops_batches_from_the_offset_on(folder: Folder, offset: int
         log.close()
         log = open_log(folder, config=CONFIG, recover=False)
     log.truncate_to(offset)
-    kept = min(offset, 8)
-    expected = [(number, b"%08d" % number) for number in range(kept)]
-    assert log.log_end_offset == kept
+    end = min(offset, 8)
+    expected = [(number, b"%08d" % number) for number in range(end)]
+    assert log.log_end_offset == end
     assert read_all(log) == expected
-    assert log.recovery_point <= kept
-    assert all(start < kept for _, start in log.epochs.entries)
-    assert complete(log.times.find_max_timestamp()) == ((999 + kept, kept - 1, (kept - 1) // 3) if kept else None)
+    assert log.recovery_point <= end
+    assert all(start < end for _, start in log.epochs.entries)
+    assert complete(log.times.find_max_timestamp()) == ((999 + end, end - 1, (end - 1) // 3) if end else None)
     put(log, b"new", at=5000, epoch=9)
     for recover in (False, True):
         if not recover:
             log.close()
         log = open_log(folder, config=CONFIG, recover=recover)
-        assert read_all(log) == [*expected, (kept, b"new")]
-        assert log.epochs.entries[-1] == (9, kept)
+        assert read_all(log) == [*expected, (end, b"new")]
+        assert log.epochs.entries[-1] == (9, end)
 
 
 def test_truncate_inside_a_batch_drops_the_batch(folder: Folder) -> None:

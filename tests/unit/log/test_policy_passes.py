@@ -56,8 +56,8 @@ def test_messages_go_wherever_they_stand_and_the_others_stay_where_they_were() -
     before = messages_of(logs.log)
     logs.clean()
     assert policy.asked[:19] == [message._replace(topic="t", partition=0) for message in before]
-    kept = [message for message in messages_of(logs.log) if message.key != b"rolled"]
-    assert kept == [message for message in before if message.key != b"gone"]
+    remaining = [message for message in messages_of(logs.log) if message.key != b"rolled"]
+    assert remaining == [message for message in before if message.key != b"gone"]
     assert logs.log.log_start_offset == 0
     (line,) = [line for line in logs.reports if "was looked at by deletion.policy=" in line]
     assert "7 of " in line

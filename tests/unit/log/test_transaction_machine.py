@@ -141,14 +141,14 @@ class TransactionMachine(RuleBasedStateMachine):
         self.log_dir = self.disk.open()
         self.log = self._open(recover=True, recovery_point=recovery_point)
         assert self.log.log_end_offset >= durable
-        self._take_what_is_there()
+        self._reload_records()
 
     @rule(share=st.floats(0, 1))
     def truncate(self, share: float) -> None:
         self.log.truncate_to(self.start + int((self.log.log_end_offset - self.start) * share), 1000)
         self._forget_from(self.log.log_end_offset)
 
-    def _take_what_is_there(self) -> None:
+    def _reload_records(self) -> None:
         """Accept truncated records that are present again: truncations are not durable at once."""
         self.items = []
         for segment in self.log.segments:

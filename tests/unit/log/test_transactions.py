@@ -274,8 +274,8 @@ def test_clients_write_no_control_batches_and_no_nameless_transactions(log: Unif
     forged = encode_marker(
         EndTransactionMarker(committed=True, coordinator_epoch=0), producer_id=1, producer_epoch=0, now_ms=0
     )
-    nobody = numbered(b"x", producer=-1, epoch=-1, sequence=-1, transactional=True)
-    for records in (memoryview(forged), nobody):
+    without_id = numbered(b"x", producer=-1, epoch=-1, sequence=-1, transactional=True)
+    for records in (memoryview(forged), without_id):
         for origin in AppendOrigin:
             act = partial(log.append, records, leader_epoch=0, now_ms=0, origin=origin)
             assert refused(act, log) is ErrorCode.INVALID_RECORD

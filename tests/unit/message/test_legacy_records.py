@@ -80,8 +80,8 @@ def test_entries_share_batches_only_if_asked() -> None:
 def test_gaps_of_compaction_stay() -> None:
     data = entries(1, 0)
     sizes = cuts(data)
-    kept = data[: sizes[1]] + data[sizes[3] : sizes[4]]
-    assert [each.offset for each in messages(kept)] == [0, 3]
+    remaining = data[: sizes[1]] + data[sizes[3] : sizes[4]]
+    assert [each.offset for each in messages(remaining)] == [0, 3]
 
 
 def cuts(data: bytes) -> Sequence[int]:

@@ -96,10 +96,10 @@ def test_misnumbered_records_are_refused_plain_and_renumbered_compressed() -> No
     assert [refused.index for refused in caught.value.record_errors] == [0]
     batch = misnumbered("lz4")
     assert not validate_records(batch, CODECS, max_bytes=BOUND).consecutive
-    anew = rebuilt(batch, "lz4", consecutive=False)
-    header = check_batch(anew)
+    new_batch = rebuilt(batch, "lz4", consecutive=False)
+    header = check_batch(new_batch)
     assert (header.producer_id, header.producer_epoch, header.base_sequence, header.codec_id) == (9, 1, 4, 3)
-    assert [(m.offset, m.value, m.timestamp_ms) for m in decode_batch(anew, CODECS)] == [
+    assert [(m.offset, m.value, m.timestamp_ms) for m in decode_batch(new_batch, CODECS)] == [
         (0, b"v", NOW_MS),
         (1, b"v", NOW_MS),
     ]
@@ -131,19 +131,19 @@ def test_a_batch_in_another_codec_has_the_same_messages(messages: list[Message],
         messages, now_ms=NOW_MS, codec=CODECS.by_name(before), producer_id=5, producer_epoch=6, base_sequence=7
     )
     assign_offset(batch, 1234, 8)
-    anew = rebuilt(batch, after)
-    assert decode_batch(anew, CODECS) == decode_batch(batch, CODECS)
-    assert rebuilt(anew, "none") == rebuilt(batch, "none")
+    new_batch = rebuilt(batch, after)
+    assert decode_batch(new_batch, CODECS) == decode_batch(batch, CODECS)
+    assert rebuilt(new_batch, "none") == rebuilt(batch, "none")
     same = ("base_offset", "leader_epoch", "last_offset_delta", "base_timestamp", "max_timestamp", "producer_id")
-    old, new = parse_header(batch), parse_header(anew)
+    old, new = parse_header(batch), parse_header(new_batch)
     assert [getattr(old, field) for field in same] == [getattr(new, field) for field in same]
 
 
 def test_log_append_time_survives_another_codec() -> None:
     batch = bytearray(GOLDEN)
     set_max_timestamp(batch, NOW_MS, log_append_time=True)
-    anew = rebuilt(batch, "snappy")
-    assert [m.timestamp_ms for m in decode_batch(anew, CODECS)] == [NOW_MS, NOW_MS]
+    new_batch = rebuilt(batch, "snappy")
+    assert [m.timestamp_ms for m in decode_batch(new_batch, CODECS)] == [NOW_MS, NOW_MS]
 
 
 @pytest.mark.parametrize("size", [0, 60, 61, 80])

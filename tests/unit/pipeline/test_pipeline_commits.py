@@ -174,12 +174,12 @@ def test_a_reader_finishes_what_a_dead_load_left(tmp_path: Path) -> None:
 
 
 def test_a_reader_waits_for_a_living_load(tmp_path: Path) -> None:
-    applying, go_on = threading.Event(), threading.Event()
+    applying, released = threading.Event(), threading.Event()
 
     def pause(step: str) -> None:
         if step == "move file":
             applying.set()
-            assert go_on.wait(PATIENCE_S)
+            assert released.wait(PATIENCE_S)
 
     writer = threading.Thread(target=_load, args=(CommitLog(tmp_path, checkpoint=pause), FIRST))
     writer.start()
@@ -188,7 +188,7 @@ def test_a_reader_waits_for_a_living_load(tmp_path: Path) -> None:
     reader.start()
     reader.join(0.3)
     assert reader.is_alive()
-    go_on.set()
+    released.set()
     reader.join(PATIENCE_S)
     writer.join(PATIENCE_S)
     assert _visible(tmp_path) == FIRST

@@ -194,9 +194,9 @@ def test_slower_of_two_commits_changes_nothing(tmp_path: Path) -> None:
     place = staging.folder / "topic=t/day=2026-11-22"
     place.mkdir(parents=True)
     pq.write_table(rows(range(10, 30)), place / "part-0.parquet")
-    kept = staging.folder.rename(tmp_path / "kept")  # the lock of another machine is none: so is its recovery
+    moved = staging.folder.rename(tmp_path / "kept")  # the lock of another machine is none: so is its recovery
     add(tmp_path, 10, 20)
-    kept.rename(staging.folder)
+    moved.rename(staging.folder)
     change = TableChange(topics={"t": TopicState(next_offsets={"0": 30})}, files=staging.name_files())
     with pytest.raises(TableError, match="changed by another program"):
         slow.commit(staging, change)

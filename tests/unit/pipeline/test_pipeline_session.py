@@ -60,12 +60,12 @@ def test_a_session_whose_java_is_gone_does_not_stand_in_the_way_of_the_next(
             raise ConnectionRefusedError(111, "Connection refused")
 
     gateway = SimpleNamespace(proc=SimpleNamespace(poll=lambda: -9 if ended else None))
-    kept = [(SparkContext, "_gateway"), (SparkContext, "_jvm"), (SparkSession, "_instantiatedSession")]
-    for where, name in kept:
+    attributes = [(SparkContext, "_gateway"), (SparkContext, "_jvm"), (SparkSession, "_instantiatedSession")]
+    for where, name in attributes:
         monkeypatch.setattr(where, name, gateway)
     monkeypatch.setattr(SparkSession, "_activeSession", None)
     monkeypatch.setattr(SQLContext, "_instantiatedContext", None)
     session = Session()
     stop_session(session)  # type: ignore[arg-type]  # as one behaves
     assert session.sparkContext.stopped
-    assert [getattr(where, name) for where, name in kept] == [None, None, None]
+    assert [getattr(where, name) for where, name in attributes] == [None, None, None]

@@ -107,10 +107,10 @@ def test_delete_before_removes_older_rows_of_topics(tmp_path: Path, named: str) 
     assert before is not None
     assert last is not None
     assert (last.operation, last.rows, last.replaced_rows, last.topics) == ("delete", 0, 38, before.topics)
-    kept = Rows("a", "", [*range(34, 40), *range(44, 50)]).seen + Rows("b", "", range(5)).seen
-    assert seen(read_foreign(tmp_path)) == kept
+    remaining = Rows("a", "", [*range(34, 40), *range(44, 50)]).seen + Rows("b", "", range(5)).seen
+    assert seen(read_foreign(tmp_path)) == remaining
     with store.locked():
-        assert delete_before(store, _ms("2025-01-01")).rows == kept.total()
+        assert delete_before(store, _ms("2025-01-01")).rows == remaining.total()
     assert seen(read_foreign(tmp_path)) == Seen()
     assert not store.files()
 

@@ -8,7 +8,7 @@ from barnabas.ports.broker_api.envelope import ANONYMOUS
 from barnabas.ports.types import TopicPartition
 from barnabas.testing.contracts.replica_selector import ReplicaSelectorContract
 
-PLACE = TopicPartition("t", 0)
+TP = TopicPartition("t", 0)
 
 
 def _reader(rack: str) -> NearReader:
@@ -39,13 +39,13 @@ LEADER = _view(1, "a")
 )
 def test_a_replica_in_the_rack_of_the_reader(name: str, rack: str, others: list[ReplicaView], chosen: int) -> None:
     selector = PluginHost(load_entry_points=False).replica_selector(name)
-    assert selector.select(PLACE, _reader(rack), LEADER, [LEADER, *others]) == chosen
+    assert selector.select(TP, _reader(rack), LEADER, [LEADER, *others]) == chosen
 
 
 @pytest.mark.parametrize("name", ["leader", "org.apache.kafka.common.replica.LeaderSelector"])
 def test_always_the_leader(name: str) -> None:
     selector = PluginHost(load_entry_points=False).replica_selector(name)
-    assert selector.select(PLACE, _reader("b"), LEADER, [LEADER, _view(2, "b", 99)]) == 1
+    assert selector.select(TP, _reader("b"), LEADER, [LEADER, _view(2, "b", 99)]) == 1
 
 
 class TestRackAware(ReplicaSelectorContract):

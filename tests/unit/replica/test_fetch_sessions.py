@@ -372,7 +372,7 @@ def test_a_leader_that_was_restarted_gets_a_new_session() -> None:
     cluster.run()
     cluster.kill(1)
     cluster.start(1)
-    cluster.settle()
+    cluster.run_until_idle()
     cluster.run()
     observed = cluster.leader.produce(b"b")
     cluster.until(lambda: bool(observed))

@@ -134,8 +134,8 @@ def test_a_marker_that_comes_meanwhile_ends_the_transaction_before_the_batch(har
     asked.pop()(E.NONE)
     assert not asked, "the batch behind waits until this one is appended"
     if marked:
-        place = TopicPartition("t", 0)
-        marker = TxnMarker(producer_id=7, producer_epoch=0, committed=False, partitions=[place])
+        tp = TopicPartition("t", 0)
+        marker = TxnMarker(producer_id=7, producer_epoch=0, committed=False, partitions=[tp])
         harness.broker.submit(WriteTxnMarkers(markers=[marker]))
     harness.run()
     if marked:

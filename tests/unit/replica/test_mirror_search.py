@@ -134,7 +134,7 @@ def leaves_a_refused_topic_for_ever(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(IdenticalMirror, "_leave", _leave)
 
 
-def promotes_before_all_is_there(patch: pytest.MonkeyPatch) -> None:
+def promotes_before_copy_is_complete(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MirroredPartition, "is_complete", property(lambda self: self.is_verified))
 
 
@@ -166,7 +166,7 @@ def believes_its_own_image(patch: pytest.MonkeyPatch) -> None:
         (cuts_at_the_offset_of_the_source_alone, TRUNCATED),
         (leaves_a_refused_topic_for_ever, BACK),
         pytest.param(raises_the_leader_epoch_by_one, BACK, marks=pytest.mark.slow),
-        (promotes_before_all_is_there, Scope({"promote": 1, "cut": 1}, mirrors=0)),
+        (promotes_before_copy_is_complete, Scope({"promote": 1, "cut": 1}, mirrors=0)),
         pytest.param(promotes_what_one_replica_has, PROMOTED_WITH_FOLLOWERS, marks=pytest.mark.slow),
         (overwrites_what_was_promoted_later, OVERWRITES),
         (believes_its_own_image, ELECTED_UNHEARD),

@@ -76,7 +76,7 @@ class ReplicasMachine(RuleBasedStateMachine):
 
     @rule()
     def control(self) -> None:
-        self.cluster.settle()
+        self.cluster.run_until_idle()
         self.let_time_pass(5)
 
     @rule(broker_id=_brokers, power=st.booleans())
@@ -167,7 +167,7 @@ class ReplicasMachine(RuleBasedStateMachine):
             elif member.broker_id not in cluster.brokers:
                 cluster.register_again(member.broker_id)
         for _ in range(3):
-            cluster.settle()
+            cluster.run_until_idle()
             cluster.run(300)
             self._note_acknowledged()
 

@@ -246,8 +246,8 @@ def test_a_wish_counts_though_the_partition_gets_other_replicas_meanwhile(cluste
     assert [each.error for each in observed] == [ErrorCode.NONE]
 
 
-@pytest.mark.parametrize("tells_leader", [True, False], ids=["leader_hears", "leader_stands_still"])
-def test_fetch_for_a_deleted_log_does_not_count_for_the_replica_that_comes_again(tells_leader: bool) -> None:
+@pytest.mark.parametrize("reports_to_leader", [True, False], ids=["leader_hears", "leader_stands_still"])
+def test_fetch_for_a_deleted_log_does_not_count_for_the_replica_that_comes_again(reports_to_leader: bool) -> None:
     """Broker 2 is moved away and back, in one broker epoch, while a fetch of it is on its way."""
     cluster = ReplicaCluster(brokers=2)
     observed = cluster[1].produce(b"a")
@@ -256,7 +256,7 @@ def test_fetch_for_a_deleted_log_does_not_count_for_the_replica_that_comes_again
     cluster.hop_ms[2] = 400
     sent = len(cluster[2].fetches)
     cluster.until(lambda: len(cluster[2].fetches) > sent)
-    if not tells_leader:
+    if not reports_to_leader:
         cluster.cut = {frozenset((0, 1))}
     cluster.move((1,))
     cluster.run(5)
@@ -265,7 +265,7 @@ def test_fetch_for_a_deleted_log_does_not_count_for_the_replica_that_comes_again
     cluster[2].open(cluster.state)
     cluster.run(5)
     assert cluster[2].values == []
-    assert cluster[1].partition.state.isr == ((1,) if tells_leader else (1, 2))
+    assert cluster[1].partition.state.isr == ((1,) if reports_to_leader else (1, 2))
     cluster.cut.clear()
     cluster.announce()
     cluster.hop_ms[2] = 10_000  # what it fetches next
@@ -562,7 +562,7 @@ def test_a_follower_counts_once_its_disk_has_what_is_to_be_flushed() -> None:
     for broker_id in (1, 2, 3):
         cluster.start(broker_id)
     for _ in range(5):  # what each has, the election, the followers
-        cluster.settle()
+        cluster.run_until_idle()
         cluster.run(500)
     assert set(cluster.state.isr) == {1, 2, 3}
     assert cluster.leader.visible == [b"0", b"1", b"2", b"3", b"4"], "all of them lost power at once"

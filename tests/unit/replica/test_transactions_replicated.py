@@ -63,7 +63,9 @@ def end(
 
 def ends_heard(member: Member) -> list[tuple[int, bool]]:
     heard: list[tuple[int, bool]] = []
-    member.replicas.markers.when_ended(lambda _key, producer, _epoch, committed: heard.append((producer, committed)))
+    member.replicas.markers.add_txn_completed_listener(
+        lambda _key, producer, _epoch, committed: heard.append((producer, committed))
+    )
     return heard
 
 
@@ -174,14 +176,14 @@ def test_an_unclean_election_takes_the_transaction_with_its_records() -> None:
     cluster[1].produce(b"plain")
     cluster.run()
     cluster.kill(2)
-    cluster.settle()
+    cluster.run_until_idle()
     cluster.until(lambda: cluster.state.isr == (1,))
     send(cluster[1], b"a")
     cluster.run()
     assert cluster[1].partition.last_stable_offset == 1
     cluster.kill(1)
     cluster.start(2)
-    cluster.settle()
+    cluster.run_until_idle()
     cluster.until(lambda: cluster[2].partition.is_leader)
     assert end(cluster[2], True) == [E.NONE], "it was not begun here"
     cluster[2].produce(b"x", b"y")

@@ -38,7 +38,7 @@ class Coordinator:
         else:
             self.asked.append(Asked(*asked))
 
-    def tell(self, error: ErrorCode = E.NONE) -> TopicPartition:
+    def answer_next(self, error: ErrorCode = E.NONE) -> TopicPartition:
         first = self.asked.pop(0)
         first.observed(error)
         return first.partition
@@ -75,9 +75,9 @@ class Harness:
         return self.send(*places, **more, supported_operation=TransactionSupportedOperation.ADD_PARTITION)
 
     def end(self, producer: int = 1, epoch: int = 0, version: int = 0) -> ErrorCode:
-        place = TopicPartition("t", 0)
+        tp = TopicPartition("t", 0)
         marker = TxnMarker(
-            producer_id=producer, producer_epoch=epoch, committed=False, partitions=[place], transaction_version=version
+            producer_id=producer, producer_epoch=epoch, committed=False, partitions=[tp], transaction_version=version
         )
         result: Any = self.broker.ask(WriteTxnMarkers(markers=[marker]))
         error: ErrorCode = result.markers[0].partitions[0].error
@@ -104,9 +104,9 @@ def test_each_partition_is_asked_for_once_in_a_transaction(harness: Harness) -> 
         ("orders", 1, 0, TopicPartition("t", 0)),
         ("orders", 1, 0, TopicPartition("t", 2)),
     ]
-    harness.coordinator.tell()
+    harness.coordinator.answer_next()
     assert (answers, harness.ends()) == ([], [0, 0, 0])
-    harness.coordinator.tell()
+    harness.coordinator.answer_next()
     assert (errors(answers), harness.ends()) == ([E.NONE, E.NONE], [1, 0, 1])
     assert errors(harness.send((0, 1), (2, 1))) == [E.NONE, E.NONE]
     harness.end()
@@ -128,13 +128,13 @@ def test_the_batches_of_a_producer_stay_in_order(harness: Harness) -> None:
     others = harness.send((0, 0), producer=2)
     assert harness.ends() == [0, 0, 0]
     assert len(harness.coordinator.asked) == 2, "of each producer the first"
-    harness.coordinator.tell()
+    harness.coordinator.answer_next()
     assert errors(answers[0]) == [E.NONE]
     assert not answers[1]
     assert harness.ends() == [1, 0, 0]
-    harness.coordinator.tell()
+    harness.coordinator.answer_next()
     assert errors(others) == [E.NONE]
-    assert harness.coordinator.tell() == TopicPartition("t", 1)
+    assert harness.coordinator.answer_next() == TopicPartition("t", 1)
     assert [errors(each) for each in answers] == [[E.NONE], [E.NONE, E.NONE], [E.NONE], [E.NONE]]
     assert (harness.ends(), harness.appends.waiting_bytes) == ([4, 2, 0], 0)
 
@@ -154,16 +154,16 @@ def test_batch_refused_by_the_coordinator_is_not_appended(
     harness: Harness, said: ErrorCode, observed: ErrorCode
 ) -> None:
     answers = harness.send((0, 0), (1, 0))
-    harness.coordinator.tell(said)
-    harness.coordinator.tell()
+    harness.coordinator.answer_next(said)
+    harness.coordinator.answer_next()
     assert (errors(answers), harness.ends()) == ([observed, E.NONE], [0, 1, 0])
     assert "coordinator" in answers[0].partitions[0].error_message
 
 
 def test_batch_after_an_unverified_one_does_not_start_the_transaction(harness: Harness) -> None:
     first, second = harness.send((0, 0)), harness.send((0, 1))
-    harness.coordinator.tell(E.COORDINATOR_NOT_AVAILABLE)
-    harness.coordinator.tell()
+    harness.coordinator.answer_next(E.COORDINATOR_NOT_AVAILABLE)
+    harness.coordinator.answer_next()
     assert (errors(first), errors(second)) == ([E.NOT_ENOUGH_REPLICAS], [E.NOT_ENOUGH_REPLICAS])
     assert harness.ends() == [0, 0, 0]
     harness.coordinator.at_once = E.NONE
@@ -188,7 +188,7 @@ def test_silent_coordinator_delays_a_producer_only_until_the_timeout(harness: Ha
     answers = harness.send((0, 0), (1, 0), timeout_ms=5_000)
     behind = harness.send((0, 1))
     stuck = harness.coordinator.asked.copy()
-    harness.coordinator.tell()
+    harness.coordinator.answer_next()
     harness.broker.scheduler.advance(4_999)
     assert not answers
     harness.broker.scheduler.advance(1)
@@ -201,7 +201,7 @@ def test_silent_coordinator_delays_a_producer_only_until_the_timeout(harness: Ha
 def test_a_marker_that_comes_meanwhile_has_ended_the_transaction(harness: Harness) -> None:
     answers = harness.send((0, 0))
     harness.end()
-    harness.coordinator.tell()
+    harness.coordinator.answer_next()
     assert (errors(answers), harness.ends()) == ([E.INVALID_TXN_STATE], [1, 0, 0])
 
 
@@ -209,7 +209,7 @@ def test_a_log_that_was_cut_meanwhile_is_asked_about_again(harness: Harness) -> 
     harness.broker.produce("t", b"plain", b"plain")
     answers = harness.send((0, 0))
     harness.broker.node.state.replicas.partitions["t", 0].log.truncate_to(1)
-    harness.coordinator.tell()
+    harness.coordinator.answer_next()
     assert errors(answers) == [E.NOT_ENOUGH_REPLICAS]
 
 
@@ -232,7 +232,7 @@ def test_batch_outside_a_transaction_is_not_verified(harness: Harness) -> None:
         ]
     )
     assert len(harness.coordinator.asked) == 1
-    harness.coordinator.tell(E.INVALID_TXN_STATE)
+    harness.coordinator.answer_next(E.INVALID_TXN_STATE)
     assert errors(answers) == [E.INVALID_TXN_STATE, E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION]
 
 
@@ -242,9 +242,9 @@ def test_waiting_batches_are_bounded(harness: Harness, monkeypatch: pytest.Monke
     refused = harness.send((0, 0), producer=2)
     behind = harness.send((0, 1))
     assert errors(refused) == errors(behind) == [E.NOT_ENOUGH_REPLICAS]
-    harness.coordinator.tell()
+    harness.coordinator.answer_next()
     assert errors(large) == [E.NONE]
-    harness.coordinator.tell()
+    harness.coordinator.answer_next()
     assert harness.appends.waiting_bytes == 0
     harness.send((0, 0), producer=2)
     assert len(harness.coordinator.asked) == 1
@@ -257,7 +257,7 @@ def test_leader_adds_a_partition_that_is_not_in_the_transaction(harness: Harness
     answers = harness.send_v2((0, 0))
     assert [each.operation for each in harness.coordinator.asked] == [TransactionSupportedOperation.ADD_PARTITION]
     assert (answers, harness.ends()) == ([], [0, 0, 0])
-    harness.coordinator.tell()
+    harness.coordinator.answer_next()
     assert (errors(answers), harness.ends()) == ([E.NONE], [1, 0, 0])
     assert errors(harness.send_v2((0, 1))) == [E.NONE]
     assert not harness.coordinator.asked, "it is in the transaction"
@@ -270,14 +270,14 @@ def test_transaction_of_the_next_epoch_is_added_though_the_one_before_is_open_in
     answers = harness.send_v2((0, 0), epoch=1)
     assert [each.epoch for each in harness.coordinator.asked] == [1]
     assert harness.end(epoch=1, version=2) is E.NONE
-    harness.coordinator.tell()
+    harness.coordinator.answer_next()
     assert (errors(answers), harness.ends()) == ([E.NONE], [3, 0, 0])
 
 
 def test_marker_of_the_transaction_itself_refuses_a_batch_that_comes_after_it(harness: Harness) -> None:
     answers = harness.send_v2((0, 0))
     assert harness.end(epoch=1, version=2) is E.NONE
-    harness.coordinator.tell()
+    harness.coordinator.answer_next()
     assert (errors(answers), harness.ends()) == ([E.INVALID_PRODUCER_EPOCH], [1, 0, 0])
 
 
@@ -285,7 +285,7 @@ def test_repeated_marker_of_the_transaction_before_does_not_refuse_the_next(harn
     assert harness.end(epoch=1, version=2) is E.NONE
     answers = harness.send_v2((0, 0), epoch=1)
     assert harness.end(epoch=1, version=2) is E.NONE
-    harness.coordinator.tell()
+    harness.coordinator.answer_next()
     assert (errors(answers), harness.ends()) == ([E.NONE], [3, 0, 0])
     assert harness.end(epoch=1, version=2) is E.INVALID_PRODUCER_EPOCH
 

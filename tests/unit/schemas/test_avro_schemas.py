@@ -12,7 +12,7 @@ from barnabas.schemas.registry.library import Library
 from barnabas.schemas.registry.state import Subjects
 from barnabas.schemas.registry.words import Content
 
-KEPT = (
+CANONICAL = (
     ('"string"', '"string"'),
     ("string", '"string"'),
     ('{ "type" : "string" }', '"string"'),
@@ -34,12 +34,12 @@ KEPT = (
 )
 
 
-@pytest.mark.parametrize(("given", "kept"), KEPT)
-def test_schemas_are_stored_in_canonical_form(given: str, kept: str) -> None:
+@pytest.mark.parametrize(("given", "canonical"), CANONICAL)
+def test_schemas_are_stored_in_canonical_form(given: str, canonical: str) -> None:
     schema = parse_avro(given)
-    assert schema.canonical == kept
-    assert parse_avro(kept).canonical == kept
-    assert parse_avro(schema.normalized).canonical == kept
+    assert schema.canonical == canonical
+    assert parse_avro(canonical).canonical == canonical
+    assert parse_avro(schema.normalized).canonical == canonical
 
 
 def record(*fields: Any, **more: Any) -> str:

@@ -126,9 +126,9 @@ def test_cached_decisions_are_those_of_the_acls_of_the_moment(steps: list[Any]) 
             continue
         user, host, operation, name = step
         caller = Caller(principal=Principal("User", user), host=host)
-        kept = ("User", user, host, operation, TOPIC, name)
+        decision = ("User", user, host, operation, TOPIC, name)
         expected = allowed(image.rules, step, everyone=False)
         for _ in range(2):
-            assert (kept in authorization.seen) <= expected
+            assert (decision in authorization.seen) <= expected
             assert authorization.allows(caller, operation, TOPIC, name) == expected
-        assert (kept in authorization.seen) == expected
+        assert (decision in authorization.seen) == expected

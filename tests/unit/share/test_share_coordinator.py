@@ -230,20 +230,20 @@ def test_changes_of_a_share_partition_are_written_one_after_the_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "answer", "is_there"),
+    ("error", "answer", "is_stored"),
     [
         (E.NOT_ENOUGH_REPLICAS, E.COORDINATOR_NOT_AVAILABLE, False),
         (E.REQUEST_TIMED_OUT, E.COORDINATOR_NOT_AVAILABLE, True),
         (E.NOT_LEADER_OR_FOLLOWER, E.NOT_COORDINATOR, False),
     ],
 )
-def test_after_a_failed_write_the_state_is_that_of_the_log(error: E, answer: E, is_there: bool) -> None:
+def test_after_a_failed_write_the_state_is_that_of_the_log(error: E, answer: E, is_stored: bool) -> None:
     harness = Harness()
     harness.initialize(start=0)
     harness.error = error
     assert harness.write(0, 4) == [answer]
     harness.error = E.NONE
-    assert harness.batches() == ([(0, 4, 2, 1)] if is_there else [])
+    assert harness.batches() == ([(0, 4, 2, 1)] if is_stored else [])
     assert harness.again().batches() == harness.batches()
 
 

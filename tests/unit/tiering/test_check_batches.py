@@ -69,12 +69,12 @@ def test_intact_segment_passes(piece: int | None) -> None:
 
 
 @pytest.mark.parametrize("piece", PIECES)
-@pytest.mark.parametrize("place", [0, 7, 12, 15, 17, 30, 57, 70])
+@pytest.mark.parametrize("at", [0, 7, 12, 15, 17, 30, 57, 70])
 @pytest.mark.parametrize("number", [0, 1, 2])
-def test_changed_byte_is_found(place: int, number: int, piece: int | None) -> None:
+def test_changed_byte_is_found(at: int, number: int, piece: int | None) -> None:
     """Also in the offset and the leader epoch, which the CRC does not cover."""
     content = three_batches()
-    content[number * SIZE + place] ^= 0x41
+    content[number * SIZE + at] ^= 0x41
     with pytest.raises(DamagedSegment) as raised:
         check(content, piece=piece)
     assert raised.value.offset == 5 + number

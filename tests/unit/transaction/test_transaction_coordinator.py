@@ -138,7 +138,7 @@ def test_end_and_the_next_begin_share_one_batch(commit: bool, v2: bool) -> None:
     new = harness.restarted()
     assert new.describe().topics == {"t": [1]}
     assert new.end(who, v2=v2).error is E.NONE
-    new.settle()
+    new.run_until_idle()
     assert new.markers == [(T1, who[0], who[1] + v2, True)]
 
 
@@ -192,7 +192,7 @@ def test_kill_while_the_completion_waits_sends_the_markers_again() -> None:
     harness.added(who, T0)
     harness.end(who)
     new = harness.restarted()
-    new.settle()
+    new.run_until_idle()
     assert new.markers == harness.markers == [(T0, *who, True)]
     assert new.state() == "CompleteCommit"
     harness.coordinator.close()
@@ -599,7 +599,7 @@ def test_start_time_of_ended_transaction_is_known() -> None:
     harness.added(who, T0)
     harness.pass_time(700)
     harness.end(who)
-    harness.settle()
+    harness.run_until_idle()
     for each in (harness, harness.restarted()):
         assert (each.describe().state, each.describe().start_ms) == ("CompleteCommit", began_ms)
         assert not each.listed(duration_ms=50).transactions, "it lasts no longer"
@@ -614,7 +614,7 @@ def test_init_waiting_for_failed_end_append_gets_not_coordinator() -> None:
     harness.added(who, T0)
     harness.error = E.KAFKA_STORAGE_ERROR
     waiting = harness.init()
-    harness.settle()
+    harness.run_until_idle()
     assert waiting.error is E.NOT_COORDINATOR
     assert len(harness.reports) == 1
     assert harness.state() == "Ongoing"

@@ -196,7 +196,7 @@ def test_a_partition_that_knows_a_later_producer_needs_no_marker() -> None:
     harness, who = begun()
     harness.marker_error[U0] = E.INVALID_PRODUCER_EPOCH
     harness.end(who)
-    harness.settle()
+    harness.run_until_idle()
     assert harness.state() == "CompleteCommit"
 
 

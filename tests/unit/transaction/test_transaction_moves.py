@@ -12,7 +12,7 @@ from barnabas.ports.error_codes import ErrorCode as E
 def killed(harness: TransactionHarness) -> TransactionHarness:
     """Return the next coordinator, which loads the log; nothing else remains."""
     new = harness.restarted()
-    new.settle()
+    new.run_until_idle()
     return new
 
 
@@ -106,7 +106,7 @@ def test_the_markers_of_the_new_coordinator_have_its_epoch() -> None:
     harness.end(who)
     harness.coordinator_epoch = 9
     harness.load()
-    harness.settle()
+    harness.run_until_idle()
     epochs = [marker.coordinator_epoch for _, markers, _ in harness.asked_to_mark for marker in markers]
     assert epochs == [5, 9]
 

@@ -32,7 +32,7 @@ from barnabas.ports.errors import ApiError
 from barnabas.ports.types import TopicPartition
 from barnabas.testing.logs import numbered
 
-PLACE = TopicPartition("t", 0)
+TP = TopicPartition("t", 0)
 PRODUCER = 7
 DELIVERIES = 2
 """The most times that one message arrives."""
@@ -144,11 +144,11 @@ class World:
                 transactional_id="x",
                 producer_id=PRODUCER,
                 producer_epoch=epoch,
-                partitions=(PLACE,),
+                partitions=(TP,),
                 supports_epoch_bump=True,
             )
             asked = TransactionAsked(request, lambda _: None)
-            error = self.ask(lambda transaction: transaction.add(asked, request, (PLACE,), 0)).partitions[0].error
+            error = self.ask(lambda transaction: transaction.add(asked, request, (TP,), 0)).partitions[0].error
             if error is not E.NONE:
                 return error  # type: ignore[no-any-return]
         try:

@@ -88,7 +88,7 @@ class Story:
         harness.hold = harness.hold_markers = True
         harness.load()
         harness.coordinator.start()
-        harness.settle()
+        harness.run_until_idle()
         return harness
 
     def marked(self, markers: Any) -> WriteTxnMarkersResult:
@@ -122,7 +122,7 @@ class Story:
             old.coordinator.unload(partition)
         self.harness = self.coordinator(log)
 
-    def go_on(self) -> None:
+    def continue_steps(self) -> None:
         """Some of what is under way comes to an end."""
         harness, random = self.harness, self.random
         choices: list[Callable[[], None]] = []
@@ -165,7 +165,7 @@ class Story:
         for _ in range(12):
             if asked.result is not None:
                 return asked.result
-            self.go_on()
+            self.continue_steps()
         return asked.result
 
     def init(self, client: Client) -> None:
@@ -224,7 +224,7 @@ class Story:
             if choice < 0.05:
                 self.die()
             elif choice < 0.5:
-                self.go_on()
+                self.continue_steps()
             else:
                 self.act(self.random.choice(self.clients))
         harness = self.harness

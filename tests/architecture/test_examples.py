@@ -66,12 +66,12 @@ def test_a_face_names_everything_in_it(checkout: Path) -> None:
     for package in ("", "plugins", "testing", "simulation"):
         text = (checkout / package / "__init__.py").read_text(encoding="utf-8")
         module = import_module(f"barnabas.{package}".rstrip("."))
-        promised = set(module.__all__)
+        exported = set(module.__all__)
         homes = set(re.findall(r'^    "(\w+)": "', text, re.MULTILINE))
         checked = {name for _, name in _relative(text)}
-        assert promised - {"__version__", "hookimpl"} == homes
-        assert promised - {"__version__"} == checked
-        assert [name for name in promised if not hasattr(module, name)] == []
+        assert exported - {"__version__", "hookimpl"} == homes
+        assert exported - {"__version__"} == checked
+        assert [name for name in exported if not hasattr(module, name)] == []
 
 
 def _relative(source: str) -> Iterator[tuple[str, str]]:

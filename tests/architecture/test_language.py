@@ -48,6 +48,10 @@ def test_no_file_gains_private_words_and_every_allowance_is_needed(language: Mod
         ("self._put_off = 1\n", ["identifier"]),
         ("asides = kept_alive = 1\n", ["identifier"]),
         ("coursework = untold = 1\n", []),
+        ("def settle() -> None: ...\n", ["identifier"]),
+        ("def leader(place: TopicPartition) -> int: ...\n", ["identifier"]),
+        ("def leaders(places: Sequence[TopicPartition]) -> list[int]: ...\n", ["identifier"]),
+        ("def path(place: Path, tp: TopicPartition) -> str: ...\n", []),
         ('def f() -> None:\n    """The same, or None."""\n', ["docstring"]),
         ('def f() -> None:\n    """Of its files."""\n', ["docstring"]),
         ('def f() -> None:\n    """Return the files of the log."""\n', []),
@@ -100,10 +104,14 @@ def test_short_or_private_test_name_is_found(
         ('def f() -> None:\n    """Of its files."""\n', ["docstring"]),
         ('def f() -> int:\n    """The size of the log."""\n', ["docstring"]),
         ("x = 1  # nobody reads it\n", ["prose"]),
-        ('kept = "told"\n', []),
+        ('x = "told"\n', []),
+        ('raise ValueError("nobody leads t-0")\n', []),
+        ("kept = 1\n", ["identifier"]),
+        ("def go_on() -> None: ...\n", ["identifier"]),
+        ("def f(place: TopicPartition) -> None: ...\n", ["identifier"]),
     ],
 )
-def test_private_word_in_prose_of_a_test_is_found(
+def test_private_word_in_body_of_a_test_is_found(
     language: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, rules: list[str]
 ) -> None:
     monkeypatch.setattr(language, "ROOT", tmp_path)

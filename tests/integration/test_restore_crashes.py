@@ -55,7 +55,7 @@ def _groups_last(monkeypatch: pytest.MonkeyPatch) -> None:
     ("mutation", "why"),
     first_is_quick(
         [
-            (_without_own_ids, "was there more than once"),
+            (_without_own_ids, "several topics in remote storage are named"),
             (_opened_early, "mirrors no other one"),
             (_groups_last, "late"),
         ],

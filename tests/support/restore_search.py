@@ -191,13 +191,13 @@ class Death:
                 raise Killed
             self.others += 1
             return real(*args, **kwargs)
-        place = args[0].topic, args[0].partition
-        used = self.sent.setdefault(place, 0)
-        if self.crash.sent is not None and used == self.crash.sent.get(place, -1):
+        tp = args[0].topic, args[0].partition
+        used = self.sent.setdefault(tp, 0)
+        if self.crash.sent is not None and used == self.crash.sent.get(tp, -1):
             for task in self.tasks:
                 task.run()  # as far as it may come
             raise Killed
-        self.sent[place] += 1
+        self.sent[tp] += 1
         return real(*args, **kwargs)
 
 
@@ -260,7 +260,7 @@ class Restored:
                 overrides = dict(admin.topic_overrides(topic))
                 source = overrides.pop(SOURCE_KEY, None)
                 assert source is None or not is_whole, f"{topic} is half restored"
-                places = [TopicPartition(*place) for place in lost.batches if place[0] == topic]
+                places = [TopicPartition(*tp) for tp in lost.batches if tp[0] == topic]
                 starts = admin.list_offsets(dict.fromkeys(places, "earliest"))
                 contents = {each: self._content(each, starts[each]) for each in places}
                 if source is None:
@@ -268,10 +268,10 @@ class Restored:
                     continue
                 folder = topic_folder(topic, there[topic].topic_id)
                 assert not any(key.startswith(folder) for key in stored), f"{topic} is copied before it is whole"
-                for place, content in contents.items():
-                    assert lost.batches[place].startswith(content), f"{place} has other batches"
-                    error = self.broker.produce(topic, b"x", partition=place.partition).error
-                    assert error is not ErrorCode.NONE, f"{place} takes records before it is whole"
+                for tp, content in contents.items():
+                    assert lost.batches[tp].startswith(content), f"{tp} has other batches"
+                    error = self.broker.produce(topic, b"x", partition=tp.partition).error
+                    assert error is not ErrorCode.NONE, f"{tp} takes records before it is whole"
 
     def _check_whole(
         self,
@@ -281,23 +281,21 @@ class Restored:
         contents: Mapping[TopicPartition, bytes],
         lost: "LostCluster",
     ) -> None:
-        assert contents == {place: each for place, each in lost.batches.items() if place.topic == topic}, topic
+        assert contents == {tp: each for tp, each in lost.batches.items() if tp.topic == topic}, topic
         assert overrides == TIERED, topic
         starts, ends = (admin.list_offsets(dict.fromkeys(contents, when)) for when in ("earliest", "latest"))
-        assert {place: (starts[place], ends[place]) for place in contents} == {
-            place: lost.ranges[place] for place in contents
-        }, topic
+        assert {tp: (starts[tp], ends[tp]) for tp in contents} == {tp: lost.ranges[tp] for tp in contents}, topic
         for (group, name, partition), offset in COMMITTED.items():
             if name == topic:
                 found = admin.group_offsets(group).get(TopicPartition(name, partition))
                 assert found is not None and found.offset == offset, (group, name, partition)
 
-    def _content(self, place: TopicPartition, offset: int) -> bytes:
+    def _content(self, tp: TopicPartition, offset: int) -> bytes:
         """Return all batches of a partition from `offset` on."""
         found = bytearray()
         while True:
-            result = self.broker.fetch(place.topic, offset, place.partition).partitions[0]
-            assert result.error is ErrorCode.NONE, (place, offset, result.error)
+            result = self.broker.fetch(tp.topic, offset, tp.partition).partitions[0]
+            assert result.error is ErrorCode.NONE, (tp, offset, result.error)
             records = result.records if isinstance(result.records, Buffer) else result.records.read()
             if not records:
                 return bytes(found)
@@ -407,9 +405,9 @@ def search(*, twice: bool) -> int:
                 assert again is not None
                 assert all(each.was_complete for each in again), "a restore of what is there did something"
                 restored.check(lost, is_whole=True)
-            for place, (_, end) in lost.ranges.items():
-                result = restored.broker.produce(place.topic, b"x", partition=place.partition)
-                assert (result.error, result.base_offset) == (ErrorCode.NONE, end), place
+            for tp, (_, end) in lost.ranges.items():
+                result = restored.broker.produce(tp.topic, b"x", partition=tp.partition)
+                assert (result.error, result.base_offset) == (ErrorCode.NONE, end), tp
             return death
         except Exception as error:
             error.add_note(f"after {', then '.join(map(str, crashes_before))}")

@@ -192,7 +192,7 @@ def test_writes_and_deletions_are_refused_and_clients_do_not_repeat_them(world: 
     ("config", "why"),
     [
         (LogConfig(remote_storage_source="../orders"), "the folder of a topic"),
-        (LogConfig(remote_storage_source=SOURCE, remote_storage_enable=True), "nothing of a read-only topic"),
+        (LogConfig(remote_storage_source=SOURCE, remote_storage_enable=True), "a read-only topic is not copied"),
         (LogConfig(remote_storage_source=SOURCE, mirror_source="c"), "neither a mirror"),
         (LogConfig(remote_storage_source=SOURCE, cleanup_policy=frozenset({"compact"})), "compacted"),
         (LogConfig(remote_storage_source=SOURCE, message_format="classic"), "classic"),

@@ -145,7 +145,7 @@ def test_reset_of_chosen_partitions(admin: Admin, group: str) -> None:
         ({"offset": -1}, "begin at 0"),
         ({"timestamp_ms": -1}, "since 1970"),
         ({"to": "latest"}, "committed nothing"),
-        ({"shift": 1, "topics": ["t"]}, "no position in t-0"),
+        ({"shift": 1, "topics": ["t"]}, "no committed offset in t-0"),
     ],
     ids=str,
 )

@@ -255,7 +255,7 @@ def test_settings_of_brokers(barnabas: Command, admin: Admin) -> None:
     barnabas("configs", "delete", "log.segment.bytes", "--broker", here)
     assert json.loads(barnabas("configs", "describe", "--broker-default", "--json").out) == []
     assert "restart" in barnabas("configs", "set", "listeners=kafka://a:1", "--broker", here, expect=1).err
-    assert "no broker 99" in barnabas("configs", "describe", "--broker", "99", expect=2).err
+    assert "unknown broker 99" in barnabas("configs", "describe", "--broker", "99", expect=2).err
     for words in ((), ("--topic", "t", "--broker-default"), ("--topic", "t", "--group", "t")):
         assert "select a resource" in barnabas("configs", "describe", *words, expect=2).err
 

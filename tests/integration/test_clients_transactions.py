@@ -146,7 +146,7 @@ def test_failed_transaction_cannot_be_committed(cluster: TransactionalCluster, p
 
 def test_a_topic_that_is_not_there_aborts(cluster: TransactionalCluster) -> None:
     with producer_of(cluster, max_block_ms=50) as producer:
-        with pytest.raises(AbortNeeded, match="was not there"), producer.transaction():
+        with pytest.raises(AbortNeeded, match="is not present in metadata"), producer.transaction():
             handle = producer.send("not there", b"x")
         with pytest.raises(ApiError, match="not there"):
             handle.result(PATIENCE_S)

@@ -84,5 +84,5 @@ def test_our_admin_describes_and_changes_the_features_of_apache_kafka(tmp_path: 
 
 
 def test_features_of_a_broker_that_does_not_exist_are_an_error(admin: Admin) -> None:
-    with pytest.raises(ConfigError, match="no broker 9"):
+    with pytest.raises(ConfigError, match="unknown broker 9"):
         admin.describe_features(broker=9)

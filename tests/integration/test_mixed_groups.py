@@ -92,10 +92,13 @@ class Worker:
         self.partitions -= {each.partition for each in partitions}
 
 
-def wait_until(what: Callable[[], bool], workers: list[Worker]) -> None:
+def wait_until(what: Callable[[], bool], workers: list[Worker], broker: TestBroker) -> None:
     end = time.monotonic() + LIMIT_S
     while not what():
-        assert time.monotonic() < end, [(each.partitions, each.errors) for each in workers]
+        if time.monotonic() >= end:
+            with broker.admin() as admin:
+                known = admin.describe_consumer_groups(["g"])
+            pytest.fail(f"members: {[(each.partitions, each.errors) for each in workers]}; coordinator: {known}")
         time.sleep(0.05)
 
 
@@ -112,15 +115,15 @@ def test_rolling_upgrade_of_a_live_group_reads_every_message_once(strategy: str)
         with sending(broker.bootstrap, PARTITIONS) as sent:
             workers = [Worker(broker.bootstrap, "classic", strategy) for _ in range(2)]
             alive = list(workers)
-            wait_until(lambda: settled(*alive), workers)
+            wait_until(lambda: settled(*alive), workers, broker)
             for _ in range(2):
                 new = Worker(broker.bootstrap, "consumer")
                 workers.append(new)
                 alive.append(new)
-                wait_until(lambda: settled(*alive), workers)
+                wait_until(lambda: settled(*alive), workers, broker)
                 alive.pop(0).stop()
-                wait_until(lambda: settled(*alive), workers)
-        wait_until(lambda: sum(len(each.seen) for each in workers) >= len(sent), workers)
+                wait_until(lambda: settled(*alive), workers, broker)
+        wait_until(lambda: sum(len(each.seen) for each in workers) >= len(sent), workers, broker)
         for worker in alive:
             worker.stop()
     counts = Counter(value for worker in workers for _, value in worker.seen)

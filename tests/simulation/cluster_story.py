@@ -263,6 +263,7 @@ class ClusterStory:
             left = any(f"{broker.name}: removing the log of" in line for line in self.world.reports)
             if left or any(partition.log.failure is not None for partition in broker.partitions.values()):
                 broker.restart()
+        self._await("all brokers run", lambda: all(each.running for each in self.world.brokers.values()))
         rotten = len(self._rotten())
         if rotten:
             self.world.run(ALONE_S)

@@ -203,8 +203,14 @@ def test_login_that_is_refused_is_an_error_at_once_without_the_password(
 
 def test_server_certificate_of_a_foreign_authority_is_refused(secured: SecuredServer) -> None:
     settings = secured.tls(zookeeper_ssl_truststore_location=str(secured.foreign))
-    with pytest.raises(CoordinationError, match=r"no ZooKeeper answers .* last: .*certificate verify failed"):
-        secured.open(secured.url("/x", tls=True), settings, 1500)
+    text = ""
+    for timeout_ms in (1500, 30_000):  # a busy machine may need more than the first for one handshake
+        with pytest.raises(CoordinationError, match="no ZooKeeper answers") as caught:
+            secured.open(secured.url("/x", tls=True), settings, timeout_ms)
+        text = str(caught.value)
+        if "last: " in text:
+            break
+    assert "certificate verify failed" in text
 
 
 def test_server_certificate_for_another_host_is_refused_unless_the_check_is_off(tmp_path: Path) -> None:

@@ -175,8 +175,8 @@ class S3RemoteStorage:
 def _payload_options(checksum: str | None, *, is_tls: bool) -> dict[str, Any]:
     """Return how a payload is protected on its way. Raises `ConfigError`.
 
-    A signed payload takes a SHA-256, 0.7 ms per MB, a CRC-64/NVME 0.1. A CRC finds damage, but a stranger on the way
-    can forge it: so it is the default where TLS keeps strangers out.
+    A signed payload takes a SHA-256, 0.7 ms per MB, a CRC-64/NVME 0.1. A CRC finds damage, but an attacker on the
+    network can forge it, so it is the default only with TLS.
     """
     if checksum is None:
         checksum = "crc64nvme" if is_tls else "sha256"
@@ -202,7 +202,7 @@ _REMEDIES = (
     ),
     (
         ("BadDigest", "XAmzContentSHA256Mismatch"),
-        "what came there is not what was sent: look for bad memory or proxies",
+        "the store received other bytes than were sent: check memory and proxies",
     ),
     (
         ("NotImplemented", "checksum", "Checksum"),

@@ -217,7 +217,7 @@ def test_each_part_of_a_large_object_has_its_crc() -> None:
 def test_payload_that_was_damaged_on_its_way_is_refused_by_the_store(call: str) -> None:
     with (
         _server(_Requests(is_damaging=True), checksum="crc64nvme") as storage,
-        pytest.raises(RemoteStorageError, match=r"cannot store k in .*; what came there is not what was sent"),
+        pytest.raises(RemoteStorageError, match=r"cannot store k in .*; the store received other bytes than were sent"),
     ):
         storage.put("k", b"content") if call == "put" else storage.replace("k", b"content", None)
 

@@ -157,9 +157,7 @@ def _by_reason() -> dict[str, list[ConfigKey]]:
 
 def _settings(kind: type, without: type | None = None) -> Iterator[str]:
     """Yield the table of one class of settings; `without` those that it inherits from another one."""
-    left_out = (
-        {"security", "coordination_settings"} if without is None else {each.name for each in attrs.fields(without)}
-    )
+    left_out = {"security", "coordination_settings"} | {each.name for each in attrs.fields(without or kind) if without}
     docs, hints = docs_of(kind), get_type_hints(kind)
     aliases: dict[str, list[str]] = {}
     for alias, name in {**OTHER_NAMES, **getattr(kind, "ALIASES", {})}.items():

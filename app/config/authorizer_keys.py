@@ -15,18 +15,18 @@ class AuthorizerKeys:
     authorizer_class_name: str = text_key(
         "authorizer.class.name",
         "",
-        doc=f"{STANDARD_AUTHORIZER} checks every request by ACLs; another name is that of a plug-in (hook "
-        "barnabas_authorizer). Empty: everyone may do everything.",
+        doc=f"{STANDARD_AUTHORIZER} checks each request against ACLs; another name is that of a plug-in (hook "
+        "barnabas_authorizer). Empty: all requests are allowed.",
     )
     super_users: str = text_key(
         "super.users",
         "",
-        doc="The principals that may do everything, separated by semicolons: User:admin;User:CN=broker1.",
+        doc="The principals that no ACL restricts, separated by semicolons: User:admin;User:CN=broker1.",
     )
     allow_everyone_if_no_acl_found: bool = flag_key(
         "allow.everyone.if.no.acl.found",
         False,
-        doc="Whether everyone may use a resource that no ACL at all protects.",
+        doc="Whether every principal may use a resource that has no ACLs.",
     )
     classic_allowed_addresses: tuple[str, ...] = list_key(
         "classic.allowed.addresses",
@@ -37,12 +37,12 @@ class AuthorizerKeys:
     classic_allowed_subjects: tuple[str, ...] = list_key(
         "classic.allowed.subjects",
         (),
-        doc="The principals, by the client's certificate, that may use a classic listener (User:NAME). Empty: all.",
+        doc="The principals (User:NAME) of client certificates that may use a classic listener. Empty: all.",
         scope="listener",
     )
     classic_read_only: bool = flag_key(
         "classic.read.only",
         False,
-        doc="Whether a classic listener refuses to produce.",
+        doc="Whether a classic listener refuses produce requests.",
         scope="listener",
     )

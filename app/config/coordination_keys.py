@@ -26,72 +26,81 @@ class CoordinationKeys:
     zookeeper_set_acl: bool = flag_key(
         "zookeeper.set.acl",
         False,
-        doc="Whether new nodes in ZooKeeper belong to who makes them: others may read them, but no secrets.",
+        doc="Whether new nodes in ZooKeeper get ACLs: only the broker's user may change them, and others may read "
+        "them unless they are secret.",
     )
     zookeeper_sasl_jaas_config: Secret[str] | None = password_key(
         "zookeeper.sasl.jaas.config",
-        doc='Ours. The login at ZooKeeper, as a JAAS file has it in Client: DigestLoginModule required username="USER" '
-        'password="PASSWORD"; for the user of brokers.',
+        doc='Ours. DigestLoginModule required username="USER" password="PASSWORD"; is the login at ZooKeeper for the '
+        "user of brokers, as in the section Client of a JAAS file.",
     )
     zookeeper_sasl_client_username: str = text_key(
         "zookeeper.sasl.client.username",
         "zookeeper",
-        doc="The Kerberos service of ZooKeeper; a system property in Kafka.",
+        doc="The Kerberos service name of ZooKeeper; a system property in Kafka.",
     )
     zookeeper_ssl_client_enable: bool = flag_key(
         "zookeeper.ssl.client.enable", False, doc="Whether connections to ZooKeeper use TLS."
     )
     zookeeper_ssl_keystore_location: str | None = text_key(
-        "zookeeper.ssl.keystore.location", None, doc="The file of the key and certificate that ZooKeeper asks for."
+        "zookeeper.ssl.keystore.location", None, doc="The file of the client certificate and its key for ZooKeeper."
     )
     zookeeper_ssl_keystore_password: Secret[str] | None = password_key(
-        "zookeeper.ssl.keystore.password", doc="The password of that key store, and of its key."
+        "zookeeper.ssl.keystore.password", doc="The password of zookeeper.ssl.keystore.location, and of its key."
     )
     zookeeper_ssl_keystore_type: str | None = text_key(
-        "zookeeper.ssl.keystore.type", None, STORE_TYPES, doc="PEM or PKCS12; the content of the file counts."
+        "zookeeper.ssl.keystore.type",
+        None,
+        STORE_TYPES,
+        doc="PEM or PKCS12. The type is detected by the content of the file.",
     )
     zookeeper_ssl_truststore_location: str | None = text_key(
         "zookeeper.ssl.truststore.location",
         None,
-        doc="The file of the authorities that ZooKeeper's certificates may be of; unset: those of the system.",
+        doc="The file of the certificate authorities that are trusted for ZooKeeper; unset: those of the system.",
     )
     zookeeper_ssl_truststore_password: Secret[str] | None = password_key(
-        "zookeeper.ssl.truststore.password", doc="The password of that trust store."
+        "zookeeper.ssl.truststore.password", doc="The password of zookeeper.ssl.truststore.location."
     )
     zookeeper_ssl_truststore_type: str | None = text_key(
-        "zookeeper.ssl.truststore.type", None, STORE_TYPES, doc="PEM or PKCS12; the content of the file counts."
+        "zookeeper.ssl.truststore.type",
+        None,
+        STORE_TYPES,
+        doc="PEM or PKCS12. The type is detected by the content of the file.",
     )
     zookeeper_ssl_enabled_protocols: tuple[str, ...] = list_key(
-        "zookeeper.ssl.enabled.protocols", _VERSIONS, _VERSIONS, doc="The versions of TLS that may be used."
+        "zookeeper.ssl.enabled.protocols", _VERSIONS, _VERSIONS, doc="The enabled versions of TLS."
     )
     zookeeper_ssl_protocol: str = text_key(
         "zookeeper.ssl.protocol", "TLSv1.3", ("TLS", *_VERSIONS), doc="The highest version of TLS."
     )
     zookeeper_ssl_cipher_suites: tuple[str, ...] = list_key(
-        "zookeeper.ssl.cipher.suites", (), doc="The cipher suites by Java's or OpenSSL's names; empty: its default."
+        "zookeeper.ssl.cipher.suites",
+        (),
+        doc="The cipher suites by Java's or OpenSSL's names; empty: OpenSSL's default.",
     )
     zookeeper_ssl_endpoint_identification_algorithm: str = text_key(
         "zookeeper.ssl.endpoint.identification.algorithm",
         "HTTPS",
         ("HTTPS", "https", "none", ""),
-        doc="HTTPS: ZooKeeper's certificates must be for its hosts; none or empty: for any.",
+        doc="HTTPS: the host name is verified against ZooKeeper's certificate; none or empty: it is not.",
     )
     etcd_insecure_transport: bool = flag_key(
         "etcd.insecure.transport",
         True,
-        doc="Ours. false: connections to etcd use TLS with the authorities of the system; etcd.cacert and etcd.cert "
-        "imply it.",
+        doc="Ours. false: connections to etcd use TLS with the system's certificate authorities; etcd.cacert and "
+        "etcd.cert imply it.",
     )
     etcd_cacert: str | None = text_key(
         "etcd.cacert",
         None,
-        doc="Ours. The PEM file of the authorities that etcd's certificates may be of; implies TLS.",
+        doc="Ours. The PEM file of the certificate authorities that are trusted for etcd; implies TLS.",
     )
     etcd_cert: str | None = text_key(
-        "etcd.cert", None, doc="Ours. The PEM file of the certificate that etcd asks for; implies TLS."
+        "etcd.cert", None, doc="Ours. The PEM file of the client certificate for etcd; implies TLS."
     )
-    etcd_key: str | None = text_key("etcd.key", None, doc="Ours. The PEM file of the key of etcd.cert.")
-    etcd_user: str | None = text_key("etcd.user", None, doc="Ours. The user at an etcd with authentication.")
+    etcd_key: str | None = text_key("etcd.key", None, doc="Ours. The PEM file of the private key of etcd.cert.")
+    etcd_user: str | None = text_key("etcd.user", None, doc="Ours. The user name for etcd with authentication.")
     etcd_password: Secret[str] | None = password_key("etcd.password", doc="Ours. The password of etcd.user.")
 
 

@@ -38,40 +38,60 @@ class GroupKeys:
         "group.coordinator.rebalance.protocols",
         ("classic", "consumer", "streams"),
         ("classic", "consumer", "share", "streams"),
-        doc="The protocols of groups that are offered; classic is among them in any case. streams and share have no "
-        "effect.",
+        doc="The enabled group protocols. classic is always enabled; streams and share have no effect.",
     )
 
     # Consumer groups (KIP-848).
     group_consumer_session_timeout_ms: int = int_key(
-        "group.consumer.session.timeout.ms", 45_000, 1, doc="A member that is silent for this time leaves the group."
+        "group.consumer.session.timeout.ms",
+        45_000,
+        1,
+        doc="A member that sends no heartbeat for this time is removed from its group.",
     )
     group_consumer_min_session_timeout_ms: int = int_key(
-        "group.consumer.min.session.timeout.ms", 45_000, 1, doc="The least value that a group may have."
+        "group.consumer.min.session.timeout.ms",
+        45_000,
+        1,
+        doc="The minimum that a group may set for consumer.session.timeout.ms.",
     )
     group_consumer_max_session_timeout_ms: int = int_key(
-        "group.consumer.max.session.timeout.ms", 60_000, 1, doc="The greatest value that a group may have."
+        "group.consumer.max.session.timeout.ms",
+        60_000,
+        1,
+        doc="The maximum that a group may set for consumer.session.timeout.ms.",
     )
     group_consumer_heartbeat_interval_ms: int = int_key(
-        "group.consumer.heartbeat.interval.ms", 5_000, 1, doc="The time between two heartbeats of a member."
+        "group.consumer.heartbeat.interval.ms", 5_000, 1, doc="The interval at which members send heartbeats."
     )
     group_consumer_min_heartbeat_interval_ms: int = int_key(
-        "group.consumer.min.heartbeat.interval.ms", 5_000, 1, doc="The least value that a group may have."
+        "group.consumer.min.heartbeat.interval.ms",
+        5_000,
+        1,
+        doc="The minimum that a group may set for consumer.heartbeat.interval.ms.",
     )
     group_consumer_max_heartbeat_interval_ms: int = int_key(
-        "group.consumer.max.heartbeat.interval.ms", 15_000, 1, doc="The greatest value that a group may have."
+        "group.consumer.max.heartbeat.interval.ms",
+        15_000,
+        1,
+        doc="The maximum that a group may set for consumer.heartbeat.interval.ms.",
     )
     group_consumer_assignment_interval_ms: int = int_key(
-        "group.consumer.assignment.interval.ms", 1_000, 0, doc="The least time between two assignments of a group."
+        "group.consumer.assignment.interval.ms", 1_000, 0, doc="The minimum time between two assignments of a group."
     )
     group_consumer_min_assignment_interval_ms: int = int_key(
-        "group.consumer.min.assignment.interval.ms", 0, 0, doc="The least value that a group may have."
+        "group.consumer.min.assignment.interval.ms",
+        0,
+        0,
+        doc="The minimum that a group may set for consumer.assignment.interval.ms.",
     )
     group_consumer_max_assignment_interval_ms: int = int_key(
-        "group.consumer.max.assignment.interval.ms", 15_000, 0, doc="The greatest value that a group may have."
+        "group.consumer.max.assignment.interval.ms",
+        15_000,
+        0,
+        doc="The maximum that a group may set for consumer.assignment.interval.ms.",
     )
     group_consumer_max_size: int = int_key(
-        "group.consumer.max.size", INT_MAX, 1, doc="The most members that a consumer group may have."
+        "group.consumer.max.size", INT_MAX, 1, doc="The maximum number of members of a consumer group."
     )
     group_consumer_assignors: tuple[str, ...] = list_key(
         "group.consumer.assignors",
@@ -91,88 +111,129 @@ class GroupKeys:
         "group.consumer.regex.refresh.interval.ms",
         600_000,
         10_000,
-        doc="How often the patterns of members are matched with the topics again.",
+        doc="How often the regular expressions of members are matched with the topics again.",
     )
 
     # Share groups (KIP-932).
     group_share_session_timeout_ms: int = int_key(
-        "group.share.session.timeout.ms", 45_000, 1, doc="A member that is silent for this time leaves the group."
+        "group.share.session.timeout.ms",
+        45_000,
+        1,
+        doc="A member that sends no heartbeat for this time is removed from its group.",
     )
     group_share_min_session_timeout_ms: int = int_key(
-        "group.share.min.session.timeout.ms", 45_000, 1, doc="The least value that a group may have."
+        "group.share.min.session.timeout.ms",
+        45_000,
+        1,
+        doc="The minimum that a group may set for share.session.timeout.ms.",
     )
     group_share_max_session_timeout_ms: int = int_key(
-        "group.share.max.session.timeout.ms", 60_000, 1, doc="The greatest value that a group may have."
+        "group.share.max.session.timeout.ms",
+        60_000,
+        1,
+        doc="The maximum that a group may set for share.session.timeout.ms.",
     )
     group_share_heartbeat_interval_ms: int = int_key(
-        "group.share.heartbeat.interval.ms", 5_000, 1, doc="The time between two heartbeats of a member."
+        "group.share.heartbeat.interval.ms", 5_000, 1, doc="The interval at which members send heartbeats."
     )
     group_share_min_heartbeat_interval_ms: int = int_key(
-        "group.share.min.heartbeat.interval.ms", 5_000, 1, doc="The least value that a group may have."
+        "group.share.min.heartbeat.interval.ms",
+        5_000,
+        1,
+        doc="The minimum that a group may set for share.heartbeat.interval.ms.",
     )
     group_share_max_heartbeat_interval_ms: int = int_key(
-        "group.share.max.heartbeat.interval.ms", 15_000, 1, doc="The greatest value that a group may have."
+        "group.share.max.heartbeat.interval.ms",
+        15_000,
+        1,
+        doc="The maximum that a group may set for share.heartbeat.interval.ms.",
     )
     group_share_assignment_interval_ms: int = int_key(
-        "group.share.assignment.interval.ms", 1_000, 0, doc="The least time between two assignments of a group."
+        "group.share.assignment.interval.ms", 1_000, 0, doc="The minimum time between two assignments of a group."
     )
     group_share_min_assignment_interval_ms: int = int_key(
-        "group.share.min.assignment.interval.ms", 0, 0, doc="The least value that a group may have."
+        "group.share.min.assignment.interval.ms",
+        0,
+        0,
+        doc="The minimum that a group may set for share.assignment.interval.ms.",
     )
     group_share_max_assignment_interval_ms: int = int_key(
-        "group.share.max.assignment.interval.ms", 15_000, 0, doc="The greatest value that a group may have."
+        "group.share.max.assignment.interval.ms",
+        15_000,
+        0,
+        doc="The maximum that a group may set for share.assignment.interval.ms.",
     )
     group_share_record_lock_duration_ms: int = int_key(
         "group.share.record.lock.duration.ms",
         30_000,
         1_000,
         3_600_000,
-        doc="A message that a member does not acknowledge for this time goes to another one.",
+        doc="A record that is not acknowledged within this time is delivered again, perhaps to another member.",
     )
     group_share_min_record_lock_duration_ms: int = int_key(
-        "group.share.min.record.lock.duration.ms", 15_000, 1_000, 30_000, doc="The least value that a group may have."
+        "group.share.min.record.lock.duration.ms",
+        15_000,
+        1_000,
+        30_000,
+        doc="The minimum that a group may set for share.record.lock.duration.ms.",
     )
     group_share_max_record_lock_duration_ms: int = int_key(
         "group.share.max.record.lock.duration.ms",
         60_000,
         30_000,
         3_600_000,
-        doc="The greatest value that a group may have.",
+        doc="The maximum that a group may set for share.record.lock.duration.ms.",
     )
     group_share_delivery_count_limit: int = int_key(
-        "group.share.delivery.count.limit", 5, 2, 10, doc="A message that was delivered so often is given up."
+        "group.share.delivery.count.limit",
+        5,
+        2,
+        10,
+        doc="The maximum number of deliveries of a record. After that it is archived.",
     )
     group_share_min_delivery_count_limit: int = int_key(
-        "group.share.min.delivery.count.limit", 2, 2, 5, doc="The least value that a group may have."
+        "group.share.min.delivery.count.limit",
+        2,
+        2,
+        5,
+        doc="The minimum that a group may set for share.delivery.count.limit.",
     )
     group_share_max_delivery_count_limit: int = int_key(
-        "group.share.max.delivery.count.limit", 10, 5, 25, doc="The greatest value that a group may have."
+        "group.share.max.delivery.count.limit",
+        10,
+        5,
+        25,
+        doc="The maximum that a group may set for share.delivery.count.limit.",
     )
     group_share_partition_max_record_locks: int = int_key(
         "group.share.partition.max.record.locks",
         2_000,
         100,
         10_000,
-        doc="The most messages of a partition that are in flight in a group.",
+        doc="The maximum number of records of a partition that are in flight in a group.",
     )
     group_share_min_partition_max_record_locks: int = int_key(
-        "group.share.min.partition.max.record.locks", 100, 100, 2_000, doc="The least value that a group may have."
+        "group.share.min.partition.max.record.locks",
+        100,
+        100,
+        2_000,
+        doc="The minimum that a group may set for share.partition.max.record.locks.",
     )
     group_share_max_partition_max_record_locks: int = int_key(
         "group.share.max.partition.max.record.locks",
         4_000,
         2_000,
         10_000,
-        doc="The greatest value that a group may have.",
+        doc="The maximum that a group may set for share.partition.max.record.locks.",
     )
     group_share_max_size: int = int_key(
-        "group.share.max.size", 200, 1, 1_000, doc="The most members that a share group may have."
+        "group.share.max.size", 200, 1, 1_000, doc="The maximum number of members of a share group."
     )
     group_share_assignors: tuple[str, ...] = list_key(
         "group.share.assignors", ("simple",), ("simple",), doc="The assignor of share groups."
     )
     group_share_max_share_sessions: int = int_key(
-        "group.share.max.share.sessions", 2_000, 1, doc="The most members that fetch from this broker at a time."
+        "group.share.max.share.sessions", 2_000, 1, doc="The maximum number of share sessions of this broker."
     )
 
     def check_groups(self) -> None:

@@ -26,7 +26,7 @@ class RemoteKeys:
     """A part of the table; see `BrokerConfig`."""
 
     remote_log_storage_system_enable: bool = flag_key(
-        "remote.log.storage.system.enable", False, doc="Whether topics may have closed segments in remote storage."
+        "remote.log.storage.system.enable", False, doc="Whether topics may keep closed segments in remote storage."
     )
     remote_log_storage_manager_class_name: str | None = text_key(
         "remote.log.storage.manager.class.name",
@@ -34,87 +34,108 @@ class RemoteKeys:
         doc="The URL of the remote storage: s3://BUCKET/PREFIX, file:///PATH, or one of a plug-in.",
     )
     remote_log_manager_task_interval_ms: int = long_key(
-        "remote.log.manager.task.interval.ms", 30_000, 1, doc="How often a leader looks for what to copy or to delete."
+        "remote.log.manager.task.interval.ms",
+        30_000,
+        1,
+        doc="How often a leader looks for segments to copy to remote storage or to delete there.",
     )
     remote_log_manager_copier_thread_pool_size: int = int_key(
-        "remote.log.manager.copier.thread.pool.size", 10, 1, doc="The threads that copy segments, and delete them."
+        "remote.log.manager.copier.thread.pool.size",
+        10,
+        1,
+        doc="The number of threads that copy segments to remote storage and delete them there.",
     )
     remote_log_reader_threads: int = int_key(
-        "remote.log.reader.threads", 10, 1, doc="The threads that read from remote storage."
+        "remote.log.reader.threads", 10, 1, doc="The number of threads that read from remote storage."
     )
     remote_log_reader_max_pending_tasks: int = int_key(
-        "remote.log.reader.max.pending.tasks", 100, 1, doc="Reads of remote storage under way; more are refused."
+        "remote.log.reader.max.pending.tasks",
+        100,
+        1,
+        doc="The maximum number of pending reads of remote storage. Further ones are refused.",
     )
     remote_log_index_file_cache_total_size_bytes: int = long_key(
         "remote.log.index.file.cache.total.size.bytes",
         1_073_741_824,
         1,
-        doc="Memory for indexes of remote segments; on disk in Kafka.",
+        doc="The memory for cached indexes of remote segments; Kafka keeps these on disk.",
     )
     remote_fetch_max_wait_ms: int = int_key(
         "remote.fetch.max.wait.ms",
         500,
         1,
-        doc="The longest wait of a fetch for remote storage; what comes later serves the next fetch.",
+        doc="The maximum time that a fetch waits for remote storage. Data that arrive later are served to the next "
+        "fetch.",
     )
     remote_list_offsets_request_timeout_ms: int = long_key(
         "remote.list.offsets.request.timeout.ms",
         30_000,
         1,
-        doc="The longest wait of a look-up of a timestamp for remote storage; then the partition has error 7.",
+        doc="The maximum time that ListOffsets by timestamp waits for remote storage. The partition gets "
+        "REQUEST_TIMED_OUT (7) then.",
     )
     follower_fetch_last_tiered_offset_enable: bool = flag_key(
         "follower.fetch.last.tiered.offset.enable",
         False,
-        doc="Whether a new follower begins at the last tiered offset instead of all that its leader has (KIP-1023).",
+        doc="Whether a new follower begins at the last tiered offset, not at the first offset in the leader's local "
+        "log (KIP-1023).",
         dynamic=True,
     )
     remote_log_manager_copy_max_bytes_per_second: int = long_key(
-        "remote.log.manager.copy.max.bytes.per.second", LONG_MAX, 1, doc="Bytes that this broker copies in a second."
+        "remote.log.manager.copy.max.bytes.per.second",
+        LONG_MAX,
+        1,
+        doc="The maximum number of bytes per second that this broker copies to remote storage.",
     )
     remote_log_manager_fetch_max_bytes_per_second: int = long_key(
         "remote.log.manager.fetch.max.bytes.per.second",
         LONG_MAX,
         1,
-        doc="Bytes that this broker reads from remote storage in a second.",
+        doc="The maximum number of bytes per second that this broker reads from remote storage.",
     )
     log_local_retention_ms: int = long_key(
         "log.local.retention.ms",
         -2,
         -2,
-        doc="How long segments stay here that are in remote storage; -2: as log.retention.ms.",
+        doc="How long a segment that is in remote storage stays on the broker's disk, too; -2: as log.retention.ms.",
         dynamic=True,
     )
     log_local_retention_bytes: int = long_key(
         "log.local.retention.bytes",
         -2,
         -2,
-        doc="Bytes of a partition that stay here, of those in remote storage; -2: as log.retention.bytes.",
+        doc="The number of bytes of a partition in remote storage that stay on the broker's disk, too; -2: as "
+        "log.retention.bytes.",
         dynamic=True,
     )
     rsm_config_access_key_id: str | None = text_key(
         "rsm.config.access.key.id",
         None,
-        doc="Ours. Of s3://: the access key; unset: from the environment or the machine.",
+        doc="Ours. For s3://: the access key; unset: from the environment or the machine's role.",
     )
     rsm_config_secret_access_key: Secret[str] | None = password_key(
-        "rsm.config.secret.access.key", doc="Ours. Of s3://: the secret access key."
+        "rsm.config.secret.access.key", doc="Ours. For s3://: the secret access key."
     )
     rsm_config_session_token: Secret[str] | None = password_key(
-        "rsm.config.session.token", doc="Ours. Of s3://: the session token of temporary keys."
+        "rsm.config.session.token", doc="Ours. For s3://: the session token of temporary credentials."
     )
     rsm_config_endpoint: str | None = text_key(
-        "rsm.config.endpoint", None, doc="Ours. Of s3://: http[s]://HOST:PORT of a store that is not Amazon's."
+        "rsm.config.endpoint", None, doc="Ours. For s3://: http[s]://HOST:PORT of an S3-compatible store."
     )
     rsm_config_payload_checksum: str | None = text_key(
         "rsm.config.payload.checksum",
         None,
         ("sha256", "crc64nvme", "none"),
-        doc="Ours. Of s3://: by what the store checks what it receives; unset: crc64nvme by HTTPS, sha256 by HTTP.",
+        doc="Ours. For s3://: the checksum that the store verifies in each upload; unset: crc64nvme with HTTPS, "
+        "sha256 with HTTP.",
     )
-    rsm_config_region: str | None = text_key("rsm.config.region", None, doc="Ours. Of s3://: the region of the bucket.")
+    rsm_config_region: str | None = text_key(
+        "rsm.config.region", None, doc="Ours. For s3://: the region of the bucket."
+    )
     rsm_config_virtual_hosted_style: bool | None = flag_key(
-        "rsm.config.virtual.hosted.style", False, doc="Ours. Of s3://: whether the bucket is a part of the host name."
+        "rsm.config.virtual.hosted.style",
+        False,
+        doc="Ours. For s3://: whether the bucket is part of the host name (virtual-hosted style).",
     )
 
     @property

@@ -38,14 +38,15 @@ class TlsKeys:
         "ssl.keystore.type",
         "JKS",
         STORE_TYPES,
-        doc="PEM or PKCS12; the content of the file counts.",
+        doc="PEM or PKCS12. The type is detected by the content of the file.",
         dynamic=True,
         scope=_SCOPE,
     )
     ssl_keystore_location: str | None = text_key(
         "ssl.keystore.location",
         None,
-        doc="The file of the listener's private key and certificate chain: PEM, or PKCS12 with the extra security.",
+        doc="The file of the private key and certificate chain of the listener: PEM, or PKCS12 with the extra "
+        "security.",
         dynamic=True,
         scope=_SCOPE,
     )
@@ -69,7 +70,7 @@ class TlsKeys:
     )
     ssl_keystore_certificate_chain: Secret[str] | None = password_key(
         "ssl.keystore.certificate.chain",
-        doc="The certificate, and those of its authorities, as PEM text, in place of a file.",
+        doc="The certificate chain as PEM text, in place of a file.",
         dynamic=True,
         scope=_SCOPE,
     )
@@ -77,14 +78,14 @@ class TlsKeys:
         "ssl.truststore.type",
         "JKS",
         STORE_TYPES,
-        doc="PEM or PKCS12; the content of the file counts.",
+        doc="PEM or PKCS12. The type is detected by the content of the file.",
         dynamic=True,
         scope=_SCOPE,
     )
     ssl_truststore_location: str | None = text_key(
         "ssl.truststore.location",
         None,
-        doc="The file of the authorities whose certificates are trusted; unset: those of the system.",
+        doc="The file of the trusted certificate authorities; unset: those of the system.",
         dynamic=True,
         scope=_SCOPE,
     )
@@ -96,7 +97,7 @@ class TlsKeys:
     )
     ssl_truststore_certificates: Secret[str] | None = password_key(
         "ssl.truststore.certificates",
-        doc="The trusted authorities as PEM text, in place of a file.",
+        doc="The trusted certificate authorities as PEM text, in place of a file.",
         dynamic=True,
         scope=_SCOPE,
     )
@@ -104,42 +105,45 @@ class TlsKeys:
         "ssl.client.auth",
         "none",
         CLIENT_AUTH,
-        doc="Whether clients show a certificate: required, requested (they may), or none.",
+        doc="Whether clients authenticate with a certificate: required, requested (optional) or none.",
         scope=_SCOPE,
     )
     ssl_enabled_protocols: tuple[str, ...] = list_key(
-        "ssl.enabled.protocols", PROTOCOLS, PROTOCOLS, doc="The versions of TLS that may be used.", scope=_SCOPE
+        "ssl.enabled.protocols", PROTOCOLS, PROTOCOLS, doc="The enabled versions of TLS.", scope=_SCOPE
     )
     ssl_protocol: str = text_key(
         "ssl.protocol",
         "TLSv1.3",
         ("TLS", *PROTOCOLS),
-        doc="The highest version of TLS; ssl.enabled.protocols has those that may be used.",
+        doc="The highest version of TLS; ssl.enabled.protocols lists the enabled ones.",
         scope=_SCOPE,
     )
     ssl_cipher_suites: tuple[str, ...] = list_key(
         "ssl.cipher.suites",
         (),
-        doc="The cipher suites by Java's or OpenSSL's names; empty: its default.",
+        doc="The cipher suites by Java's or OpenSSL's names; empty: OpenSSL's default.",
         scope=_SCOPE,
     )
     ssl_endpoint_identification_algorithm: str = text_key(
         "ssl.endpoint.identification.algorithm",
         "https",
         ("https", "none", ""),
-        doc="https: other brokers' certificates must be for their hosts; none or empty: for any.",
+        doc="https: the host names of other brokers are verified against their certificates; none or empty: they are "
+        "not.",
         scope=_SCOPE,
     )
     ssl_allow_dn_changes: bool = flag_key(
         "ssl.allow.dn.changes", False, doc="Whether a reloaded certificate may have another subject."
     )
     ssl_allow_san_changes: bool = flag_key(
-        "ssl.allow.san.changes", False, doc="Whether a reloaded certificate may lack names that the present one has."
+        "ssl.allow.san.changes",
+        False,
+        doc="Whether a reloaded certificate may lack subject alternative names of the present one.",
     )
     ssl_principal_mapping_rules: str = text_key(
         "ssl.principal.mapping.rules",
         "DEFAULT",
-        doc="RULE:PATTERN/REPLACEMENT/[L|U],...: the names of users from the subjects of their certificates.",
+        doc="RULE:PATTERN/REPLACEMENT/[L|U],...: how the subject of a client certificate becomes a user name.",
         scope=_SCOPE,
     )
 

@@ -36,6 +36,9 @@ from barnabas.simulation import Disasters, SimulatedBroker, World
 
 SECONDS = 8.0
 ALONE_S = 10.0
+"""A leader alone in the ISR with rot is restarted after this time."""
+IN_SYNC_S = 3.0
+"""More than a leader takes to remove followers that do not get past its rot from the ISR."""
 SETTLED_WITHIN = 60.0
 REPAIRED_WITHIN = 300.0
 """A repair that found no other replica is tried again after a second, then after two, up to an hour."""
@@ -266,13 +269,24 @@ class ClusterStory:
         self._await("all brokers run", lambda: all(each.running for each in self.world.brokers.values()))
         rotten = len(self._rotten())
         if rotten:
-            self.world.run(ALONE_S)
-            for broker in self._alone():
-                broker.restart()
-            self.world.run(ALONE_S)
+            self._run_while_not_in_sync(ALONE_S)
+            alone = self._alone()
+            if alone:
+                for broker in alone:
+                    broker.restart()
+                self._run_while_not_in_sync(ALONE_S)
             self.world.reached["rot: found and repaired"] += max(0, rotten - len(self._rotten()))
             if self._alone():
                 raise LeftToUncleanElection
+
+    def _run_while_not_in_sync(self, seconds: float) -> None:
+        """Let this time pass, or less if all brokers are in sync for long enough that no leader will be alone."""
+        world = self.world
+        end, since = world.now + seconds, world.now
+        while world.now < min(end, since + IN_SYNC_S):
+            world.run(0.1)
+            if not self._all_in_sync():
+                since = world.now
 
     def _alone(self) -> list[SimulatedBroker]:
         return list({each.broker_id: each for each, partition, _ in self._rotten() if _is_alone(partition)}.values())

@@ -72,7 +72,7 @@ class LedLog:
     last_stable_offset: Callable[[], int]
     describe: Callable[[], TieredTopic]
     """Returns the topic as it is now."""
-    awaits_producers: Callable[[], bool] = lambda: False
+    awaits_producers: Callable[[], bool]
     """Returns True while damage hides batches of producers from the leader, and a repair may bring them back."""
 
 

@@ -88,6 +88,7 @@ class Leading:
                 log=self.log,
                 last_stable_offset=lambda: self.log.log_end_offset,
                 describe=lambda: TieredTopic(name="t", topic_id=TOPIC_ID, partitions=1),
+                awaits_producers=lambda: False,
             )
         )
 

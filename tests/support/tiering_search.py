@@ -10,7 +10,8 @@ What is checked are promises, by what is in the logs and in the store:
 - what was committed and has not expired is read from one tier or the other, unchanged;
 - nothing expires before the retention of the topic says so;
 - a leader that knows the manifest serves nothing below the start that was stored in it;
-- what a manifest offers to readers is there, whole;
+- what a manifest offers to readers is there, whole, with the producers of all before;
+- a leader knows the producer of each committed batch, but for those that damage hides from it;
 - once all is calm, every leader has its manifest, no copy is left half done, the store has no object that no manifest
   names, but for what came after its leader had been deposed, and nothing at all of a deleted topic.
 
@@ -34,10 +35,14 @@ from barnabas.adapters.system import ManualClock
 from barnabas.app.broker.state.tiering import Tiering
 from barnabas.core.cluster.topics import NO_LEADER, PartitionState, ReplicaId
 from barnabas.core.log.config import LogConfig
+from barnabas.core.log.names import LOG_SUFFIX, SNAPSHOT_SUFFIX, segment_file
 from barnabas.core.log.partition_log.unified_log import UnifiedLog
+from barnabas.core.log.producers.snapshot import decode_snapshot
+from barnabas.core.log.segment.segment import Segment
 from barnabas.core.replica.follower.fetcher import PartitionDataProcessor
 from barnabas.core.replica.follower.partition_fetch_state import PartitionFetchState
 from barnabas.core.replica.partition.fetch_isolation import FetchIsolation
+from barnabas.core.replica.partition.local_partitions import LocalPartitions
 from barnabas.core.replica.partition.partition import Partition
 from barnabas.core.tiering.manifest import (
     Manifest,
@@ -61,12 +66,12 @@ from barnabas.ports.errors import ApiError
 from barnabas.ports.remote_storage import ObjectInfo, ObjectMissing, RemoteStorageError, StoredObject, chunks_of
 from barnabas.ports.scheduler import Outcome
 from barnabas.ports.types import TopicPartition
-from barnabas.testing.logs import batch, open_log
+from barnabas.testing.logs import numbered, open_log
 
 KEY, TOPIC_ID = TopicPartition("t", 0), b"topic-id-of-16-b"
 FOLDER, TOPIC_FOLDER = partition_folder(KEY, TOPIC_ID), topic_folder("t", TOPIC_ID)
 BROKERS = (1, 2)
-RECORD_BYTES = len(batch(b"%04d" % 0))
+RECORD_BYTES = len(numbered(b"%04d" % 0))
 
 
 def _any(**attributes: Any) -> Any:
@@ -92,6 +97,14 @@ class Scope:
     local: int = 0
     begins_in_tier: bool = False
     before: tuple[str, ...] = ()
+
+
+@frozen
+class _Damage:
+    """A flipped bit in the only batch of a segment."""
+
+    offset: int
+    intact: bytes
 
 
 @define(eq=False)
@@ -230,6 +243,7 @@ class _Broker:
         self.log_start = self.recovery_point = 0
         """The values in the checkpoints."""
         self.live = True
+        self.damaged: _Damage | None = None
         self.works: list[_Call] = []
         self.timers: list[Callable[[], None]] = []
         self._begin()
@@ -241,6 +255,13 @@ class _Broker:
             config=history.config,
             log_start_offset=self.log_start,
             recovery_point=self.recovery_point,
+            may_end_early=True,
+        )
+        self.local = LocalPartitions(
+            lambda *_: ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            lambda _: None,
+            clock=history.clock,
+            isr_silence_max_ms=0.0,
         )
         self.partition = Partition(
             log, KEY, topic_id=TOPIC_ID, own=self.own, replicas=BROKERS, state=history.state, now_ms=0
@@ -284,6 +305,7 @@ class _Broker:
                 log=log,
                 last_stable_offset=lambda: partition.last_stable_offset,
                 describe=lambda: TieredTopic(name="t", topic_id=TOPIC_ID, partitions=1),
+                awaits_producers=partial(self.local.awaits_producers, partition),
             )
         )
 
@@ -340,7 +362,8 @@ def _config(local: int, retained: int) -> LogConfig:
 
 @cache
 def _record(number: int) -> bytes:
-    return bytes(batch(b"%04d" % number))
+    """Return the only batch of its producer, whose id is `number`."""
+    return bytes(numbered(b"%04d" % number, producer=number))
 
 
 class History:
@@ -361,6 +384,8 @@ class History:
         )
         self.written: dict[tuple[int, int], bytes] = {}
         """By leader epoch and offset: the batch. One leader appends in an epoch."""
+        self.producers: dict[tuple[int, int], int] = {}
+        """By leader epoch and offset: the id of the producer, which appended nothing else."""
         self.committed: dict[int, int] = {}
         """By offset: the leader epoch of what was committed there."""
         self.appended = 0
@@ -530,8 +555,9 @@ class History:
         content = bytearray(_record(self.appended))
         offset = leader.partition.append_as_leader(memoryview(content), now_ms=self.clock.now_ms()).base_offset
         leader.log.flushes.now()
-        self.appended += 1
         self.written[leader.partition.leader_epoch, offset] = bytes(content)
+        self.producers[leader.partition.leader_epoch, offset] = self.appended
+        self.appended += 1
         return True
 
     def delete_records(self, _: int) -> bool:
@@ -579,6 +605,37 @@ class History:
             return False
         it.disk = MemoryDisk(now_ms=self.clock.now_ms)
         it.log_start = it.recovery_point = 0
+        return True
+
+    def damage(self, broker: int) -> bool:
+        """Let a broker that is down have damage in its first segment, which no snapshot of the producers covers: it had
+        died before these were flushed."""
+        it = self.brokers[broker]
+        if it.live or it.damaged is not None:
+            return False
+        it.recovery_point = it.log.log_end_offset
+        files = it.disk.folders["t-0"]
+        for name in [each for each in files if each.endswith(SNAPSHOT_SUFFIX)]:
+            del files[name]
+        base = it.log.local_log_start_offset
+        content = files[segment_file(base, LOG_SUFFIX)].data
+        it.damaged = _Damage(base, bytes(content))
+        content[-1] ^= 1
+        return True
+
+    def repair(self, broker: int) -> bool:
+        """Repair the damage of a broker, with the batch of another replica."""
+        it = self.brokers[broker]
+        if not it.live or it.damaged is None:
+            return False
+        for segment in it.log.segments:
+            if segment.base_offset == it.damaged.offset:
+                assert isinstance(segment, Segment)
+                segment.file.truncate(0)
+                segment.file.append(it.damaged.intact)
+                segment.gaps = ()
+        it.damaged = None
+        complete(it.log.reload_producers(self.clock.now_ms()))
         return True
 
     def elect(self, broker: int) -> bool:
@@ -672,9 +729,14 @@ class History:
             raise BrokenPromise(f"the manifest starts at {present.log_start}, below {self.dead_to}, as before")
         if view is not None and log.log_start_offset < min(view.manifest.log_start, log.log_end_offset):
             raise BrokenPromise(f"the log starts at {log.log_start_offset}, below its manifest's start")
+        is_hidden = bool(log.hidden_producers_at)
         for offset, epoch in self.committed.items():
-            if offset >= start:
+            if offset < start:
+                continue
+            if leader.damaged is None or leader.damaged.offset != offset:
                 self._check_readable(log, present, offset, epoch)
+            if not is_hidden and self.producers[epoch, offset] not in log.producers.producers:
+                raise BrokenPromise(f"the leader would append the batch at {offset} again: its producer is unknown")
         if view is not None:
             for offset in range(log.log_start_offset, log.local_log_start_offset):
                 segment = view.manifest.find(offset)
@@ -711,6 +773,17 @@ class History:
             raise BrokenPromise(f"the segment at {base} has another record than the log")
         if indexes.snapshot is None or not indexes.epochs:
             raise BrokenPromise(f"the segment at {base} has no snapshot of producers, or no epochs")
+        self._check_producers(segment, indexes)
+
+    def _check_producers(self, segment: RemoteSegment, indexes: SegmentIndexes) -> None:
+        """Check that a follower which is rebuilt behind a segment knows who has appended the records up to there."""
+        present = self.store.manifest()
+        known = decode_snapshot(indexes.snapshot or b"", now_ms=0).producers
+        for offset in range(0 if present is None else present.log_start, segment.next_offset):
+            epoch = self.committed.get(offset, -1)
+            is_below = any(each == epoch and first <= offset for each, first in indexes.epochs)
+            if is_below and self.producers[epoch, offset] not in known:
+                raise BrokenPromise(f"the segment at {segment.base_offset} has no producer of the batch at {offset}")
 
     def quiesce(self) -> None:
         """Let everything come to rest, without another fault, and check what must be true then."""
@@ -718,6 +791,7 @@ class History:
             pass
         for broker in BROKERS:
             self.start(broker)
+            self.repair(broker)
         if not self.exists and not any(each.live for each in self.brokers.values()):
             self._finish_deletion()
         self.rest()
@@ -810,6 +884,7 @@ class History:
             in_epoch = self.state.broker_epochs.get(it.number) == it.own.broker_epoch
             parts += [
                 repr((it.live, log.log_start_offset, log.local_log_start_offset, log.log_end_offset, log.remote_end)),
+                repr((log.hidden_producers_at, None if it.damaged is None else it.damaged.offset)),
                 repr((log.epochs.entries, it.log_start, it.recovery_point, log.segments[0].base_offset)),
                 repr((partition.leader, partition.leader_epoch, partition.high_watermark, followers, in_epoch)),
                 repr((partition.state == self.state, bool(it.follower._noting), len(it.timers))),

@@ -15,6 +15,7 @@ from support.tiering_search import FOLDER, KEY, RECORD_BYTES, History, Scope, _S
 
 from barnabas.app.broker.state import tiering
 from barnabas.core.replica.follower.fetcher import PartitionDataProcessor
+from barnabas.core.replica.partition.local_partitions import LocalPartitions
 from barnabas.core.tiering import manifest as manifests
 from barnabas.core.tiering import remote_log_manager
 from barnabas.core.tiering.manifest import Manifest, RemoteSegment, SegmentState
@@ -38,6 +39,9 @@ _NEW_FOLLOWER = ("rest", "kill 2", "lose_disk 2", "append", "rest", "start 2")
 BEGINS_IN_TIER = Scope({"elect": 1}, before=_NEW_FOLLOWER, local=100, begins_in_tier=True)
 ANSWERED_TWICE = Scope({"follow_again": 1, "elect": 1}, before=_NEW_FOLLOWER)
 """Two fetches of broker 2 are under way when it is to begin behind the tier."""
+_DAMAGED = ("rest", "kill 1", "damage 1", "start 1", "rest", "elect 1", "rest", "append")
+"""Broker 1 leads. Damage hides a producer from it in a segment that it had copied."""
+HIDES_PRODUCERS = Scope({"repair": 1}, before=_DAMAGED, local=100)
 SCOPES = {
     "copy": COPY,
     "call_that_fails": CALL_FAILS,
@@ -48,6 +52,7 @@ SCOPES = {
     "expiry_that_fails": EXPIRY_FAILS,
     "deleted_topic": DELETED,
     "second_answer_during_a_rebuild": ANSWERED_TWICE,
+    "damage_that_hides_producers": HIDES_PRODUCERS,
     "killed": DIES,
     "effect_that_is_late": Scope({"delay": 1}),
     "second_object_that_is_late": Scope({"delay_second": 1}),
@@ -195,6 +200,10 @@ def rebuilds_twice(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PartitionDataProcessor, "process_partition_data", processed)
 
 
+def copies_although_producers_are_hidden(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LocalPartitions, "awaits_producers", lambda *_: False)
+
+
 @pytest.mark.parametrize(
     ("mutate", "scope"),
     [
@@ -209,6 +218,7 @@ def rebuilds_twice(patch: pytest.MonkeyPatch) -> None:
         (expires_one_segment_too_many, EXPIRES),
         (begins_behind_what_is_copied, BEGINS_IN_TIER),
         (rebuilds_twice, ANSWERED_TWICE),
+        (copies_although_producers_are_hidden, HIDES_PRODUCERS),
         pytest.param(believes_an_unfinished_copy, DIES, marks=pytest.mark.slow),
         (forgets_segments_before_their_objects_are_deleted, EXPIRY_FAILS),
         pytest.param(fences_no_earlier_leader, OTHER_LEADER, marks=pytest.mark.slow),

@@ -69,6 +69,7 @@ class Leader:
                 log=log,
                 last_stable_offset=lambda: log.log_end_offset,
                 describe=lambda: TieredTopic(name="t", topic_id=TOPIC_ID, partitions=1),
+                awaits_producers=lambda: False,
             )
         )
 

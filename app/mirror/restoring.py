@@ -13,6 +13,7 @@ from typing import Any
 from attrs import Factory, define, evolve
 
 from ...core.message.batch_reader import whole_batches
+from ...core.replica.follower.partition_fetch_state import records_of
 from ...core.tiering.group_offsets import FOLDER, GroupOffset, decode_group_offsets, newest_offsets
 from ...core.tiering.manifest import (
     MANIFEST,
@@ -25,6 +26,7 @@ from ...core.tiering.manifest import (
 )
 from ...core.tiering.segment_objects import SegmentIndexes
 from ...ports.broker_api.configs import ResourceKind
+from ...ports.broker_api.fetch import Fetch, FetchPartition, FetchResult, FetchResultPartition
 from ...ports.broker_api.mirroring import MirrorRecords, MirrorRecordsResult
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ConfigError
@@ -190,10 +192,55 @@ class TierRestore:
         if all(tp.partition in numbers for tp in ends):
             found = self._admin.list_offsets(dict.fromkeys(ends, "latest"))
             if all(found[tp] >= end for tp, end in ends.items()):
+                if there.topic_id != newest.topic_id:  # else it is the topic itself, and cares for its manifest
+                    self._check_same(topic, parts)
                 return False
         raise ConfigError(
             f"the cluster has a topic {topic}, with fewer messages than the store: delete it there, or name the others"
         )
+
+    def _check_same(self, topic: str, parts: Iterable[RemotePartition]) -> None:
+        """Compare a topic that is not being restored with remote storage, by the first and the last batch that both
+        have, and the last one before the newest leader epoch. Raises `ConfigError` if one of them is another one.
+
+        What the cluster has deleted since the restore is not compared.
+        """
+        stored = {TopicPartition(topic, each.manifest.partition): each for each in parts if each.manifest.readable}
+        starts = self._admin.list_offsets(dict.fromkeys(stored, "earliest"))
+        for tp, part in stored.items():
+            first, end = part.manifest.readable_range
+            start = max(first, starts[tp])
+            newest = max((each for _, each in part.manifest.epochs if start < each < end), default=end)
+            for offset in sorted({start, newest - 1, end - 1}) if start < end else ():
+                piece = next(self._batches(part, offset), None)
+                if piece is None:
+                    continue  # the batches at the end of a segment were compacted away
+                found = self._batch_at(tp, offset)
+                if found is not None and found != piece[0][: len(found)]:
+                    raise ConfigError(
+                        f"the cluster has another topic {topic}: its batch at offset {offset} of {tp} is not the one "
+                        "in remote storage: delete the topic there if it is not needed, then run the command again, "
+                        "or restore into another cluster, or name the others"
+                    )
+
+    def _batch_at(self, tp: TopicPartition, offset: int) -> bytes | None:
+        """Return the batch of the cluster with that offset, or the next one if it was compacted away; None if it has
+        been deleted. Raises `BarnabasError`."""
+        asked = Fetch(partitions=[FetchPartition(tp.topic, tp.partition, offset, 1)])
+        end = time.monotonic() + _PATIENCE_S
+        while True:
+            (found,) = self._shell.ask_leaders([asked], lambda _: tp, lambda group: group[0], _fetched)
+            if isinstance(found, ApiError) and found.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                return None
+            if isinstance(found, BarnabasError):
+                raise found
+            records = records_of(found)
+            for at, header in whole_batches(records):
+                if header.next_offset > offset:
+                    return bytes(records[at : at + header.size])
+            if time.monotonic() > end:
+                raise BarnabasError(f"{tp}: the cluster does not send the batch at offset {offset}")
+            time.sleep(_AGAIN_S)  # it may be in a remote storage that is slow
 
     def _restore_groups(
         self, topic: str, topic_id: bytes, parts: Iterable[RemotePartition], outcome: RestoredTopic
@@ -389,6 +436,10 @@ class TierRestore:
             if not may_pass or time.monotonic() > end:
                 raise error
             time.sleep(_AGAIN_S)
+
+
+def _fetched(result: FetchResult) -> list[tuple[ErrorCode, FetchResultPartition]]:
+    return [(each.error, each) for each in result.partitions]
 
 
 _PASSING = frozenset(

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from support.tiered_topics import QUICK, TIERED, read_all, wait_for, write
 from barnabas import Admin, Broker
 from barnabas.adapters.remote_folder import FolderRemoteStorage
 from barnabas.app.mirror.restoring import TierRestore, read_partitions
+from barnabas.core.message.batch_reader import whole_batches
 from barnabas.core.tiering.manifest import topic_folder
 from barnabas.ports.broker_api.configs import ResourceKind
 from barnabas.ports.broker_api.mirroring import MirrorRecords
@@ -136,6 +138,47 @@ def test_part_of_another_topic_is_not_continued(target: Broker, storage: FolderR
         admin.alter_configs(ResourceKind.TOPIC, "t", {"mirror.source": None})
         with pytest.raises(ConfigError, match="fewer messages than the store"):
             restore(target, storage)
+
+
+def test_another_topic_with_as_many_messages_is_not_taken_for_the_restored_one(
+    target: Broker, storage: FolderRemoteStorage
+) -> None:
+    with Admin(target.bootstrap) as admin:
+        admin.create_topic("t", partitions=2, configs=TIERED)
+        write(target.bootstrap, "t", range(1000, 1000 + WRITTEN))
+        with pytest.raises(ConfigError, match=r"another topic t: .* offset 0 of t-0 .*delete the topic there"):
+            restore(target, storage)
+
+
+@pytest.mark.parametrize("which", ["first", "last"])
+def test_topic_whose_batch_has_another_leader_epoch_is_not_taken_for_the_restored_one(
+    target: Broker, storage: FolderRemoteStorage, tmp_path: Path, which: str
+) -> None:
+    """The CRC of a batch does not cover its leader epoch."""
+    restore(target, storage)
+    copytree(storage._root, tmp_path / "other")
+    segments = sorted((tmp_path / "other").rglob("*.log"))
+    log = segments[0 if which == "first" else -1]
+    content = bytearray(log.read_bytes())
+    batches = [at for at, _ in whole_batches(content)]
+    at = batches[0 if which == "first" else -1]
+    content[at + 12 : at + 16] = (9).to_bytes(4, "big")
+    log.chmod(0o600)
+    log.write_bytes(content)
+    with pytest.raises(ConfigError, match="the cluster has another topic t"):
+        restore(target, FolderRemoteStorage(tmp_path / "other"))
+
+
+def test_restored_topic_is_complete_after_it_has_been_written_and_partly_deleted(
+    target: Broker, storage: FolderRemoteStorage
+) -> None:
+    restore(target, storage)
+    end = end_of(storage)
+    with Admin(target.bootstrap) as admin:
+        write(target.bootstrap, "t", range(WRITTEN))
+        for start in (1, end // 2, end, end + 10):
+            admin.delete_records({TopicPartition("t", 0): start})
+            assert restore(target, storage).was_complete, f"the log starts at {start}"
 
 
 def test_topic_that_only_shows_the_store_is_not_taken_for_a_restored_one(

@@ -17,6 +17,7 @@ from obstore.store import S3Store
 from ..ports.errors import ConfigError
 from ..ports.remote_storage import (
     CHUNK_BYTES,
+    PAYLOAD_CHECKSUMS,
     ObjectChanged,
     ObjectInfo,
     ObjectMissing,
@@ -45,8 +46,6 @@ SETTINGS = (
     "virtual.hosted.style",
 )
 """The settings; without keys, the environment (`AWS_ACCESS_KEY_ID`, ...) or the machine's role gives them."""
-PAYLOAD_CHECKSUMS = ("sha256", "crc64nvme", "none")
-"""Values of `payload.checksum`: by what the store checks the payloads that it receives."""
 
 
 class S3RemoteStorage:

@@ -15,6 +15,10 @@ from .storage import Region
 from .types import Buffer
 from .values import frozen
 
+PAYLOAD_CHECKSUMS = ("sha256", "crc64nvme", "none")
+"""Values of `payload.checksum`, a setting of S3: by what the store checks the payloads that it receives. The table of
+configuration keys has them as well."""
+
 
 class RemoteStorageError(BarnabasError):
     """The remote storage failed, or did not answer in time."""

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from ...core.log.config import LogConfig
 from ...ports.errors import ConfigError
+from ...ports.remote_storage import PAYLOAD_CHECKSUMS
 from ...ports.values import Secret
 from .key_table import key_table
 from .keys import LONG_MAX, flag_key, int_key, long_key, password_key, text_key
@@ -125,7 +126,7 @@ class RemoteKeys:
     rsm_config_payload_checksum: str | None = text_key(
         "rsm.config.payload.checksum",
         None,
-        ("sha256", "crc64nvme", "none"),
+        PAYLOAD_CHECKSUMS,
         doc="Ours. For s3://: the checksum that the store verifies in each upload; unset: crc64nvme with HTTPS, "
         "sha256 with HTTP.",
     )

@@ -210,8 +210,9 @@ class MemoryConnection:
         """A frame of this end has made its way to the other."""
         if self._out.frames:
             self._out.arrived += 1
-            if self.other is not None:
-                self.other.ask_pump()
+            other = self.other
+            if other is not None and not other._pump_asked and not other._delivering:
+                other._pump()  # on this turn, which is the frame's own
 
     def _pump(self) -> None:
         self._pump_asked = False

@@ -96,8 +96,10 @@ def _decode_topic(name: str, data: bytes) -> tuple[Topic, bool]:
 
 
 @lru_cache(DECODED_MAX)
-def _decode_states(data: bytes) -> Mapping[int, PartitionState]:
-    return layout.decode_states(data)[1]
+def decode_states(data: bytes) -> tuple[bytes, Mapping[int, PartitionState]]:
+    """Return the topic's id and the states of a node."""
+    decoded: tuple[bytes, Mapping[int, PartitionState]] = layout.decode_states(data)
+    return decoded
 
 
 @lru_cache(DECODED_MAX)
@@ -112,14 +114,14 @@ class TreeView:
     def __init__(self, tree: MemoryTree) -> None:
         self._nodes = tree.nodes
         self._topics: Mapping[str, Topic] = {}
-        self._topics_at = -1
-        """The number of changes of the tree when these topics were read."""
+        self._states: dict[str, Mapping[int, PartitionState]] = {}
+        self._read_at = -1
+        """The number of changes of the tree when these topics and states were read."""
 
     def topics(self) -> Mapping[str, Topic]:
         """Return the topics without those that are being deleted, and without their configs: the same object until the
         tree changes."""
-        if self._topics_at != self._nodes.applied:
-            self._topics_at, self._topics = self._nodes.applied, self._read_topics()
+        self._forget_what_was()
         return self._topics
 
     def _read_topics(self) -> dict[str, Topic]:
@@ -131,7 +133,20 @@ class TreeView:
         return found
 
     def states(self, topic: str) -> Mapping[int, PartitionState]:
-        """Return the states of a topic's partitions; empty if none are stored."""
+        """Return the states of a topic's partitions; empty if none are stored. The same object until the tree
+        changes."""
+        self._forget_what_was()
+        states = self._states.get(topic)
+        if states is None:
+            states = self._states[topic] = self._read_states(topic)
+        return states
+
+    def _forget_what_was(self) -> None:
+        if self._read_at != self._nodes.applied:
+            self._read_at, self._topics = self._nodes.applied, self._read_topics()
+            self._states.clear()
+
+    def _read_states(self, topic: str) -> Mapping[int, PartitionState]:
         try:
             found, _ = _decode_topic(topic, self._nodes.get(layout.topic_path(topic)).data)
         except NoNode:
@@ -139,7 +154,7 @@ class TreeView:
         states: dict[int, PartitionState] = {}
         for path in states_paths(found):
             with suppress(NoNode):
-                states |= _decode_states(self._nodes.get(path).data)
+                states |= decode_states(self._nodes.get(path).data)[1]
         return states
 
     def brokers(self) -> dict[int, BrokerRegistration]:

@@ -5,6 +5,7 @@ Its response header is always the old one.
 
 import re
 from collections.abc import Iterable, Mapping
+from struct import Struct
 
 from ...ports.broker_api.features import FeatureMetadata, FinalizedVersionRange, SupportedVersionRange
 from ...ports.error_codes import ErrorCode
@@ -27,6 +28,8 @@ WITH_ZERO_MIN = 4
 """The version in which supported features may have 0 as the lowest level: clients of version 3 refuse that."""
 _SUPPORTED_TAG, _EPOCH_TAG, _FINALIZED_TAG = 0, 1, 2
 NO_FEATURES = FeatureMetadata()
+_RANGE = Struct(">hhh")
+"""An API key, its lowest and its highest version."""
 
 Ranges = dict[int, tuple[int, int]]
 """API key → lowest and highest version."""
@@ -169,7 +172,7 @@ def _write_ranges(writer: Writer, ranges: Iterable[tuple[int, int, int]]) -> Non
     entries = sorted(ranges)
     writer.count(len(entries))
     for key, low, high in entries:
-        writer.out += wire.I16.pack(key) + wire.I16.pack(low) + wire.I16.pack(high)
+        writer.out += _RANGE.pack(key, low, high)
         writer.end()
 
 
@@ -194,7 +197,7 @@ def _read_ranges(reader: Reader) -> Ranges:
     if count < 0:
         raise Malformed("the ApiVersions response has no versions")
     for _ in range(count):
-        key, low, high = (reader.unpack(wire.I16)[0] for _ in range(3))
+        key, low, high = reader.unpack(_RANGE)
         ranges[key] = (low, high)
         reader.skip_tags()
     return ranges

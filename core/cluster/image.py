@@ -1,6 +1,6 @@
 """A broker's view of its cluster: one value that never changes; a delta makes the next one of it."""
 
-from collections.abc import ItemsView, Iterator, Mapping, ValuesView
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from math import isqrt
 from typing import Any, Final, TypeVar, overload
 
@@ -282,6 +282,11 @@ class ClusterImage:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition}")
         stored = self.states_of(partition.topic).get(partition.partition)
         return stored or first_state(topic.partitions[partition.partition])
+
+    def states_in(self, topic: Topic, numbers: Iterable[int]) -> dict[int, PartitionState]:
+        """Return the states of these partitions of a topic. For many of them, `state` of each takes longer."""
+        stored = self.states_of(topic.name)
+        return {number: stored.get(number) or first_state(topic.partitions[number]) for number in numbers}
 
     def states_of(self, topic: str) -> States:
         """Return the stored states of a topic's partitions: the same object until one of them changes."""

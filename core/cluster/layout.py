@@ -369,17 +369,18 @@ def _state_of(listed: object, common_min_isr: int | None) -> PartitionState:
     isr, elr, suspects, claims = rows
     if leader_epoch < 0 or leader < NO_LEADER or not isr:
         raise ValueError(f"leader {leader} with epoch {leader_epoch} and the ISR {isr}")
-    members = [row[0] for row in (*isr, *elr, *suspects)]
-    if len(set(members)) != len(members) or (leader != NO_LEADER and leader not in {row[0] for row in isr}):
-        raise ValueError(f"leader {leader} with the members {members}")
+    members, in_sync = [*isr, *elr, *suspects], tuple([row[0] for row in isr])
+    broker_epochs = {row[0]: row[1] for row in members}
+    if len(broker_epochs) != len(members) or (leader != NO_LEADER and leader not in in_sync):
+        raise ValueError(f"leader {leader} with the members {[row[0] for row in members]}")
     return PartitionState(
         leader=leader,
         leader_epoch=leader_epoch,
         partition_epoch=partition_epoch,
-        isr=tuple(row[0] for row in isr),
-        elr=tuple(row[0] for row in elr),
-        suspects=tuple(row[0] for row in suspects),
-        broker_epochs={row[0]: row[1] for row in (*isr, *elr, *suspects)},
+        isr=in_sync,
+        elr=tuple([row[0] for row in elr]) if elr else (),
+        suspects=tuple([row[0] for row in suspects]) if suspects else (),
+        broker_epochs=broker_epochs,
         min_isr=min_isr,
         claims={row[0]: _claim_of(row[1:]) for row in claims},
     )
@@ -391,13 +392,18 @@ def _claim_of(numbers: Sequence[int]) -> LogClaim:
 
 
 def _rows(part: object, widths: tuple[int, ...]) -> list[list[int]]:
-    if not isinstance(part, list) or not all(isinstance(row, list) and len(row) in widths for row in part):
+    if not isinstance(part, list):
         raise ValueError(f"{str(part)[:100]} is not a list of {widths[0]} numbers each")
-    return [[_whole(number) for number in row] for row in part]
+    for row in part:
+        if not isinstance(row, list) or len(row) not in widths:
+            raise ValueError(f"{str(part)[:100]} is not a list of {widths[0]} numbers each")
+        for number in row:
+            _whole(number)
+    return part
 
 
 def _whole(number: object) -> int:
-    if not isinstance(number, int) or isinstance(number, bool):
+    if type(number) is not int:  # a bool is none
         raise ValueError(f"{str(number)[:100]} is not a whole number")
     return number
 

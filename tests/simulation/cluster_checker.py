@@ -32,6 +32,7 @@ from barnabas.ports.remote_storage import ObjectMissing, RemoteStorage
 from barnabas.ports.storage import StorageError
 from barnabas.ports.types import TopicPartition
 from barnabas.simulation import SimulatedBroker, World
+from barnabas.simulation.world import decode_states
 
 Key = tuple[bytes, int]
 """A partition of one life of a topic: its id, and the number."""
@@ -132,6 +133,12 @@ class Look:
     led: Partition | None = None
     """The first one that it takes itself for the leader of."""
     serves: bool = False
+
+    def has_changed(self, broker: SimulatedBroker, differing: Sequence[Partition]) -> bool:
+        """Return True if the led partitions may be others now, or if the broker began or ceased to serve them."""
+        if self.led is None:
+            return any(each.is_leader for each in differing)
+        return not self.led.is_leader or _serves(broker, self.led) != self.serves
 
 
 class RequiredCopies:
@@ -234,14 +241,20 @@ class ClusterChecker:
         broker_id, partitions, epoch = broker.broker_id, broker.partitions, broker.epoch
         here = list(partitions.values())
         shown = list(map(SHOWN, here))
-        last = self._last_looks.get(broker_id)
-        same = last is not None and last.epoch == epoch and last.partitions == here and last.shown == shown
-        if same and last is not None and (last.led is None or _serves(broker, last.led) == last.serves):
-            self._check_lease(broker, epoch, here)
-            return
-        look = self._last_looks[broker_id] = Look(here, shown, epoch)
+        look, differing = self._last_looks.get(broker_id), here
+        if look is not None and look.epoch == epoch and look.partitions == here:
+            differing = [each for each, one, another in zip(here, shown, look.shown, strict=True) if one != another]
+            look.shown = shown
+            if look.has_changed(broker, differing):
+                look = None
+        else:
+            look = None
+        if look is None:
+            look, differing = Look(here, shown, epoch), here
+            self._last_looks[broker_id] = look
         mirrors = self._seen.setdefault(broker_id, {})
-        for tp, partition in partitions.items():
+        for partition in differing:
+            tp = partition.topic_partition
             topic = tp[0]
             if topic in self.topics:
                 leads = -1
@@ -501,7 +514,7 @@ class ClusterChecker:
         states: dict[int, PartitionState] = {}
         for path in states_paths(found):
             data = self.world.node(path)
-            topic_id, some = layout.decode_states(data) if data else (found.topic_id, {})
+            topic_id, some = decode_states(data) if data else (found.topic_id, {})
             if topic_id != found.topic_id:
                 raise Broken(f"names: the states of {topic} are of another topic of that name")
             states |= some

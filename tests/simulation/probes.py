@@ -119,12 +119,11 @@ class Probe(Actor):
 
     def _led(self) -> dict[int, int]:
         """By partition the leader epoch in which the broker leads, in the coordination tree and by what it knows."""
-        states = self.world.look.states(TOPIC)
+        partitions = self.world.brokers[self.broker_id].partitions
         found = {}
-        for number, state in states.items():
-            partition = self.world.partition(self.broker_id, TOPIC, number)
-            leads = partition is not None and partition.is_leader and partition.leader_epoch == state.leader_epoch
-            if leads and state.leader == self.broker_id:
+        for number, state in self.world.look.states(TOPIC).items():
+            partition = partitions.get((TOPIC, number)) if state.leader == self.broker_id else None
+            if partition is not None and partition.is_leader and partition.leader_epoch == state.leader_epoch:
                 found[number] = state.leader_epoch
         return found
 

@@ -608,12 +608,12 @@ class ClusterMember:
 
     def _wanted_claims(self, topic: Topic, image: ClusterImage, own: ReplicaId) -> Mapping[int, PartitionState]:
         claims = {}
-        for number, assigned in topic.partitions.items():
+        partitions = self._state.replicas.partitions
+        here = [number for number in topic.partitions if (topic.name, number) in partitions]
+        for number, known in image.states_in(topic, here).items():
             key = TopicPartition(topic.name, number)
-            partition = self._state.replicas.partitions.get(key)
-            known = image.state(key)
-            replicas = known.replicas_in(assigned)
-            if partition is None or own.broker_id not in replicas:
+            partition, replicas = partitions[key], known.replicas_in(topic.partitions[number])
+            if own.broker_id not in replicas:
                 continue
             if self._is_forgotten(partition, known, replicas):
                 log = partition.log

@@ -202,8 +202,8 @@ class BrokerState:
     def apply_states(self, topic: Topic) -> None:
         """Let the open partitions of a topic lead, follow, or neither, by the image."""
         if not self.is_alone:
-            here = (number for number in topic.partitions if (topic.name, number) in self.replicas.partitions)
-            states = {number: self.image.state(TopicPartition(topic.name, number)) for number in here}
+            partitions = self.replicas.partitions
+            states = self.image.states_in(topic, [n for n in topic.partitions if (topic.name, n) in partitions])
             if states:
                 self.replicas.apply(topic, states)
 

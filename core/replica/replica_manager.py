@@ -558,6 +558,7 @@ class ReplicaManager:
         if alter_partition is not None:
             self._check_in_time()
         logs.high_watermark_of = self._high_watermark_of
+        logs.awaits_producers = self._awaits_producers_of
         metrics.gauge(
             "kafka_server_delayedoperationpurgatory_purgatorysize", "Requests that wait.", lambda: len(self.purgatory)
         )
@@ -628,8 +629,12 @@ class ReplicaManager:
         self._local.suspect(log, offset)
 
     def awaits_producers(self, partition: Partition) -> bool:
-        """Return True while damage hides batches of producers from this leader, and a repair may bring them back."""
+        """Return True while damage hides batches of producers from this replica, and a repair may bring them back."""
         return self._local.awaits_producers(partition)
+
+    def _awaits_producers_of(self, key: TopicPartition) -> bool:
+        partition = self.partitions.get(key)
+        return partition is not None and self.awaits_producers(partition)
 
     def storage_failed(self, key: TopicPartition, error: StorageError) -> None:
         """Report the failed disk of a log, once as long as the log is open."""

@@ -350,7 +350,7 @@ class LogStory:
         """Deleted segments are no longer required; a worker may have to write the producer state first."""
         now_ms = self._clock.now_ms()
         for tp, log in self.manager.logs().items():
-            count = log._count_removable(now_ms, self._high_watermark(tp) or 0)
+            count = log._count_removable(now_ms, self._high_watermark(tp) or 0, awaits_producers=False)
             bases = [*[segment.base_offset for segment in log.segments], log.log_end_offset]
             self._recording.note(StartMoved(tp, bases[count]))
         self.manager.retain()

@@ -114,6 +114,30 @@ def test_leader_whose_producers_are_hidden_by_damage_waits_for_a_repair_before_i
         assert log.remote_end > 0
 
 
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_local_retention_leaves_damage_that_hides_producers_until_a_repair(
+    replicas: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A repair needs the segment, and a snapshot of the producers behind it would lack what is hidden. It waits as
+    copying does."""
+    settings: dict[str, Any] = {**TIERED, "default_replication_factor": replicas, "zookeeper_session_timeout_ms": 2000}
+    configs = {"remote.storage.enable": "true", "local.retention.bytes": "-1"}
+    with World(1, brokers=replicas, remote_storage=MemoryRemoteStorage(), **settings) as world:
+        with Admin(world.client()) as admin, Producer(world.client()) as producer:
+            admin.create_topic("t", partitions=1, configs=configs)
+            for _ in range(40):
+                producer.send("t", bytes(200)).result()
+            world.run(5)
+            logs = [broker.partitions["t", 0].log for broker in world.brokers.values()]
+            assert all(each.remote_end > 0 == each.local_log_start_offset for each in logs)
+            monkeypatch.setattr(UnifiedLog, "hidden_producers_at", property(lambda _: (0,)))
+            admin.alter_topic_configs("t", {"local.retention.bytes": "1"})
+        world.run(120)
+        assert [each.local_log_start_offset > 0 for each in logs] == [replicas == 1] * replicas
+        world.run(20)
+        assert all(each.local_log_start_offset > 0 for each in logs)
+
+
 @pytest.mark.slow
 def test_tiering_story_holds_for_seed(seed: int) -> None:
     TieringStory(seed).play()

@@ -466,7 +466,8 @@ class History:
         it = self.brokers[broker]
         if not it.live or not self.exists:
             return False
-        removed = complete(it.log.retain(self.clock.now_ms(), it.partition.high_watermark))
+        awaits = it.local.awaits_producers(it.partition)
+        removed = complete(it.log.retain(self.clock.now_ms(), it.partition.high_watermark, awaits_producers=awaits))
         for segment in removed:
             segment.delete()
         return bool(removed)
@@ -608,16 +609,17 @@ class History:
         return True
 
     def damage(self, broker: int) -> bool:
-        """Let a broker that is down have damage in its first segment, which no snapshot of the producers covers: it had
-        died before these were flushed."""
+        """Let a broker that is down have damage in its first local segment, behind which is no snapshot of the
+        producers: it had died before these were flushed."""
         it = self.brokers[broker]
         if it.live or it.damaged is not None:
             return False
         it.recovery_point = it.log.log_end_offset
         files = it.disk.folders["t-0"]
-        for name in [each for each in files if each.endswith(SNAPSHOT_SUFFIX)]:
-            del files[name]
         base = it.log.local_log_start_offset
+        for name in [each for each in files if each.endswith(SNAPSHOT_SUFFIX)]:
+            if int(name.removesuffix(SNAPSHOT_SUFFIX)) > base:
+                del files[name]
         content = files[segment_file(base, LOG_SUFFIX)].data
         it.damaged = _Damage(base, bytes(content))
         content[-1] ^= 1

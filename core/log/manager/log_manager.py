@@ -67,15 +67,19 @@ class RetentionTask:
         self._on_end = on_end
         self._running: set[DataFolder] = set()
 
-    def retain(self, high_watermark_of: Callable[[TopicPartition], int | None] | None) -> None:
+    def retain(
+        self,
+        high_watermark_of: Callable[[TopicPartition], int | None] | None,
+        awaits_producers: Callable[[TopicPartition], bool],
+    ) -> None:
         """Delete the old segments of every log, below its high watermark where that is known; no folder has two passes
-        at a time."""
+        at a time. `awaits_producers`: see `LogManager`."""
         for home, runner in self._folders.items():
             if home in self._running:
                 continue
             self._running.add(home)
             self._on_begin()
-            runner.run(self._pass(home, high_watermark_of), partial(self._passed, home))
+            runner.run(self._pass(home, high_watermark_of, awaits_producers), partial(self._passed, home))
 
     def _passed(self, home: DataFolder, outcome: Outcome[None]) -> None:
         self._running.discard(home)
@@ -88,7 +92,12 @@ class RetentionTask:
     def _failed(self, error: BaseException) -> None:
         self._report(f"retention failed: {error!r}")
 
-    def _pass(self, home: DataFolder, high_watermark_of: Callable[[TopicPartition], int | None] | None) -> Steps[None]:
+    def _pass(
+        self,
+        home: DataFolder,
+        high_watermark_of: Callable[[TopicPartition], int | None] | None,
+        awaits_producers: Callable[[TopicPartition], bool],
+    ) -> Steps[None]:
         gone: dict[TopicPartition, Sequence[LogSegment]] = {}
         for partition in list(home.logs):
             log = home.logs.get(partition)
@@ -101,7 +110,8 @@ class RetentionTask:
                 if log.policy_name != log.config.deletion_policy:
                     log.update_config(log.config, self._policy_for(log.config, partition))
                 limit = known if known is not None else log.readable_end
-                removed = yield from log.retain(self._clock.now_ms(), limit)
+                awaits = bool(log.hidden_producers_at) and awaits_producers(partition)
+                removed = yield from log.retain(self._clock.now_ms(), limit, awaits_producers=awaits)
             except (StorageError, ConfigError) as error:
                 home.checked(f"retention of {partition}", error)
                 if log.failure is not None and isinstance(error, StorageError):
@@ -136,7 +146,8 @@ class LogManager:
     """Owner thread only. `load` first, then `start`; `stop` or `close` ends it.
 
     `high_watermark_of` (settable) returns the offset below which retention may delete segments of a partition, None if
-    it is unknown; without it that is the readable end.
+    it is unknown; without it that is the readable end. `awaits_producers` (settable) returns True while damage hides
+    producers of a partition, and a repair may bring them back.
     """
 
     def __init__(
@@ -171,6 +182,7 @@ class LogManager:
             raise ConfigError("log.dirs names no folder")
         self.dirs = tuple(dirs)
         self.high_watermark_of: Callable[[TopicPartition], int | None] | None = None
+        self.awaits_producers: Callable[[TopicPartition], bool] = lambda _: False
         self._when_flushed: list[Callable[[UnifiedLog], None]] = []
         self._clock = clock
         self._scheduler = scheduler
@@ -652,7 +664,7 @@ class LogManager:
 
     def retain(self) -> None:
         """Delete the old segments of every log."""
-        self._retaining.retain(self.high_watermark_of)
+        self._retaining.retain(self.high_watermark_of, self.awaits_producers)
 
     def expire_producers(self) -> None:
         """Expire the idle idempotent producers of every log."""

@@ -736,15 +736,17 @@ class UnifiedLog:
 
     # --- retention and truncation
 
-    def retain(self, now_ms: int, high_watermark: int) -> Steps[list[LogSegment]]:
+    def retain(self, now_ms: int, high_watermark: int, *, awaits_producers: bool = False) -> Steps[list[LogSegment]]:
         """Remove the segments that retention deletes: rename their files to *.deleted and return them.
 
         Whole segments only, oldest first, below the high watermark (facts B3). The owner calls `delete` of
         each after `file_delete_delay_ms`, on any thread. None while segments are replaced. In steps: a worker makes
         the producers durable first. Raises `StorageError`.
+
+        awaits_producers: local retention leaves what follows damage that hides producers: a repair may bring them back.
         """
         state = self._state
-        count = self._count_removable(now_ms, high_watermark)
+        count = self._count_removable(now_ms, high_watermark, awaits_producers=awaits_producers)
         if count == len(state.segments.items):
             try:
                 self._roll(now_ms, state.end)
@@ -761,11 +763,14 @@ class UnifiedLog:
         if state.closed or truncations != state.durable.truncations or state.durable.failure is not None:
             return []
         count = bisect_left(state.segments.bases, base)
-        if base not in state.segments.bases or self._count_removable(now_ms, high_watermark) < count:
+        if (
+            base not in state.segments.bases
+            or self._count_removable(now_ms, high_watermark, awaits_producers=awaits_producers) < count
+        ):
             return []
         return self._remove_segments(count)
 
-    def _count_removable(self, now_ms: int, high_watermark: int) -> int:
+    def _count_removable(self, now_ms: int, high_watermark: int, *, awaits_producers: bool) -> int:
         if self.replacer.under_way:
             return 0
         state = self._state
@@ -773,6 +778,9 @@ class UnifiedLog:
         deletable_to, config = high_watermark, state.config
         if config.copies:
             deletable_to, config = min(high_watermark, state.remote_end), local_retention_config(config)
+            if awaits_producers and (hidden := self.hidden_producers_at):
+                # Without the segment there is no repair, and with a snapshot that lacks them no later start would know.
+                deletable_to = min(deletable_to, hidden[0])
         bounds = (min(state.start, high_watermark), deletable_to)
         count, empty_one_too = removable(self.policy, infos, bounds, now_ms, config, state.report)
         if empty_one_too:

@@ -51,8 +51,9 @@ class LocalPartitions:
         self.unknown = unknown
         self._on_offline = on_offline
         self._suspicion_listeners: list[Callable[[UnifiedLog, int], None]] = []
-        self._hidden_since: dict[TopicPartition, tuple[UnifiedLog, float]] = {}
-        """Since when a log with damage that hides batches of producers refuses other batches."""
+        self._hidden_since: dict[TopicPartition, tuple[UnifiedLog, int, float]] = {}
+        """Since when a log with damage that hides batches of producers waits for a repair, in a leader epoch: a
+        follower's wait, before local retention, does not count for the batches that it refuses as a leader."""
         self._lease_valid = lease_valid
         self.has_lease = lease_valid is not None
         """True if another broker could lead in place of this one after the end of its lease."""
@@ -78,15 +79,16 @@ class LocalPartitions:
             raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, text)
 
     def awaits_producers(self, partition: Partition) -> bool:
-        """Return True if damage hides batches of producers from this leader, and request a repair from another replica,
+        """Return True if damage hides batches of producers from this replica, and request a repair from another one,
         which brings them back. False without other replicas, or after a time without a repair."""
         log, now_ms = partition.log, self._clock.monotonic_ms()
         hidden = log.hidden_producers_at
         if not hidden or len(partition.replicas) < 2:
             return False
         known = self._hidden_since.get(partition.topic_partition)
-        since_ms = known[1] if known is not None and known[0] is log else now_ms
-        self._hidden_since[partition.topic_partition] = log, since_ms
+        is_known = known is not None and known[0] is log and known[1] == partition.leader_epoch
+        since_ms = known[2] if known is not None and is_known else now_ms
+        self._hidden_since[partition.topic_partition] = log, partition.leader_epoch, since_ms
         if now_ms - since_ms > _REPAIR_WAIT_MS:
             return False
         for offset in hidden:

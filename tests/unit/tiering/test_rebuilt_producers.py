@@ -156,6 +156,38 @@ def test_segment_behind_damage_that_hides_producers_is_copied_after_the_repair(i
     assert append(follower, numbered(b"b" * 50, producer=7, sequence=1), 1) == 1, "it is recognised, and not appended"
 
 
+@pytest.mark.parametrize("waits", [True, False])
+def test_repeated_batch_is_known_after_local_retention_only_if_it_waited_for_the_repair(*, waits: bool) -> None:
+    """Local retention deletes the damaged segment, and leaves a snapshot of the producers that were readable: then no
+    later start knows that some are hidden."""
+    store, disk = MemoryRemoteStorage(), MemoryDisk(now_ms=lambda: 0)
+    at, on_both = folder(disk), evolve(CONFIG, local_retention_bytes=-1)
+    log = open_log(at, config=on_both)
+    append(log, numbered(b"a" * 50, producer=7, sequence=0))
+    append(log, numbered(b"b" * 50, producer=7, sequence=1))
+    for _ in range(4):
+        append(log, batch(b"c" * 50))
+    log.flushes.now()
+    copied(log, store)
+    end = log.remote_end
+    assert end >= 4
+    log.abandon()
+    file = disk.folders["t-0"]["00000000000000000000.log"]
+    whole = bytes(file.data)
+    file.data[len(whole) - 1] ^= 1
+    log = opened_again(log, at, recovery_point=6)
+    log.remote_end = end
+    assert log.hidden_producers_at == (1,)
+    complete(log.retain(0, log.log_end_offset, awaits_producers=waits))
+    assert log.local_log_start_offset == (0 if waits else end)
+    log.abandon()
+    if waits:
+        file.data[:] = whole
+    log = open_log(at, config=CONFIG, recovery_point=6)
+    assert not log.hidden_producers_at
+    assert append(log, numbered(b"b" * 50, producer=7, sequence=1)) == (1 if waits else 6)
+
+
 @pytest.mark.parametrize("call", range(4))
 def test_log_that_is_closed_during_a_call_ends_the_copying(call: int) -> None:
     """A partition moves away, or its broker stops, while another thread reads its files."""

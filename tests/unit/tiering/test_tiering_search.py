@@ -14,6 +14,7 @@ from support.long_tests import first_is_quick
 from support.tiering_search import FOLDER, KEY, RECORD_BYTES, History, Scope, _Store, search
 
 from barnabas.app.broker.state import tiering
+from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.replica.follower.fetcher import PartitionDataProcessor
 from barnabas.core.replica.partition.local_partitions import LocalPartitions
 from barnabas.core.tiering import manifest as manifests
@@ -42,6 +43,20 @@ ANSWERED_TWICE = Scope({"follow_again": 1, "elect": 1}, before=_NEW_FOLLOWER)
 _DAMAGED = ("rest", "kill 1", "damage 1", "start 1", "rest", "elect 1", "rest", "append")
 """Broker 1 leads. Damage hides a producer from it in a segment that it had copied."""
 HIDES_PRODUCERS = Scope({"repair": 1}, before=_DAMAGED, local=100)
+_BEHIND_LOCAL_RETENTION = (
+    "rest",
+    "kill 1",
+    "damage 1",
+    "start 1",
+    "rest",
+    "append",
+    "rest",
+    "kill 1",
+    "start 1",
+    "rest",
+)
+"""Broker 1 follows. Damage hides a producer from it in a segment that the leader has copied and deleted."""
+IS_ELECTED_WITH_DAMAGE = Scope({"elect": 1}, before=_BEHIND_LOCAL_RETENTION, local=2)
 SCOPES = {
     "copy": COPY,
     "call_that_fails": CALL_FAILS,
@@ -53,6 +68,7 @@ SCOPES = {
     "deleted_topic": DELETED,
     "second_answer_during_a_rebuild": ANSWERED_TWICE,
     "damage_that_hides_producers": HIDES_PRODUCERS,
+    "damage_in_what_local_retention_would_delete": IS_ELECTED_WITH_DAMAGE,
     "killed": DIES,
     "effect_that_is_late": Scope({"delay": 1}),
     "second_object_that_is_late": Scope({"delay_second": 1}),
@@ -81,6 +97,19 @@ def test_new_follower_copies_only_what_is_not_in_the_tier(*, begins_in_tier: boo
     assert (leader.local_log_start_offset, follower.log_start_offset) == (0, 0)
     assert (follower.local_log_start_offset, follower.log_end_offset) == (2 if begins_in_tier else 0, 3)
     assert history.state.isr == (1, 2)
+
+
+def test_follower_that_has_waited_for_a_repair_waits_again_as_a_leader() -> None:
+    history = play_history(History, IS_ELECTED_WITH_DAMAGE)
+    it = history.brokers[1]
+    assert it.local.awaits_producers(it.partition)
+    history.clock.advance(131_000)
+    assert not it.local.awaits_producers(it.partition), "local retention waits no longer"
+    assert history.elect(1)
+    it.see()
+    assert it.local.awaits_producers(it.partition)
+    history.clock.advance(131_000)
+    assert not it.local.awaits_producers(it.partition)
 
 
 def fences_no_earlier_leader(patch: pytest.MonkeyPatch) -> None:
@@ -204,6 +233,11 @@ def copies_although_producers_are_hidden(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LocalPartitions, "awaits_producers", lambda *_: False)
 
 
+def deletes_local_segments_whose_producers_are_hidden(patch: pytest.MonkeyPatch) -> None:
+    retain = UnifiedLog.retain
+    patch.setattr(UnifiedLog, "retain", lambda *args, **_: retain(*args))
+
+
 @pytest.mark.parametrize(
     ("mutate", "scope"),
     [
@@ -219,6 +253,7 @@ def copies_although_producers_are_hidden(patch: pytest.MonkeyPatch) -> None:
         (begins_behind_what_is_copied, BEGINS_IN_TIER),
         (rebuilds_twice, ANSWERED_TWICE),
         (copies_although_producers_are_hidden, HIDES_PRODUCERS),
+        (deletes_local_segments_whose_producers_are_hidden, IS_ELECTED_WITH_DAMAGE),
         pytest.param(believes_an_unfinished_copy, DIES, marks=pytest.mark.slow),
         (forgets_segments_before_their_objects_are_deleted, EXPIRY_FAILS),
         pytest.param(fences_no_earlier_leader, OTHER_LEADER, marks=pytest.mark.slow),

@@ -12,7 +12,7 @@ from simulation.security_actors import (
     APP,
     BROKER,
     GUARDED,
-    KNOWN_AFTER_MS,
+    KNOWN_AFTER_CALM_MS,
     SESSION_MS,
     USERS,
     Access,
@@ -82,7 +82,8 @@ class SecurityStory(ClusterStory):
         with Admin(self.world.client("founder"), default_api_timeout_ms=30_000) as admin:
             Guard.revoke(admin)
             denied = reached["acl: a request of the guest is denied"]
-            self.world.run(KNOWN_AFTER_MS / 1000 + 1)
+            access.known_after_ms = KNOWN_AFTER_CALM_MS
+            self.world.run(KNOWN_AFTER_CALM_MS / 1000 + 1)
             if reached["acl: a request of the guest is denied"] == denied:
                 raise Broken("liveness: no request of the guest was answered after the ACL was removed")
             Guard().grant(admin)

@@ -19,6 +19,10 @@ QUICK_CHECKPOINTS = {
 """Spark's other way to write checkpoints. Without Hadoop's native library its first one starts `stat` and `chmod` for
 each file of a micro-batch, a third of the CPU time of a small stream."""
 
+NO_CODE_GENERATION = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Spark compiles Java code for each query, which takes longer than the few rows of a test: 115 s of CPU time of the
+tests that use this session, 83 s without it. Commands in processes of their own keep the default."""
+
 UNVERIFIED = "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 """To verify the classes of Spark's jars takes a fifth of the CPU time of a session with one small query."""
 
@@ -41,7 +45,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory, spark_kafka_jars: list[Path]
     folder = tmp_path_factory.mktemp("spark")
     jars = [] if isinstance(spark_kafka_jars, str) else spark_kafka_jars
     options = f"{QUICK_JVM} {UNVERIFIED} -Dderby.system.home={folder}"
-    config = {**session_config(jars), **QUICK_CHECKPOINTS, "spark.driver.extraJavaOptions": options}
+    config = {
+        **session_config(jars),
+        **QUICK_CHECKPOINTS,
+        **NO_CODE_GENERATION,
+        "spark.driver.extraJavaOptions": options,
+    }
     with local_session("barnabas tests", cores=2, memory="1g", log_file=folder / "java.log", config=config) as session:
         yield session
 

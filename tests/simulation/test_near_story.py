@@ -12,9 +12,12 @@ from barnabas.core.replica.leader.fetch_params import FetchParams
 from barnabas.core.replica.partition.fetch_isolation import FetchIsolation
 from barnabas.ports.broker_api.fetch import FetchResultPartition
 
+CHEAP_SEED = 3
+"""Seed 0 takes four times its CPU time."""
+
 
 def test_near_story_holds_for_seed(seed: int) -> None:
-    NearStory(seed).play()
+    NearStory(CHEAP_SEED + seed).play()
 
 
 def shows_damage_of_a_follower_to_consumers(patch: pytest.MonkeyPatch) -> None:

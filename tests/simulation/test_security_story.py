@@ -75,7 +75,7 @@ def serves_ended_sessions(patch: pytest.MonkeyPatch) -> None:
 ACL = frozenset({"acl"})
 CALM = ("kill", "restart", "lose_connections")
 MUTATIONS = (
-    Mutation(lets_fetches_by_id_pass, ACL, CALM, story=SecurityStory, quick=True),
+    Mutation(lets_fetches_by_id_pass, ACL, CALM, story=SecurityStory),
     Mutation(keeps_removed_acls, ACL, CALM, story=SecurityStory),
     Mutation(remembers_what_was_allowed, ACL, CALM, story=SecurityStory),
     Mutation(appends_what_it_denies, frozenset({"visible", "inconsistent"}), CALM, story=SecurityStory),

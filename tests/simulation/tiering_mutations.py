@@ -84,7 +84,7 @@ MUTATIONS = (
     Mutation(takes_the_lineage_of_the_log_alone, TIER, story=TieringStory),
     Mutation(rebuilds_followers_without_producers, TIER, story=TieringStory, settings={"early": True}),
     Mutation(rebuilds_followers_behind_what_is_copied, TIER, story=TieringStory, quick=True),
-    Mutation(offers_a_segment_before_it_is_stored, TIER, story=TieringStory, quick=True),
+    Mutation(offers_a_segment_before_it_is_stored, TIER, story=TieringStory),
     Mutation(reads_behind_the_offset, TIER, story=TieringStory),
     Mutation(leaves_the_objects_of_deleted_topics, TIER, story=TieringStory),
     Mutation(stores_the_batches_only, TIER, story=TieringStory),

@@ -350,7 +350,7 @@ def _newest(last: Commit | None, plan: LoadPlan, facts: Sequence[FileFacts]) -> 
 
 
 def _texts(plan: LoadPlan) -> list[str]:
-    return [str(place) for place in plan.absent]
+    return [str(tp) for tp in plan.absent]
 
 
 @contextmanager

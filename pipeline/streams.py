@@ -134,9 +134,9 @@ class StreamWatch(StreamingQueryListener):
         took = gauge("spark_streaming_batch_seconds", "How long the last batch took", "query")
         for name, state in self.streams.items():
             by_topic: dict[str, int] = {}
-            for place, behind in state.behind.items():
-                lag.add_metric([name, place.topic, place.key], behind)
-                by_topic[place.topic] = by_topic.get(place.topic, 0) + behind
+            for tp, behind in state.behind.items():
+                lag.add_metric([name, tp.topic, tp.key], behind)
+                by_topic[tp.topic] = by_topic.get(tp.topic, 0) + behind
             for topic, behind in by_topic.items():
                 sums.add_metric([name, topic], behind)
             given.add_metric([name], state.input_rows_per_second)
@@ -222,9 +222,8 @@ def behind_latest(source: Any) -> dict[ClusterPartition, int]:
     if end is None or latest is None:
         return {}
     return {
-        place: offset
-        - (0 if end.another(place.topic, latest.topic_ids.get(place.topic, "")) else end.positions.get(place, 0))
-        for place, offset in latest.positions.items()
+        tp: offset - (0 if end.another(tp.topic, latest.topic_ids.get(tp.topic, "")) else end.positions.get(tp, 0))
+        for tp, offset in latest.positions.items()
     }
 
 
@@ -414,8 +413,8 @@ def rate_limited(
     timed = watermarked(rows, timeColumn, delayThreshold)
     start = f.unix_micros(f.window(timeColumn, windowDuration).getField("start"))
     if not rows.isStreaming:
-        place = f.row_number().over(Window.partitionBy(*by, start).orderBy(timeColumn))
-        return rows.withColumn("allowed", (place <= limit) | f.col(timeColumn).isNull())
+        rank = f.row_number().over(Window.partitionBy(*by, start).orderBy(timeColumn))
+        return rows.withColumn("allowed", (rank <= limit) | f.col(timeColumn).isNull())
     end = f.unix_millis(f.window(timeColumn, windowDuration).getField("end"))
     marked = timed.withColumn("_window_end_ms", f.coalesce(end, f.lit(0)))
     shape = StructType([*rows.schema.fields, StructField("allowed", BooleanType())])
@@ -428,9 +427,9 @@ def rate_limited(
         for part in parts:
             ends = part["_window_end_ms"].tolist()
             allowed = [True] * len(ends)
-            for place in part[timeColumn].argsort(kind="stable").tolist():
-                end = ends[place]
-                allowed[place] = end == 0 or seen.get(end, 0) < limit
+            for row in part[timeColumn].argsort(kind="stable").tolist():
+                end = ends[row]
+                allowed[row] = end == 0 or seen.get(end, 0) < limit
                 seen[end] = seen.get(end, 0) + 1
             del part["_window_end_ms"]
             part["allowed"] = allowed

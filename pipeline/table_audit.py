@@ -153,10 +153,10 @@ class TableAudit:
         reaching = self._reports.reaching
         with Admin(self._bootstrap) as admin:
             known = self._there(admin)
-            places = [TopicPartition(topic.name or "", p.partition) for topic in known for p in topic.partitions]
-            reaching.forget(places)
+            partitions = [TopicPartition(topic.name or "", p.partition) for topic in known for p in topic.partitions]
+            reaching.forget(partitions)
             now_ms = wall_ms()
-            reaching.probed(now_ms, admin.list_offsets(dict.fromkeys(places, "latest")))
+            reaching.probed(now_ms, admin.list_offsets(dict.fromkeys(partitions, "latest")))
             reaching.partitions |= {topic.name or "": len(topic.partitions) for topic in known}
 
     def count(self) -> int:
@@ -169,12 +169,12 @@ class TableAudit:
             with Admin(self._bootstrap) as admin:
                 ends = self._ends(admin)
                 found = admin.group_offsets(self._group, list(ends), require_stable=True)
-            starts = {place: found[place].offset if place in found else 0 for place in ends}
+            starts = {tp: found[tp].offset if tp in found else 0 for tp in ends}
             counts = MessageCounts(self._window_ms)
             rows = self._count_rows(starts, ends, counts)
             self._reports.reaching.read_to(ends)
             messages = self._reports.messages(counts)
-            if messages or any(starts[place] < end for place, end in ends.items()):
+            if messages or any(starts[tp] < end for tp, end in ends.items()):
                 with producer.transaction():
                     producer.send_many(TOPIC, messages)
                     producer.send_offsets(ends, self._group)
@@ -208,9 +208,9 @@ class TableAudit:
         for store, file in _files(self._folder, self._folder / QUARANTINE):
             topic = file.partition["topic"] or ""
             wanted = {
-                place.partition: (start, ends[place])
-                for place, start in starts.items()
-                if place.topic == topic and start < ends[place]
+                tp.partition: (start, ends[tp])
+                for tp, start in starts.items()
+                if tp.topic == topic and start < ends[tp]
             }
             if wanted:
                 rows = _new_rows(store, file.name, wanted)

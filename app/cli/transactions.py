@@ -20,7 +20,7 @@ transactions = typer.Typer(
 MAX_TIMEOUT_MS = 900_000
 """The default of `transaction.max.timeout.ms`."""
 
-Place = Annotated[str, typer.Argument(metavar="TOPIC:PARTITION")]
+PartitionArgument = Annotated[str, typer.Argument(metavar="TOPIC:PARTITION")]
 
 
 def register(app: typer.Typer) -> None:
@@ -85,12 +85,12 @@ def describe_transaction(
 @transactions.command("producers")
 def describe_producers(
     bootstrap: Bootstrap,
-    places: Annotated[list[str], typer.Argument(metavar="TOPIC:PARTITION...")],
+    partitions: Annotated[list[str], typer.Argument(metavar="TOPIC:PARTITION...")],
     as_json: AsJson = False,
 ) -> None:
     """List the producers of a partition, and the start offsets of their open transactions."""
     with open_admin(bootstrap) as admin:
-        found = admin.describe_producers([_place(each) for each in places])
+        found = admin.describe_producers([_topic_partition(each) for each in partitions])
     rows = [
         {"topic": tp.topic, "partition": tp.partition, **asdict(producer)}
         for tp, producers in found.items()
@@ -124,7 +124,7 @@ def find_hanging(
 @transactions.command()
 def abort(
     bootstrap: Bootstrap,
-    place: Place,
+    partition: PartitionArgument,
     start_offset: Annotated[
         int | None,
         typer.Option("--start-offset", metavar="OFFSET", help="Start offset of the transaction, from find-hanging."),
@@ -138,23 +138,23 @@ def abort(
     ] = -1,
 ) -> None:
     """Abort a hanging transaction in a partition: its messages there count as aborted."""
-    where = _place(place)
+    tp = _topic_partition(partition)
     with open_admin(bootstrap) as admin:
         if start_offset is not None:
             if producer_id is not None or producer_epoch is not None:
                 raise ConfigError("give --start-offset, or --producer-id and --producer-epoch")
-            producers = admin.describe_producers([where])[where]
+            producers = admin.describe_producers([tp])[tp]
             found = next((each for each in producers if each.current_txn_start_offset == start_offset), None)
             if found is None:
-                raise TransactionError(f"no open transaction in {place} begins at offset {start_offset}")
+                raise TransactionError(f"no open transaction in {partition} begins at offset {start_offset}")
             producer_id, producer_epoch = found.producer_id, found.producer_epoch
             coordinator_epoch = found.coordinator_epoch
         if producer_id is None or producer_epoch is None:
             raise ConfigError("give --start-offset, or --producer-id and --producer-epoch")
         admin.abort_transaction(
-            where, producer_id=producer_id, producer_epoch=producer_epoch, coordinator_epoch=coordinator_epoch
+            tp, producer_id=producer_id, producer_epoch=producer_epoch, coordinator_epoch=coordinator_epoch
         )
-    typer.echo(f"aborted in {place}: the transaction of producer {producer_id}, epoch {producer_epoch}", err=True)
+    typer.echo(f"aborted in {partition}: the transaction of producer {producer_id}, epoch {producer_epoch}", err=True)
 
 
 _PRODUCER_COLUMNS = (
@@ -187,7 +187,7 @@ def _show(rows: Sequence[dict[str, Any]], columns: Sequence[str], as_json: bool)
         print_table(titles, ([row[column] for column in columns] for row in rows))
 
 
-def _place(text: str) -> TopicPartition:
+def _topic_partition(text: str) -> TopicPartition:
     topic, colon, number = text.rpartition(":")
     if not colon or not topic or not number.isdecimal():
         raise ConfigError(f"{text!r} is not TOPIC:PARTITION")

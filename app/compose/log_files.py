@@ -48,8 +48,8 @@ _MARKS = (LOCK_FILE, META_PROPERTIES, COORDINATION_FILE)
 
 
 @frozen(kw_only=True)
-class LogPlace:
-    """A data folder, and which partitions of it are meant: none named, all."""
+class LogDirSelection:
+    """A data folder and the chosen partitions of it; none: all of them."""
 
     path: Path
     partitions: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ class LogPlace:
         return file if file.exists() else None
 
 
-def log_places(paths: Sequence[Path]) -> list[LogPlace]:
+def select_log_dirs(paths: Sequence[Path]) -> list[LogDirSelection]:
     """Return the data folders that the paths name, or whose partitions they name. Raises `ConfigError`."""
     found: dict[Path, list[str]] = {}
     for given in paths:
@@ -85,7 +85,7 @@ def log_places(paths: Sequence[Path]) -> list[LogPlace]:
             found[path] = []
         else:
             raise ConfigError(f"{given} has no segments; give a partition folder or a broker's data folder")
-    return [LogPlace(path=path, partitions=tuple(names)) for path, names in found.items()]
+    return [LogDirSelection(path=path, partitions=tuple(names)) for path, names in found.items()]
 
 
 def entries_of(path: Path) -> list[Path]:
@@ -136,9 +136,9 @@ def _has_segments(path: Path) -> bool:
 
 
 @contextmanager
-def opened_place(place: LogPlace, *, to_write: bool) -> Iterator[LogDir]:
+def open_selection(selection: LogDirSelection, *, to_write: bool) -> Iterator[LogDir]:
     """The folder, locked if it is to be written to and a broker might use it. Raises `FolderLocked`, `StorageError`."""
-    log_dir = open_log_dir(place.path) if to_write and place.is_data_folder else look_into(place.path)
+    log_dir = open_log_dir(selection.path) if to_write and selection.is_data_folder else look_into(selection.path)
     try:
         yield log_dir
     finally:

@@ -30,7 +30,7 @@ from ...ports.errors import ApiError, ConfigError
 from ...ports.storage import LogDir
 from ...ports.types import Position, TopicPartition
 from ...ports.values import frozen
-from ..compose.log_files import LogPlace, opened_place
+from ..compose.log_files import LogDirSelection, open_selection
 
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_FOLDER = f"{METADATA_TOPIC}-0"
@@ -159,15 +159,15 @@ def opened_source(path: Path, report: Callable[[str], None]) -> Iterator[KafkaFo
     """Yield a folder of a stopped broker, read only. Raises `ConfigError`, `StorageError`."""
     if not path.is_dir():
         raise ConfigError(f"{path} is not a folder: name a folder of Kafka's log.dirs")
-    place = LogPlace(path=path.absolute())
-    if place.in_use:
+    selection = LogDirSelection(path=path.absolute())
+    if selection.in_use:
         raise ConfigError(
             f"{path} is in use by a broker: stop it first. A cluster that must not stop is moved by "
             "'barnabas mirror --identical'"
         )
-    if place.coordination_file is not None:
+    if selection.coordination_file is not None:
         raise ConfigError(f"{path} is a data folder of Barnabas already: 'barnabas serve --data {path}' starts it")
-    with opened_place(place, to_write=False) as log_dir:
+    with open_selection(selection, to_write=False) as log_dir:
         properties = _properties(path)
         partitions = tuple(find_partitions(log_dir, report))
         if not properties and not partitions:

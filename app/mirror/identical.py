@@ -57,7 +57,7 @@ _QuotaChanges = dict[_Entity, dict[str, float | None]]
 class MirroredPartition:
     """The progress of one partition. `log_end` is that of the target; -1: unknown."""
 
-    place: TopicPartition
+    tp: TopicPartition
     log_start: int = -1
     log_end: int = -1
     high_watermark: int = -1
@@ -245,13 +245,13 @@ class IdenticalMirror:
         """Copy what the source has now, at most `FETCH_BYTES` of each partition; return the number of bytes. Raises
         `BarnabasError`."""
         names = None if topics is None else set(topics)
-        chosen = [each for each in self.partitions.values() if names is None or each.place.topic in names]
+        chosen = [each for each in self.partitions.values() if names is None or each.tp.topic in names]
         for each in chosen:
             if not each.is_verified:
                 try:
                     self._verify(each)
                 except BarnabasError as error:
-                    self._note(f"{each.place}: {error}")
+                    self._note(f"{each.tp}: {error}")
         ready = [each for each in chosen if each.is_verified]
         if not ready:
             self._stopped.wait(WAIT_MS / 1000)
@@ -261,7 +261,7 @@ class IdenticalMirror:
             if isinstance(answer, BarnabasError):
                 each.is_verified = False
                 if not isinstance(answer, ApiError) or answer.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
-                    self._note(f"{each.place}: {answer}")
+                    self._note(f"{each.tp}: {answer}")
             elif answer.diverging is not None:
                 self._truncate(each, answer.diverging.epoch, answer.diverging.end_offset)
             else:
@@ -270,13 +270,13 @@ class IdenticalMirror:
 
     def _verify(self, each: MirroredPartition) -> None:
         """Find the log end of the target, and cut what the source does not have."""
-        self._send(each, self._description(each.place))
-        start, end = self._source_range(each.place)
+        self._send(each, self._description(each.tp))
+        start, end = self._source_range(each.tp)
         each.source_end = end
         if each.log_end < start or each.log_start == each.log_end != start:
             self._restart(each, start)
         elif each.log_end > each.log_start and each.last_epoch >= 0:
-            found = self._end_of_epoch(each.place, each.last_epoch)
+            found = self._end_of_epoch(each.tp, each.last_epoch)
             if found.end_offset >= 0 and (found.leader_epoch < each.last_epoch or found.end_offset < each.log_end):
                 self._truncate(each, found.leader_epoch, found.end_offset)
                 return
@@ -302,7 +302,7 @@ class IdenticalMirror:
         self._send(each, request)
         each.is_verified = False
         self.copied.truncations += 1
-        log_report(f"{each.place}: the source does not have what is behind {each.log_end}; cut, from {before}")
+        log_report(f"{each.tp}: the source does not have what is behind {each.log_end}; cut, from {before}")
 
     def _append(self, each: MirroredPartition, answer: FetchResultPartition) -> None:
         each.source_end = answer.high_watermark
@@ -313,7 +313,7 @@ class IdenticalMirror:
         batches = [batch for batch in _batches(records) if batch[1].next_offset > each.log_end]
         if not batches and answer.log_start_offset <= each.log_start:
             if each.high_watermark < each.log_end:
-                self._send(each, self._description(each.place))
+                self._send(each, self._description(each.tp))
             return
         begin = batches[0][0] if batches else 0
         end = batches[-1][0] + batches[-1][1].size if batches else 0
@@ -333,7 +333,7 @@ class IdenticalMirror:
             records, self._codecs, from_offset=each.log_end, group_bytes=GROUP_BYTES, leader_epoch=each.last_epoch
         )
         self._note(
-            f"topic {each.place.topic} has messages from before Kafka 0.11 (formats 0 and 1): they become record "
+            f"topic {each.tp.topic} has messages from before Kafka 0.11 (formats 0 and 1): they become record "
             "batches with the same offsets, timestamps, keys, values and codecs"
         )
         return done.records
@@ -357,26 +357,26 @@ class IdenticalMirror:
                 raise ConfigError(f"topic {topic} of the target is not a mirror of this source any longer")
             for each in mine:
                 if each.is_verified:
-                    each.source_end = max(each.source_end, self._source_range(each.place)[1])
+                    each.source_end = max(each.source_end, self._source_range(each.tp)[1])
             if all(each.is_complete for each in mine):
                 break
             if time.monotonic() - began > timeout_s:
-                behind = ", ".join(f"{each.place} by {each.lag}" for each in mine if not each.is_complete)
+                behind = ", ".join(f"{each.tp} by {each.lag}" for each in mine if not each.is_complete)
                 raise BarnabasError(f"topic {topic} is not complete after {timeout_s:g} s: {behind}")
         self._follow_groups()
         for each in mine:
             epoch = (max(each.last_epoch, each.leader_epoch) // EPOCHS_OF_PROMOTION + 1) * EPOCHS_OF_PROMOTION
-            self._send(each, evolve(self._description(each.place), leader_epoch=epoch))
+            self._send(each, evolve(self._description(each.tp), leader_epoch=epoch))
         self._target.alter_configs(ResourceKind.TOPIC, topic, {SOURCE_KEY: None})
         self._ended.add(topic)
         self._leave(topic, "it is promoted")
-        while sum(self._send(each, self._description(each.place)) for each in mine):
+        while sum(self._send(each, self._description(each.tp)) for each in mine):
             if time.monotonic() - began > timeout_s:
                 raise BarnabasError(
                     f"topic {topic} is promoted, but its leaders have not applied that within {timeout_s:g} s"
                 )
             self._stopped.wait(WAIT_MS / 1000)
-        self._abort_transactions([each.place for each in mine])
+        self._abort_transactions([each.tp for each in mine])
         return time.monotonic() - began
 
     def _abort_transactions(self, partitions: Sequence[TopicPartition]) -> None:
@@ -571,7 +571,7 @@ class IdenticalMirror:
 
     def _fetch(self, ready: Sequence[MirroredPartition]) -> list[FetchResultPartition | BarnabasError]:
         items = [
-            FetchPartition(*each.place, each.log_end, FETCH_BYTES, last_fetched_epoch=each.last_epoch) for each in ready
+            FetchPartition(*each.tp, each.log_end, FETCH_BYTES, last_fetched_epoch=each.last_epoch) for each in ready
         ]
         return self._from.ask_leaders(
             items,
@@ -586,7 +586,7 @@ class IdenticalMirror:
 
     def _continuation(self, each: MirroredPartition) -> MirrorRecords:
         """Return a request that changes the target's log only as long as it is what this mirror knows."""
-        return evolve(self._description(each.place), log_end=each.log_end, last_epoch=each.last_epoch)
+        return evolve(self._description(each.tp), log_end=each.log_end, last_epoch=each.last_epoch)
 
     def _send(self, each: MirroredPartition, request: MirrorRecords) -> bool:
         """Send a request to the leader of the target; return False if it knows another log end. Raises
@@ -601,7 +601,7 @@ class IdenticalMirror:
             each.is_verified = False  # what it has changed is unknown
         if isinstance(found, ApiError) and found.code is ErrorCode.POLICY_VIOLATION:
             # Its leader may not have heard yet that it is a mirror: the next look finds out.
-            self._leave(each.place.topic, f"the target refuses it: {found.message}")
+            self._leave(each.tp.topic, f"the target refuses it: {found.message}")
             return False
         if isinstance(found, BarnabasError):
             raise found
@@ -610,8 +610,8 @@ class IdenticalMirror:
             return True
         each.is_verified = False
         if found.error not in _TAKEN_AGAIN:
-            raise ApiError(found.error, found.error_message or f"{each.place} of the target")
-        self._note(f"{each.place}: {found.error_message}")
+            raise ApiError(found.error, found.error_message or f"{each.tp} of the target")
+        self._note(f"{each.tp}: {found.error_message}")
         return False
 
     def _end_of_epoch(self, tp: TopicPartition, epoch: int) -> EpochEndOffset:

@@ -78,10 +78,10 @@ class TopicLayout:
                 self._looked_s = time.monotonic()
                 self._follow()
 
-    def make_room(self, places: Iterable[object]) -> None:
+    def make_room(self, partitions: Iterable[object]) -> None:
         """Have the target get partitions for messages of these partitions of the source. Raises `BarnabasError`."""
         with self._lock:
-            if any(isinstance(p, TopicPartition) and p.partition >= self._counts.get(p.topic, 0) for p in places):
+            if any(isinstance(p, TopicPartition) and p.partition >= self._counts.get(p.topic, 0) for p in partitions):
                 self._follow()
 
     def provide(self, counts: Mapping[str, int]) -> None:
@@ -213,4 +213,4 @@ class PlacingSender:
 
 def _where(taken: Taken) -> tuple[str, int | None]:
     """Return the topic of a record and its partition number, None for a record of a classic cluster."""
-    return taken.topic, taken.place.partition if isinstance(taken.place, TopicPartition) else None
+    return taken.topic, taken.source_partition.partition if isinstance(taken.source_partition, TopicPartition) else None

@@ -186,12 +186,12 @@ class _ClassicReader:
 
 
 def _of_stream(message: StreamMessage) -> Taken:
-    place = (message.topic, message.place)
+    source_partition = (message.topic, message.place)
     if message.codec_id:
         content: Message | ShallowMessage = ShallowMessage(message.value, message.codec_id)
     else:
         content = Message(message.value)
-    return Taken(message.topic, content, place, message.offset)
+    return Taken(message.topic, content, source_partition, message.offset)
 
 
 class FileSource(AssignedSource):
@@ -397,7 +397,7 @@ class TransactionalSource(AssignedSource):
         Each offset carries its topic id: a topic that was made again under its name is copied from its beginning.
         """
         positions: dict[Hashable, CommittedOffset] = {
-            taken.place: CommittedOffset(taken.next_offset, metadata=taken.topic_id.hex()) for taken in batch
+            taken.source_partition: CommittedOffset(taken.next_offset, metadata=taken.topic_id.hex()) for taken in batch
         }
         return positions, self._group
 
@@ -704,7 +704,7 @@ class MirrorMaker:
             target = own or self._free.get()
             try:
                 if layout is not None:
-                    layout.make_room(taken.place for taken in batch)
+                    layout.make_room(taken.source_partition for taken in batch)
                 target.deliver(batch, reports, layout)
             except BarnabasError as error:
                 if _is_final(error):
@@ -751,7 +751,7 @@ class _Book:
 
     def store_offsets(self, batch: list[Taken]) -> None:
         with self._lock:
-            self._offsets.update({taken.place: taken.next_offset for taken in batch})
+            self._offsets.update({taken.source_partition: taken.next_offset for taken in batch})
 
     def commit(self, *, now: bool = False) -> None:
         """Commit the offsets, once in an interval or at once."""

@@ -287,9 +287,9 @@ class TierRestore:
         lock, failed = Lock(), Event()
 
         def work(part: RemotePartition) -> None:
-            place, shell = TopicPartition(topic, part.manifest.partition), self._open_shell()
+            tp, shell = TopicPartition(topic, part.manifest.partition), self._open_shell()
             try:
-                for piece in self._bring_back(place, part, source, shell):
+                for piece in self._bring_back(tp, part, source, shell):
                     with lock:
                         moved(piece.size)
                         outcome.bytes += piece.size

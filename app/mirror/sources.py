@@ -168,12 +168,12 @@ class AssignedReader:
         taken, reached = [], self._reached
         topic_ids: dict[TopicPartition, bytes] = {}
         for message in self._consumer.poll_many(max_messages, timeout):
-            place, next_offset = TopicPartition(message.topic, message.partition), message.offset + 1
-            topic_id = topic_ids.get(place)
+            tp, next_offset = TopicPartition(message.topic, message.partition), message.offset + 1
+            topic_id = topic_ids.get(tp)
             if topic_id is None:
-                topic_id = topic_ids[place] = self._consumer.topic_id(place)
-            reached[place] = (next_offset, topic_id)
-            taken.append(Taken(message.topic, message, place, next_offset, topic_id))
+                topic_id = topic_ids[tp] = self._consumer.topic_id(tp)
+            reached[tp] = (next_offset, topic_id)
+            taken.append(Taken(message.topic, message, tp, next_offset, topic_id))
         return taken
 
     def _look_for_topics(self) -> None:

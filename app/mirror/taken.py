@@ -19,7 +19,7 @@ class Taken(NamedTuple):
     topic: str
     message: Message | ShallowMessage
     """A `ShallowMessage` may be a compressed wrapper, which passes on unopened."""
-    place: Hashable
+    source_partition: Hashable
     next_offset: int
     topic_id: bytes = NO_TOPIC_ID
     """The id of the topic, where it is known."""
@@ -65,7 +65,7 @@ class MirrorSource(Protocol):
         ...
 
     def commit(self, offsets: dict[Hashable, int]) -> None:
-        """Keep how far the target has the places, for the next start. Raises `BarnabasError`."""
+        """Keep how far the target has the partitions, for the next start. Raises `BarnabasError`."""
         ...
 
     def close(self) -> None: ...

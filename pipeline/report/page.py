@@ -666,7 +666,7 @@ def _figures_of(
         bucket_s=bucket_s,
         rows_per_bucket=per_bucket,
         bytes_per_bucket=bytes_per_bucket,
-        partitions={place.key: count for place, count in sorted(per_partition.items())},
+        partitions={tp.key: count for tp, count in sorted(per_partition.items())},
         keyed=found["keyed"],
         distinct_keys=min(found["keys"], found["keyed"]),
         key_counts=_top_keys(rows) if found["keyed"] else {},
@@ -756,9 +756,9 @@ def _text(column: "Column") -> "Column":
 
 def _sample(row: Any) -> SampleRecord:
     time_ms = None if row.record_seconds is None else int(row.record_seconds) * 1000
-    place = ClusterPartition("", row.partition, row.broker)
+    tp = ClusterPartition("", row.partition, row.broker)
     return SampleRecord(
-        partition=place.key, offset=row.offset, time_ms=time_ms, key=shown(row.key), value=shown(row.value)
+        partition=tp.key, offset=row.offset, time_ms=time_ms, key=shown(row.key), value=shown(row.value)
     )
 
 

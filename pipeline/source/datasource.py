@@ -79,7 +79,7 @@ _TIMESTAMPS_MS = (-62_135_596_800_000, 253_402_300_799_999)
 
 
 def arrow_batches(
-    place: ClusterPartition,
+    tp: ClusterPartition,
     pieces: Iterable[PartitionColumns],
     schema: pa.Schema,
     *,
@@ -96,13 +96,13 @@ def arrow_batches(
         for part in _split(piece, rows, size_bytes):
             count = len(part.offsets)
             if waiting and (waiting_rows + count > rows or waiting_bytes + part.size_bytes > size_bytes):
-                yield _batch(place, waiting, schema)
+                yield _batch(tp, waiting, schema)
                 waiting, waiting_rows, waiting_bytes = [], 0, 0
             waiting.append(part)
             waiting_rows += count
             waiting_bytes += part.size_bytes
     if waiting:
-        yield _batch(place, waiting, schema)
+        yield _batch(tp, waiting, schema)
 
 
 def _split(piece: PartitionColumns, rows: int, size_bytes: int) -> Iterator[PartitionColumns]:
@@ -127,17 +127,17 @@ def _split(piece: PartitionColumns, rows: int, size_bytes: int) -> Iterator[Part
         )
 
 
-def _batch(place: ClusterPartition, pieces: list[PartitionColumns], schema: pa.Schema) -> pa.RecordBatch:
+def _batch(tp: ClusterPartition, pieces: list[PartitionColumns], schema: pa.Schema) -> pa.RecordBatch:
     count = sum(len(piece.offsets) for piece in pieces)
     ints = np.int32
     columns: dict[str, pa.Array] = {
         "key": _joined([_binary(piece.keys, len(piece.offsets)) for piece in pieces]),
         "value": _joined([_binary(piece.values, len(piece.offsets)) for piece in pieces]),
-        "topic": pa.repeat(pa.scalar(place.topic, pa.string()), count),
-        "partition": pa.array(np.full(count, place.partition, dtype=ints)),
+        "topic": pa.repeat(pa.scalar(tp.topic, pa.string()), count),
+        "partition": pa.array(np.full(count, tp.partition, dtype=ints)),
         "offset": pa.array(np.concatenate([np.asarray(piece.offsets, dtype=np.int64) for piece in pieces])),
     }
-    if place.broker == NO_BROKER:
+    if tp.broker == NO_BROKER:
         milliseconds = np.concatenate([np.asarray(piece.timestamps_ms, dtype=np.int64) for piece in pieces])
         columns["timestamp"] = pa.array(milliseconds.clip(*_TIMESTAMPS_MS) * 1000).cast(pa.timestamp("us", "UTC"))
         types = [np.asarray(piece.log_append_time, dtype=ints) for piece in pieces]
@@ -145,7 +145,7 @@ def _batch(place: ClusterPartition, pieces: list[PartitionColumns], schema: pa.S
         if "headers" in schema.names:
             columns["headers"] = _joined([_headers(piece.headers, schema.field("headers").type) for piece in pieces])
     else:
-        columns["broker"] = pa.array(np.full(count, place.broker, dtype=ints))
+        columns["broker"] = pa.array(np.full(count, tp.broker, dtype=ints))
         columns["wrapperIndex"] = _joined([_indexes(piece.wrapper_indexes, len(piece.offsets)) for piece in pieces])
     arrays = [columns.get(field.name) for field in schema]
     filled = [pa.nulls(count, field.type) if a is None else a for a, field in zip(arrays, schema, strict=True)]
@@ -318,9 +318,9 @@ def by_topic(batch: pa.RecordBatch, columns: Sequence[str], topic: str | None) -
     """
     rows = batch.select([name for name in columns if name != "topic"])
     if "partition" in columns:
-        place = rows.schema.get_field_index("partition")
-        given = rows.column(place)
-        rows = rows.set_column(place, "partition", pc.if_else(pc.less(given, 0), pa.scalar(None, given.type), given))
+        index = rows.schema.get_field_index("partition")
+        given = rows.column(index)
+        rows = rows.set_column(index, "partition", pc.if_else(pc.less(given, 0), pa.scalar(None, given.type), given))
     if topic is not None:
         yield topic, rows
         return
@@ -483,8 +483,10 @@ class _SliceReader:
 
     def opened(self, where: Where | None = None) -> AbstractContextManager[Cluster]:
         """Return a connection to where the options say, or to there."""
-        place, client = where or self.options.where, self.options.client
-        return _CLUSTERS.opened((self.connect, place, frozenset(client.items())), partial(self.connect, place, client))
+        address, client = where or self.options.where, self.options.client
+        return _CLUSTERS.opened(
+            (self.connect, address, frozenset(client.items())), partial(self.connect, address, client)
+        )
 
     def split(self, cluster: Cluster, ranges: Sequence[OffsetRange]) -> list[InputPartition]:
         """Return a slice per range, or several of a large one, or one of several small ones; the registries are not for
@@ -497,10 +499,8 @@ class _SliceReader:
                     _log.warning("%s: %d of %d offsets come from %s", topic, count, total, REMOTE_STORAGE)
         cut = slices(ranges, at_least=options.min_partitions, at_most_records=options.max_records_per_partition)
         if options.where.classic or options.min_partitions is not None:
-            return [Slice([part], cluster.where(part.place)) for part in cut]
-        return [
-            Slice(parts, cluster.where(parts[0].place)) for parts in together(cut, options.max_records_per_partition)
-        ]
+            return [Slice([part], cluster.where(part.tp)) for part in cut]
+        return [Slice(parts, cluster.where(parts[0].tp)) for parts in together(cut, options.max_records_per_partition)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, Slice):
@@ -508,7 +508,7 @@ class _SliceReader:
         raw = to_arrow_schema(_raw_schema(self.options), timezone="UTC")
         with plain_worker_errors(), self.opened(partition.where) as cluster:
             for part in partition.parts:
-                batches = arrow_batches(part.place, _read_range(cluster, part, self.options), raw)
+                batches = arrow_batches(part.tp, _read_range(cluster, part, self.options), raw)
                 yield from self.typed(batches)
             _check_same_topics(cluster, partition.parts, self.options)
         freeze_worker_heap()
@@ -547,7 +547,7 @@ class TopicStreamReader(_SliceReader, DataSourceStreamReader, SupportsTriggerAva
     def initialOffset(self) -> dict[str, Any]:
         with self.opened() as cluster:
             infos = selected(cluster, self.options.selection)
-            partitions = [place for info in infos for place in info.places]
+            partitions = [tp for info in infos for tp in info.partitions]
             strict = not self.options.latest_when_no_timestamp
             starts = resolve(cluster, self.options.starting, partitions, "starting", strict=strict)
             if self._progress is not None:
@@ -657,10 +657,10 @@ def _read_range(cluster: Cluster, part: OffsetRange, options: ReadOptions) -> It
     """Yield the records of a range. Offsets that vanish meanwhile are an error, or skipped, as `failOnDataLoss`
     says."""
     position = start = part.start
-    slice_name = f"{part.place.key}-{start}"
+    slice_name = f"{part.tp.key}-{start}"
     while position < part.end:
         try:
-            for piece in cluster.read(part.place, position, part.end, with_headers=options.include_headers):
+            for piece in cluster.read(part.tp, position, part.end, with_headers=options.include_headers):
                 position = max(position, piece.next_offset)
                 if piece.damage is not None:
                     _note(piece.damage, options)
@@ -674,12 +674,12 @@ def _read_range(cluster: Cluster, part: OffsetRange, options: ReadOptions) -> It
         except ApiError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
-            there = [part.place]
-            first = cluster.offsets(there, EARLIEST)[part.place]
-            last = cluster.offsets(there, LATEST)[part.place]
+            there = [part.tp]
+            first = cluster.offsets(there, EARLIEST)[part.tp]
+            last = cluster.offsets(there, LATEST)[part.tp]
             if first <= position and part.end <= last:
                 raise
-            text = f"{part.place}: offsets {position} to {part.end} were planned, the log has {first} to {last}"
+            text = f"{part.tp}: offsets {position} to {part.end} were planned, the log has {first} to {last}"
             data_loss(text, fail_on_data_loss=options.fail_on_data_loss, report=_log.warning)
             part = evolve(part, end=min(part.end, last))
             position = max(position, first)
@@ -701,7 +701,7 @@ def _check_same_topics(cluster: Cluster, parts: Sequence[OffsetRange], options: 
             text = (
                 f"topic {part.topic!r} was deleted or created again while offsets {part.start} to {part.end} were read"
             )
-            data_loss(f"{text} of {part.place}", fail_on_data_loss=options.fail_on_data_loss, report=_log.warning)
+            data_loss(f"{text} of {part.tp}", fail_on_data_loss=options.fail_on_data_loss, report=_log.warning)
 
 
 def _raw_schema(options: ReadOptions) -> StructType:

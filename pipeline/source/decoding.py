@@ -101,14 +101,14 @@ def _newest(each: ColumnFormat, topics: Sequence[str]) -> RegisteredSchema:
 
 def sampled(cluster: Cluster, selection: Selection, column: str) -> Sequence[bytes]:
     """Return values of the first records of each partition."""
-    places = [place for info in selected(cluster, selection) for place in info.places]
-    starts, ends = cluster.offsets(places, EARLIEST), cluster.offsets(places, LATEST)
+    partitions = [tp for info in selected(cluster, selection) for tp in info.partitions]
+    starts, ends = cluster.offsets(partitions, EARLIEST), cluster.offsets(partitions, LATEST)
     found: list[bytes] = []
-    for place in places:
-        end = min(ends[place], starts[place] + _SAMPLE_ROWS)
-        if end <= starts[place]:
+    for tp in partitions:
+        end = min(ends[tp], starts[tp] + _SAMPLE_ROWS)
+        if end <= starts[tp]:
             continue
-        for piece in cluster.read(place, starts[place], end):
+        for piece in cluster.read(tp, starts[tp], end):
             values = pa.array(piece.values if column == "value" else piece.keys, pa.binary())
             found += values.drop_null().to_pylist()
         if len(found) >= _SAMPLE_ROWS:
@@ -159,9 +159,9 @@ def decoded_batches(
 
 def _errors_text(column: str, batch: pa.RecordBatch, errors: Mapping[int, str]) -> str:
     row = min(errors)
-    place = f"{batch.column('topic')[row]}-{batch.column('partition')[row]} offset {batch.column('offset')[row]}"
+    record = f"{batch.column('topic')[row]}-{batch.column('partition')[row]} offset {batch.column('offset')[row]}"
     return (
-        f"{place}: {column} does not decode: {errors[row]}; with mode={PERMISSIVE} such rows remain, with {column} "
+        f"{record}: {column} does not decode: {errors[row]}; with mode={PERMISSIVE} such rows remain, with {column} "
         f"null, {column}_raw and {column}_error"
     )
 
@@ -226,7 +226,7 @@ def parse_ddl(text: str) -> DataType:
         found = reading.type()
     else:
         found = reading.fields("")
-    if reading.tokens[reading.place :]:
+    if reading.tokens[reading.index :]:
         raise reading.wrong()
     return found
 
@@ -235,7 +235,7 @@ class _Reading:
     def __init__(self, text: str) -> None:
         self.text = text
         self.tokens: list[str] = []
-        self.place = 0
+        self.index = 0
         position = 0
         while text[position:].strip():
             match = _TOKEN.match(text, position)
@@ -252,16 +252,16 @@ class _Reading:
         )
 
     def next(self) -> str:
-        if self.place >= len(self.tokens):
+        if self.index >= len(self.tokens):
             raise self.wrong()
-        self.place += 1
-        return self.tokens[self.place - 1]
+        self.index += 1
+        return self.tokens[self.index - 1]
 
     def accept(self, *words: str) -> bool:
-        there = [token.upper() for token in self.tokens[self.place : self.place + len(words)]]
+        there = [token.upper() for token in self.tokens[self.index : self.index + len(words)]]
         if there != list(words):
             return False
-        self.place += len(words)
+        self.index += len(words)
         return True
 
     def expect(self, word: str) -> None:
@@ -368,5 +368,5 @@ def settled_by(
         finally:
             opened.close()
 
-    names = selection.topics or tuple(dict.fromkeys(place.topic for place in selection.partitions or ()))
+    names = selection.topics or tuple(dict.fromkeys(tp.topic for tp in selection.partitions or ()))
     return settled(decoding, names, sample, given)

@@ -25,11 +25,11 @@ def encoded_batches(
         for each in encoding.columns:
             if each.column not in batch.schema.names:
                 continue
-            place = batch.schema.get_field_index(each.column)
+            index = batch.schema.get_field_index(each.column)
             if each.column not in columns:
-                columns[each.column] = _Column(each, encoding, batch.schema.field(place).type)
-            values = columns[each.column].encoded(topics, batch.column(place))
-            encoded = encoded.set_column(place, pa.field(each.column, pa.binary()), values)
+                columns[each.column] = _Column(each, encoding, batch.schema.field(index).type)
+            values = columns[each.column].encoded(topics, batch.column(index))
+            encoded = encoded.set_column(index, pa.field(each.column, pa.binary()), values)
         yield encoded
 
 

@@ -46,7 +46,7 @@ class Decision:
     done: bool
     tasks: Mapping[int, tuple[int, int]]
     """Task → producer id and epoch."""
-    places: Sequence[TopicPartition]
+    partitions: Sequence[TopicPartition]
     """The partitions whose positions hold the note."""
 
 
@@ -121,8 +121,8 @@ def commit(target: WriteTarget, written: Sequence[TaskTransaction], version: int
         return False
     first = next(each for each in written if each.task == 0)
     tasks = {task: _identity(prepared) for task, prepared in {0: first.prepared, **wrote}.items()}
-    places = _places_for(target, frozenset().union(*(each.topics for each in written)), tasks)
-    decision = Decision(last + 1 if version is None else version, False, tasks, places)
+    partitions = _partitions_for(target, frozenset().union(*(each.topics for each in written)), tasks)
+    decision = Decision(last + 1 if version is None else version, False, tasks, partitions)
     with target.open(0) as producer:
         producer.resume_transaction(first.prepared)
         _note(target, producer, decision, begun=first.prepared.begun)
@@ -203,7 +203,7 @@ def _note(target: WriteTarget, producer: Producer, decision: Decision, *, begun:
     """Commit the transaction that the producer has begun, or another one, with the note in it."""
     texts = note_texts(decision)
     notes = {
-        place: CommittedOffset(decision.version, -1, text) for place, text in zip(decision.places, texts, strict=True)
+        tp: CommittedOffset(decision.version, -1, text) for tp, text in zip(decision.partitions, texts, strict=True)
     }
     if not begun:
         producer.begin_transaction()
@@ -229,9 +229,9 @@ def parse_notes(noted: Mapping[TopicPartition, tuple[int, str]]) -> Decision | N
     if not noted:
         return None
     version = max(offset for offset, _ in noted.values())
-    parts = {place: text for place, (offset, text) in noted.items() if offset == version}
-    found = {place: _NOTE.fullmatch(text) for place, text in parts.items()}
-    matches = {place: match for place, match in found.items() if match is not None}
+    parts = {tp: text for tp, (offset, text) in noted.items() if offset == version}
+    found = {tp: _NOTE.fullmatch(text) for tp, text in parts.items()}
+    matches = {tp: match for tp, match in found.items() if match is not None}
     numbers = sorted((int(match["part"]), int(match["parts"])) for match in matches.values())
     if numbers != [(part, len(found)) for part in range(1, len(found) + 1)]:
         raise BarnabasError("the group of that name has positions that are no notes of batches: take another txnAppId")
@@ -246,18 +246,18 @@ def parse_notes(noted: Mapping[TopicPartition, tuple[int, str]]) -> Decision | N
 
 def _read(admin: Admin, name: str) -> Decision | None:
     offsets = admin.group_offsets(name, require_stable=True)
-    return parse_notes({place: (each.offset, each.metadata or "") for place, each in offsets.items()})
+    return parse_notes({tp: (each.offset, each.metadata or "") for tp, each in offsets.items()})
 
 
-def _places_for(
+def _partitions_for(
     target: WriteTarget, topics: Collection[str], tasks: Mapping[int, tuple[int, int]]
 ) -> list[TopicPartition]:
     """Partitions whose positions can hold the note. Raises `BarnabasError` for more tasks than fit in."""
     needed = len(note_texts(Decision(2**63 - 1, False, tasks, ())))
     with target.admin() as admin:
         described = admin.describe_topics(sorted(topics))
-    places = [TopicPartition(topic.name or "", part.partition) for topic in described for part in topic.partitions]
-    if len(places) < needed:
-        there = counted(len(places), "partition")
+    partitions = [TopicPartition(topic.name or "", part.partition) for topic in described for part in topic.partitions]
+    if len(partitions) < needed:
+        there = counted(len(partitions), "partition")
         raise BarnabasError(f"{len(tasks)} tasks are too many for a note in {there}: coalesce() the rows first")
-    return sorted(places)[:needed]
+    return sorted(partitions)[:needed]

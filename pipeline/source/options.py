@@ -87,11 +87,11 @@ class Selection:
     pattern: str | None = None
     partitions: tuple[ClusterPartition, ...] | None = None
 
-    def wants(self, place: ClusterPartition) -> bool:
+    def wants(self, tp: ClusterPartition) -> bool:
         """Return True if the partition is of those, were it there."""
         if self.pattern is not None:
-            return re.fullmatch(self.pattern, place.topic) is not None
-        return place.topic in self.topics if self.topics is not None else place in (self.partitions or ())
+            return re.fullmatch(self.pattern, tp.topic) is not None
+        return tp.topic in self.topics if self.topics is not None else tp in (self.partitions or ())
 
 
 @frozen(kw_only=True)
@@ -213,8 +213,8 @@ def partitions_json(offsets: Offsets) -> str:
     """Offsets per partition in the JSON of these options: {"topic": {"0": 23}}; of a classic cluster the keys are
     "broker-partition"."""
     nested: dict[str, dict[str, int]] = {}
-    for place, offset in sorted(offsets.items()):
-        nested.setdefault(place.topic, {})[place.key] = offset
+    for tp, offset in sorted(offsets.items()):
+        nested.setdefault(tp.topic, {})[tp.key] = offset
     return json.dumps(nested)
 
 
@@ -227,10 +227,10 @@ def parse_partitions_json(text: str, name: str = "offsets") -> dict[ClusterParti
     result: dict[ClusterPartition, int] = {}
     for topic, inner in found.items():
         for partition, value in inner.items():
-            place = ClusterPartition.parse(topic, partition)
-            if place is None or not isinstance(value, int) or isinstance(value, bool):
+            tp = ClusterPartition.parse(topic, partition)
+            if tp is None or not isinstance(value, int) or isinstance(value, bool):
                 raise ConfigError(f"{name} must be JSON {example}; {topic}: {partition!r}: {value!r} is not")
-            result[place] = value
+            result[tp] = value
     return result
 
 
@@ -289,15 +289,15 @@ def _assigned(text: str) -> tuple[ClusterPartition, ...]:
     if not isinstance(found, dict) or not found:
         raise ConfigError(f"assign must be JSON {example}, not {text!r}")
     result: list[ClusterPartition] = []
-    for topic, partitions in found.items():
-        places = [_place(topic, each) for each in partitions] if isinstance(partitions, list) else [None]
-        if None in places:
-            raise ConfigError(f"assign must be JSON {example}; {topic!r} has {partitions!r}")
-        result += [place for place in places if place is not None]
+    for topic, keys in found.items():
+        partitions = [_partition(topic, each) for each in keys] if isinstance(keys, list) else [None]
+        if None in partitions:
+            raise ConfigError(f"assign must be JSON {example}; {topic!r} has {keys!r}")
+        result += [tp for tp in partitions if tp is not None]
     return tuple(dict.fromkeys(result))
 
 
-def _place(topic: str, key: Any) -> ClusterPartition | None:
+def _partition(topic: str, key: Any) -> ClusterPartition | None:
     return ClusterPartition.parse(topic, str(key)) if type(key) in (int, str) else None
 
 

@@ -38,19 +38,19 @@ class OffsetRange:
         return self.end - self.start
 
     @property
-    def place(self) -> ClusterPartition:
+    def tp(self) -> ClusterPartition:
         return ClusterPartition(self.topic, self.partition, self.broker)
 
     @classmethod
-    def of(cls, place: ClusterPartition, start: int, end: int, topic_id: str = "") -> "OffsetRange":
-        return cls(place.topic, place.partition, start, end, place.broker, topic_id)
+    def of(cls, tp: ClusterPartition, start: int, end: int, topic_id: str = "") -> "OffsetRange":
+        return cls(tp.topic, tp.partition, start, end, tp.broker, topic_id)
 
 
 def plan_ranges(cluster: Cluster, options: ReadOptions, report: Report) -> list[OffsetRange]:
     """Return the ranges that a batch read covers, without empty ones. Raises `BarnabasError`; see `failOnDataLoss`."""
     infos = selected(cluster, options.selection)
     ids = {info.name: info.topic_id for info in infos}
-    partitions = [place for info in infos for place in info.places]
+    partitions = [tp for info in infos for tp in info.partitions]
     first = cluster.offsets(partitions, EARLIEST)
     starts = resolve(cluster, options.starting, partitions, "starting", strict=not options.latest_when_no_timestamp)
     ends = resolve(cluster, options.ending, partitions, "ending", strict=False)
@@ -70,14 +70,14 @@ def selected(cluster: Cluster, selection: Selection) -> list[TopicInfo]:
     if selection.topics is not None:
         return known_topics(cluster, selection.topics)
     wanted = sorted(selection.partitions or ())
-    known = {info.name: info for info in known_topics(cluster, [place.topic for place in wanted])}
-    for place in wanted:
-        there = known[place.topic].places
-        if place not in there:
+    known = {info.name: info for info in known_topics(cluster, [tp.topic for tp in wanted])}
+    for tp in wanted:
+        there = known[tp.topic].partitions
+        if tp not in there:
             listed = ", ".join(each.key for each in there)
-            text = f"{place}: the topic has {counted(len(there), 'partition')}: {listed}"
+            text = f"{tp}: the topic has {counted(len(there), 'partition')}: {listed}"
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
-    return [evolve(info, places=[place for place in wanted if place.topic == name]) for name, info in known.items()]
+    return [evolve(info, partitions=[tp for tp in wanted if tp.topic == name]) for name, info in known.items()]
 
 
 def known_topics(cluster: Cluster, names: Sequence[str]) -> list[TopicInfo]:
@@ -87,7 +87,7 @@ def known_topics(cluster: Cluster, names: Sequence[str]) -> list[TopicInfo]:
         if name not in known:
             there = ", ".join(sorted(cluster.topics())) or "none"
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}; there is {there}")
-        if not known[name].places:
+        if not known[name].partitions:
             raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"no live broker has topic {name!r}")
     return [known[name] for name in dict.fromkeys(names)]
 
@@ -124,12 +124,12 @@ def within(
     """Cut ranges to what the logs have (first ≤ offset < last); what falls away is an error, or reported."""
     result: list[OffsetRange] = []
     for part in wanted:
-        low, high = first[part.place], last[part.place]
+        low, high = first[part.tp], last[part.tp]
         start = min(max(part.start, low), high)
         end = min(max(part.end, start), high)
         if part.start < low or part.end > high or part.start > part.end:
             text = (
-                f"{part.place}: asked for offsets {part.start} to {part.end}, "
+                f"{part.tp}: asked for offsets {part.start} to {part.end}, "
                 f"but the log has {low} to {high}; they were deleted, or the topic was created again"
             )
             data_loss(text, fail_on_data_loss=fail_on_data_loss, report=report)
@@ -155,7 +155,7 @@ def offsets_in_bucket(cluster: Cluster, ranges: Sequence[OffsetRange]) -> dict[s
     """Return how many offsets of these ranges come from remote storage, past the brokers, by topic."""
     found = {part.topic: 0 for part in ranges}
     for part in ranges:
-        found[part.topic] += cluster.in_bucket(part.place, part.start, part.end) - part.start
+        found[part.topic] += cluster.in_bucket(part.tp, part.start, part.end) - part.start
     return found
 
 

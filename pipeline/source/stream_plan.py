@@ -74,7 +74,7 @@ class Step:
     @property
     def size(self) -> int:
         """Offsets; of a classic cluster they are bytes."""
-        return sum(offset - self.begin[place] for place, offset in self.end.positions.items())
+        return sum(offset - self.begin[tp] for tp, offset in self.end.positions.items())
 
 
 @define
@@ -102,16 +102,18 @@ class Pace:
 def log_ends(cluster: Cluster, options: ReadOptions) -> StreamOffsets:
     """Return the present log end offsets of all partitions that the options select."""
     infos = selected(cluster, options.selection)
-    places = [place for info in infos for place in info.places]
-    return StreamOffsets(cluster.offsets(places, LATEST), {info.name: info.topic_id for info in infos if info.topic_id})
+    partitions = [tp for info in infos for tp in info.partitions]
+    return StreamOffsets(
+        cluster.offsets(partitions, LATEST), {info.name: info.topic_id for info in infos if info.topic_id}
+    )
 
 
 def falls_short(before: StreamOffsets, target: StreamOffsets) -> bool:
     """Return True if a log ends before the stream's position, although nothing says that it is another topic's."""
     return any(
-        target.positions.get(place, position) < position
-        for place, position in before.positions.items()
-        if not before.another(place.topic, target.topic_ids.get(place.topic, ""))
+        target.positions.get(tp, position) < position
+        for tp, position in before.positions.items()
+        if not before.another(tp.topic, target.topic_ids.get(tp.topic, ""))
     )
 
 
@@ -126,29 +128,27 @@ def next_step(
         data_loss(text, fail_on_data_loss=options.fail_on_data_loss, report=report, hint=hint)
 
     begin = dict(before.positions)
-    for topic in sorted({place.topic for place in begin}):
+    for topic in sorted({tp.topic for tp in begin}):
         topic_id = target.topic_ids.get(topic, "")
         if before.another(topic, topic_id):
             lost(_recreated(before, topic, topic_id), _NEW_TOPIC)
-            begin = {place: position for place, position in begin.items() if place.topic != topic}
-    for place, position in sorted(begin.items()):
-        if place not in target.positions and options.selection.wants(place) and not options.where.classic:
-            lost(f"{place} is gone; the stream was at offset {position} of it")
-            del begin[place]
-        elif target.positions.get(place, position) < position:
-            end = target.positions[place]
-            lost(f"{place} ends at {end}, before the stream's offset {position}: it was truncated, or created again")
-            if before.topic_ids.get(place.topic) and target.topic_ids.get(place.topic):
-                begin[place] = end  # the same topic
+            begin = {tp: position for tp, position in begin.items() if tp.topic != topic}
+    for tp, position in sorted(begin.items()):
+        if tp not in target.positions and options.selection.wants(tp) and not options.where.classic:
+            lost(f"{tp} is gone; the stream was at offset {position} of it")
+            del begin[tp]
+        elif target.positions.get(tp, position) < position:
+            end = target.positions[tp]
+            lost(f"{tp} ends at {end}, before the stream's offset {position}: it was truncated, or created again")
+            if before.topic_ids.get(tp.topic) and target.topic_ids.get(tp.topic):
+                begin[tp] = end  # the same topic
             else:
-                del begin[place]
-    unchanged = {place: position for place, position in begin.items() if place not in target.positions}
+                del begin[tp]
+    unchanged = {tp: position for tp, position in begin.items() if tp not in target.positions}
     new = sorted(set(target.positions) - set(begin))
     begin.update(cluster.offsets(new, EARLIEST) if new else {})
-    ends = {place: max(offset, begin[place]) for place, offset in target.positions.items()} | unchanged
-    unchanged_ids = {
-        place.topic: before.topic_ids[place.topic] for place in unchanged if place.topic in before.topic_ids
-    }
+    ends = {tp: max(offset, begin[tp]) for tp, offset in target.positions.items()} | unchanged
+    unchanged_ids = {tp.topic: before.topic_ids[tp.topic] for tp in unchanged if tp.topic in before.topic_ids}
     return Step(begin, StreamOffsets(ends, {**unchanged_ids, **target.topic_ids}))
 
 
@@ -159,14 +159,14 @@ def limited(cluster: Cluster, options: ReadOptions, step: Step, max_rows: int) -
     if step.size <= max_rows:
         return step.end
     ends = {
-        place: step.begin[place] + min(end - step.begin[place], -(-(end - step.begin[place]) * max_rows // step.size))
-        for place, end in step.end.positions.items()
+        tp: step.begin[tp] + min(end - step.begin[tp], -(-(end - step.begin[tp]) * max_rows // step.size))
+        for tp, end in step.end.positions.items()
     }
-    cut = [place for place, offset in ends.items() if offset < step.end.positions[place]]
+    cut = [tp for tp, offset in ends.items() if offset < step.end.positions[tp]]
     if options.where.classic and cut:
         first = cluster.offsets(cut, EARLIEST)
-        starts = {place: max(step.begin[place], first[place]) for place in cut}
-        ends |= {place: cluster.boundary(place, starts[place], max(starts[place], ends[place])) for place in cut}
+        starts = {tp: max(step.begin[tp], first[tp]) for tp in cut}
+        ends |= {tp: cluster.boundary(tp, starts[tp], max(starts[tp], ends[tp])) for tp in cut}
     return evolve(step.end, positions=ends)
 
 
@@ -175,26 +175,26 @@ def batch_ranges(
 ) -> list[OffsetRange]:
     """Return the ranges of a batch from `before` to `after`, perhaps planned by an earlier run of the stream."""
     recreated = {topic for topic, topic_id in after.topic_ids.items() if before.another(topic, topic_id)}
-    begin = {place: position for place, position in before.positions.items() if place.topic not in recreated}
-    for place, end in after.positions.items():
-        known = before.topic_ids.get(place.topic) and after.topic_ids.get(place.topic)
-        if end < begin.get(place, 0) and not known:
-            del begin[place]  # its log was shorter than the position: another one
-    there = _still_there(cluster, options, after, {place.topic for place in after.positions}, report)
-    new = sorted(place for place in set(after.positions) - set(begin) if place.topic in there)
+    begin = {tp: position for tp, position in before.positions.items() if tp.topic not in recreated}
+    for tp, end in after.positions.items():
+        known = before.topic_ids.get(tp.topic) and after.topic_ids.get(tp.topic)
+        if end < begin.get(tp, 0) and not known:
+            del begin[tp]  # its log was shorter than the position: another one
+    there = _still_there(cluster, options, after, {tp.topic for tp in after.positions}, report)
+    new = sorted(tp for tp in set(after.positions) - set(begin) if tp.topic in there)
     begin.update(cluster.offsets(new, EARLIEST) if new else {})
-    for place in new:
-        end = after.positions[place]
-        if begin[place] > end:
-            text = f"{place}: offsets up to {end} were planned, and the log begins at {begin[place]}"
+    for tp in new:
+        end = after.positions[tp]
+        if begin[tp] > end:
+            text = f"{tp}: offsets up to {end} were planned, and the log begins at {begin[tp]}"
             data_loss(text, fail_on_data_loss=options.fail_on_data_loss, report=report)
     wanted = [
-        OffsetRange.of(place, begin[place], end, there[place.topic])
-        for place, end in sorted(after.positions.items())
-        if place.topic in there and begin[place] < end
+        OffsetRange.of(tp, begin[tp], end, there[tp.topic])
+        for tp, end in sorted(after.positions.items())
+        if tp.topic in there and begin[tp] < end
     ]
-    places = [part.place for part in wanted]
-    first, last = cluster.offsets(places, EARLIEST), cluster.offsets(places, LATEST)
+    partitions = [part.tp for part in wanted]
+    first, last = cluster.offsets(partitions, EARLIEST), cluster.offsets(partitions, LATEST)
     return within(wanted, first, last, fail_on_data_loss=options.fail_on_data_loss, report=report)
 
 
@@ -226,6 +226,6 @@ def _recreated(before: StreamOffsets, topic: str, topic_id: str) -> str:
 
 
 def _offsets_text(offsets: StreamOffsets, topic: str) -> str:
-    mine: Sequence[ClusterPartition] = sorted(place for place in offsets.positions if place.topic == topic)
+    mine: Sequence[ClusterPartition] = sorted(tp for tp in offsets.positions if tp.topic == topic)
     more = ", ..." if len(mine) > _PARTITIONS_SHOWN_MAX else ""
-    return ", ".join(f"{place}@{offsets.positions[place]}" for place in mine[:_PARTITIONS_SHOWN_MAX]) + more
+    return ", ".join(f"{tp}@{offsets.positions[tp]}" for tp in mine[:_PARTITIONS_SHOWN_MAX]) + more

@@ -46,10 +46,10 @@ def open_store(
     if named is not None or found is not None:
         require_format(format_)
     if format_ == ICEBERG:
-        from .iceberg.catalog import find_place
+        from .iceberg.catalog import find_entry
         from .iceberg.store import IcebergTable
 
-        return IcebergTable(folder, find_place(folder, catalog, table), checkpoint=checkpoint)
+        return IcebergTable(folder, find_entry(folder, catalog, table), checkpoint=checkpoint)
     if format_ == DELTA:
         return DeltaLakeTable(folder, checkpoint=checkpoint)
     return ParquetTable(folder, checkpoint=checkpoint)

@@ -93,7 +93,7 @@ def plan_load(
     """
     state: dict[str, TopicState] = dict(last.topics) if last is not None else {}
     infos = known_topics(cluster, topics)
-    partitions = [place for info in infos for place in info.places]
+    partitions = [tp for info in infos for tp in info.partitions]
     first, end = cluster.offsets(partitions, EARLIEST), cluster.offsets(partitions, LATEST)
     times = cluster.offsets(partitions, since_ms) if since_ms is not None else {}
     replaced_topics = [info.name for info in infos if _is_another(info, state.get(info.name), end, recreated)]
@@ -124,7 +124,7 @@ def plan_load(
             ranges.append(OffsetRange.of(partition, start, end[partition]))
     for info in infos:
         before_there = state[info.name].next_offsets if info.name in state else {}
-        offsets = {**before_there, **{place.key: reached[place] for place in info.places}}
+        offsets = {**before_there, **{tp.key: reached[tp] for tp in info.partitions}}
         state[info.name] = TopicState(topic_id=info.topic_id, next_offsets=offsets)
     return LoadPlan(
         ranges=ranges,
@@ -152,8 +152,8 @@ def task_count(sizes: Sequence[int], *, cores: int, rows_per_file: int, rows_per
 
 def _absent(infos: Sequence[TopicInfo], state: Mapping[str, TopicState]) -> list[ClusterPartition]:
     loaded = [ClusterPartition.parse(info.name, key) for info in infos for key in state[info.name].next_offsets]
-    there = {place for info in infos for place in info.places}
-    return [place for place in loaded if place is not None and place not in there]
+    there = {tp for info in infos for tp in info.partitions}
+    return [tp for tp in loaded if tp is not None and tp not in there]
 
 
 def _is_another(
@@ -164,18 +164,18 @@ def _is_another(
     if before is None:
         return False
     reason = ""
-    loaded, classic = before.next_offsets, info.places[0].broker != NO_BROKER
+    loaded, classic = before.next_offsets, info.partitions[0].broker != NO_BROKER
     if before.topic_id and info.topic_id and before.topic_id != info.topic_id:
         reason = f"its id was {before.topic_id} and is {info.topic_id}"
     elif {"-" in key for key in loaded} - {classic}:
         reason = "one of them is in a classic cluster"
-    elif len(loaded) > len(info.places) and not classic:
-        reason = f"it had {counted(len(loaded), 'partition')} and has {len(info.places)}"
+    elif len(loaded) > len(info.partitions) and not classic:
+        reason = f"it had {counted(len(loaded), 'partition')} and has {len(info.partitions)}"
     else:
-        for place in info.places:
-            reached = loaded.get(place.key, 0)
-            if reached > end[place]:
-                reason = f"partition {place.key} was loaded up to offset {reached} and ends at {end[place]}"
+        for tp in info.partitions:
+            reached = loaded.get(tp.key, 0)
+            if reached > end[tp]:
+                reason = f"partition {tp.key} was loaded up to offset {reached} and ends at {end[tp]}"
     if reason and recreated != "replace":
         raise TopicRecreated(
             f"topic {info.name!r} is not the one loaded before: {reason}. Load it into another folder, or set "

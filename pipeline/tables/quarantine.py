@@ -81,5 +81,5 @@ def put_in_quarantine(
 
 def _starts(plan: LoadPlan) -> dict[ClusterPartition, int]:
     """Return the offsets at which the load begins: rows of the quarantine from there on are found again."""
-    starts = {part.place: part.start for part in plan.ranges}
+    starts = {part.tp: part.start for part in plan.ranges}
     return {**starts, **{p: min(start, starts.get(p, start)) for p, start in plan.replaced_from.items()}}

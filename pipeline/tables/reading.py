@@ -55,7 +55,7 @@ def affected_files(
     import numpy as np
     import pyarrow.parquet as pq
 
-    topics = {place.topic for place in replaced_from} | set(replaced_topics)
+    topics = {tp.topic for tp in replaced_from} | set(replaced_topics)
     if not topics:
         return []
     result = []

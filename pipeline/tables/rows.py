@@ -97,13 +97,13 @@ def _new_rows(
 
     assigned: dict[str, list[str]] = {}
     for part in plan.ranges:
-        assigned.setdefault(part.topic, []).append(part.place.key)
+        assigned.setdefault(part.topic, []).append(part.tp.key)
     reader = session.read.format("barnabas").options(
         **{f"kafka.{key}": value for key, value in source.client.items()},
         **source.where.options,
         assign=json.dumps(assigned),
-        startingOffsets=partitions_json({part.place: part.start for part in plan.ranges}),
-        endingOffsets=partitions_json({part.place: part.end for part in plan.ranges}),
+        startingOffsets=partitions_json({part.tp: part.start for part in plan.ranges}),
+        endingOffsets=partitions_json({part.tp: part.end for part in plan.ranges}),
         failOnDataLoss=str(source.fail_on_data_loss).lower(),
         failOnDamage=str(not source.skip_damaged).lower(),
         damageReport=str((staging / DAMAGE_NOTES).absolute()),
@@ -134,9 +134,7 @@ def remaining_rows(
     from pyspark.sql import functions
 
     pairs = [
-        functions.lit(value)
-        for place, start in plan.replaced_from.items()
-        for value in (f"{place.topic}/{place.key}", start)
+        functions.lit(value) for tp, start in plan.replaced_from.items() for value in (f"{tp.topic}/{tp.key}", start)
     ]
     position = functions.concat_ws("/", "topic", functions.concat_ws("-", "broker", "partition"))
     replaced_from = functions.try_element_at(functions.create_map(*pairs), position)

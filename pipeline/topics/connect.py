@@ -186,18 +186,18 @@ class ClassicCluster:
             for name in names or ()
         }
 
-    def offsets(self, places: Iterable[ClusterPartition], timestamp_ms: int) -> Mapping[ClusterPartition, int]:
-        return {place: self._offset(place, timestamp_ms) for place in places}
+    def offsets(self, partitions: Iterable[ClusterPartition], timestamp_ms: int) -> Mapping[ClusterPartition, int]:
+        return {tp: self._offset(tp, timestamp_ms) for tp in partitions}
 
     def read(
-        self, place: ClusterPartition, start: int, end: int, *, with_headers: bool = False
+        self, tp: ClusterPartition, start: int, end: int, *, with_headers: bool = False
     ) -> Iterator[PartitionColumns]:
         del with_headers  # there are none
         position = start
         while position < end:
-            piece = self._fetch(place, position, self._fetch_bytes)
+            piece = self._fetch(tp, position, self._fetch_bytes)
             if not piece.size:
-                raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{place} ends at {position}, before offset {end}")
+                raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{tp} ends at {position}, before offset {end}")
             records = piece.records
             data = bytes(records if isinstance(records, Buffer) else records.read())
             reached = position
@@ -209,60 +209,60 @@ class ClassicCluster:
                     reached = columns.next_offset
             except ApiError as error:
                 if not (is_damage(error) or (self._skip_damaged and error.code is ErrorCode.INVALID_FETCH_SIZE)):
-                    text = f"{place}: {error.message} (of a fetch at offset {position})"
+                    text = f"{tp}: {error.message} (of a fetch at offset {position})"
                     raise ApiError(error.code, text) from error
                 if not self._skip_damaged:
-                    reason = f"broker {place.broker}: {error.message}"
-                    raise CorruptRecord(place.topic, place.partition, reached, reason) from error
+                    reason = f"broker {tp.broker}: {error.message}"
+                    raise CorruptRecord(tp.topic, tp.partition, reached, reason) from error
                 behind = position + _behind(data, reached - position, whole=position + len(data) >= end)
-                yield PartitionColumns.without_records(_classic_damage(place, reached, behind, error.message))
+                yield PartitionColumns.without_records(_classic_damage(tp, reached, behind, error.message))
                 reached = behind
             if reached <= position:
-                text = f"broker {place.broker}: there is no message, only {len(data)} bytes"
+                text = f"broker {tp.broker}: there is no message, only {len(data)} bytes"
                 if not self._skip_damaged:
-                    raise CorruptRecord(place.topic, place.partition, position, text)
-                yield PartitionColumns.without_records(_classic_damage(place, position, end, text))
+                    raise CorruptRecord(tp.topic, tp.partition, position, text)
+                yield PartitionColumns.without_records(_classic_damage(tp, position, end, text))
                 reached = end
             position = reached
 
-    def in_bucket(self, place: ClusterPartition, start: int, end: int) -> int:  # noqa: ARG002
+    def in_bucket(self, tp: ClusterPartition, start: int, end: int) -> int:  # noqa: ARG002
         return start
 
-    def boundary(self, place: ClusterPartition, start: int, wanted: int) -> int:
+    def boundary(self, tp: ClusterPartition, start: int, wanted: int) -> int:
         position = start
         while position < wanted:
-            piece = self._fetch(place, position, min(self._fetch_bytes, max(_SIZE_BYTES, wanted - position)))
+            piece = self._fetch(tp, position, min(self._fetch_bytes, max(_SIZE_BYTES, wanted - position)))
             if not piece.valid_bytes or (piece.next_offset > wanted and position > start):
                 break  # the log ends here, or the next message goes too far
             position = piece.next_offset
         return position
 
-    def where(self, place: ClusterPartition) -> Where:
-        return Where(broker_list=f"{place.broker}:{address_text(self._address(place.broker))}")
+    def where(self, tp: ClusterPartition) -> Where:
+        return Where(broker_list=f"{tp.broker}:{address_text(self._address(tp.broker))}")
 
     def close(self) -> None:
         for consumer in self._consumers.values():
             consumer.close()
 
-    def _offset(self, place: ClusterPartition, timestamp_ms: int) -> int:
+    def _offset(self, tp: ClusterPartition, timestamp_ms: int) -> int:
         try:
-            consumer = self._consumer(place.broker)
-            found = consumer.get_offsets_before(place.topic, place.partition, timestamp_ms)
-            return found[0] if found else consumer.get_offsets_before(place.topic, place.partition, EARLIEST)[0]
+            consumer = self._consumer(tp.broker)
+            found = consumer.get_offsets_before(tp.topic, tp.partition, timestamp_ms)
+            return found[0] if found else consumer.get_offsets_before(tp.topic, tp.partition, EARLIEST)[0]
         except (TransportError, IndexError) as error:
             self._listing = None
-            text = f"broker {place.broker} returned no offsets of {place}: {error}"
+            text = f"broker {tp.broker} returned no offsets of {tp}: {error}"
             raise TransportError(text) from error
 
-    def _fetch(self, place: ClusterPartition, offset: int, max_bytes: int) -> ClassicMessageSet:
+    def _fetch(self, tp: ClusterPartition, offset: int, max_bytes: int) -> ClassicMessageSet:
         """Return a set that is not empty unless the log ends there; tried again while the broker cannot be reached."""
         for failures in range(1, _TRIES):
             try:
-                return self._consumer(place.broker).fetch(place.topic, place.partition, offset, max_bytes)
+                return self._consumer(tp.broker).fetch(tp.topic, tp.partition, offset, max_bytes)
             except TransportError:
                 self._listing = None
                 time.sleep(_FIRST_PAUSE_S * 2**failures)
-        return self._consumer(place.broker).fetch(place.topic, place.partition, offset, max_bytes)
+        return self._consumer(tp.broker).fetch(tp.topic, tp.partition, offset, max_bytes)
 
     def _consumer(self, broker: int) -> ClassicSimpleConsumer:
         address = self._address(broker)
@@ -300,10 +300,8 @@ def _behind(data: bytes, position: int, *, whole: bool) -> int:
     return len(data) if whole else max(position + 1, position + (len(data) - position) // 2)
 
 
-def _classic_damage(place: ClusterPartition, start: int, end: int, reason: str) -> DamagedRange:
-    return DamagedRange(
-        topic=place.topic, partition=place.partition, broker=place.broker, start=start, end=end, reason=reason
-    )
+def _classic_damage(tp: ClusterPartition, start: int, end: int, reason: str) -> DamagedRange:
+    return DamagedRange(topic=tp.topic, partition=tp.partition, broker=tp.broker, start=start, end=end, reason=reason)
 
 
 CHUNK_BYTES = 4 * 1024 * 1024
@@ -350,15 +348,15 @@ class ClientCluster:
         described = {topic.name: topic for topic in self._described(names) if not topic.internal}
         return {name: _info(topic) for name, topic in described.items() if name and (names is None or name in names)}
 
-    def offsets(self, places: Iterable[ClusterPartition], timestamp_ms: int) -> Mapping[ClusterPartition, int]:
-        asked: dict[TopicPartition | tuple[str, int], int | str] = {_plain(place): timestamp_ms for place in places}
+    def offsets(self, partitions: Iterable[ClusterPartition], timestamp_ms: int) -> Mapping[ClusterPartition, int]:
+        asked: dict[TopicPartition | tuple[str, int], int | str] = {_plain(tp): timestamp_ms for tp in partitions}
         found = self._ask().list_offsets(asked, isolation_level=self._settings.isolation_level) if asked else {}
         return {ClusterPartition(*partition): offset for partition, offset in found.items()}
 
     def read(
-        self, place: ClusterPartition, start: int, end: int, *, with_headers: bool = False
+        self, tp: ClusterPartition, start: int, end: int, *, with_headers: bool = False
     ) -> Iterator[PartitionColumns]:
-        partition = _plain(place)
+        partition = _plain(tp)
         for piece in self._fetch(partition, start, end):
             if piece.damage is not None:
                 yield PartitionColumns.without_records(_damaged(piece.damage))
@@ -387,14 +385,14 @@ class ClientCluster:
         while damaged:
             yield PartitionColumns.without_records(damaged.popleft())
 
-    def in_bucket(self, place: ClusterPartition, start: int, end: int) -> int:
-        remote = self._remote(_plain(place), start)
+    def in_bucket(self, tp: ClusterPartition, start: int, end: int) -> int:
+        remote = self._remote(_plain(tp), start)
         return start if remote is None else remote.reach(start, end)
 
-    def boundary(self, place: ClusterPartition, start: int, wanted: int) -> int:  # noqa: ARG002
+    def boundary(self, tp: ClusterPartition, start: int, wanted: int) -> int:  # noqa: ARG002
         return wanted
 
-    def where(self, place: ClusterPartition) -> Where:  # noqa: ARG002
+    def where(self, tp: ClusterPartition) -> Where:  # noqa: ARG002
         return Where(bootstrap=self._bootstrap)
 
     def close(self) -> None:
@@ -486,8 +484,8 @@ def _info(topic: TopicMetadata) -> TopicInfo:
     return TopicInfo(name, [ClusterPartition(name, partition) for partition in range(len(topic.partitions))], topic_id)
 
 
-def _plain(place: ClusterPartition) -> TopicPartition:
-    return TopicPartition(place.topic, place.partition)
+def _plain(tp: ClusterPartition) -> TopicPartition:
+    return TopicPartition(tp.topic, tp.partition)
 
 
 def _damaged(damage: Damage) -> DamagedRange:

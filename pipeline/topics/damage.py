@@ -22,7 +22,7 @@ class DamagedRange:
     broker: int = -1
 
     @property
-    def place(self) -> tuple[str, int, int]:
+    def tp(self) -> tuple[str, int, int]:
         """The fields of a `ClusterPartition`."""
         return self.topic, self.partition, self.broker
 
@@ -50,9 +50,9 @@ def read_damage(folder: Path) -> list[DamagedRange]:
 def merged(found: Iterable[DamagedRange]) -> list[DamagedRange]:
     """Sort the ranges and remove overlaps: tasks that share a damaged batch report it twice."""
     result: list[DamagedRange] = []
-    for each in sorted(found, key=lambda d: (d.place, d.start, d.end)):
+    for each in sorted(found, key=lambda d: (d.tp, d.start, d.end)):
         last = result[-1] if result else None
-        if last is not None and last.place == each.place and each.start < last.end:
+        if last is not None and last.tp == each.tp and each.start < last.end:
             result[-1] = evolve(last, end=max(last.end, each.end))
         else:
             result.append(each)
@@ -68,7 +68,7 @@ def still_damaged(
     """Return the ranges that a table lacks after a load that read places again from some offset on, and found `new`."""
     starts = dict(read_from)
     remaining = [
-        evolve(each, end=min(each.end, starts.get(each.place, each.end)))
+        evolve(each, end=min(each.end, starts.get(each.tp, each.end)))
         for each in before
         if each.topic not in replaced_topics
     ]

@@ -37,7 +37,7 @@ def commit_to_group(
     """
     try:
         with Admin(bootstrap, config={_TIMEOUT: str(TIMEOUT_MS), **common}) as admin:
-            admin.alter_group_offsets(group, {(place.topic, place.partition): n for place, n in offsets.items()})
+            admin.alter_group_offsets(group, {(tp.topic, tp.partition): n for tp, n in offsets.items()})
     except BarnabasError as error:
         return str(error)
     return None
@@ -62,7 +62,7 @@ class GroupProgress:
 
     def reached(self, offsets: Mapping[ClusterPartition, int]) -> None:
         """Everything before these offsets is processed. After a failure there is a pause before the next try."""
-        new = {place: offset for place, offset in offsets.items() if self._committed.get(place) != offset}
+        new = {tp: offset for tp, offset in offsets.items() if self._committed.get(tp) != offset}
         if not new or offsets == self._initial or time.monotonic() < self._not_before:
             return
         error = self.commit(new)

@@ -96,7 +96,7 @@ class TopicInfo:
     """A topic as the cluster knows it; `topic_id` is "" where the cluster has none."""
 
     name: str
-    places: Sequence[ClusterPartition]
+    partitions: Sequence[ClusterPartition]
     """The partitions; in a classic cluster those on live brokers, as brokers come and go."""
     topic_id: str = ""
 
@@ -140,7 +140,7 @@ class Cluster(Protocol):
         """Return those of these topics that exist; None: every topic that is not internal."""
         ...
 
-    def offsets(self, places: Iterable[ClusterPartition], timestamp_ms: int) -> Mapping[ClusterPartition, int]:
+    def offsets(self, partitions: Iterable[ClusterPartition], timestamp_ms: int) -> Mapping[ClusterPartition, int]:
         """Return per partition the first offset whose record is of that time or later, or EARLIEST or LATEST; -1 =
         none.
 
@@ -150,7 +150,7 @@ class Cluster(Protocol):
         ...
 
     def read(
-        self, place: ClusterPartition, start: int, end: int, *, with_headers: bool = False
+        self, tp: ClusterPartition, start: int, end: int, *, with_headers: bool = False
     ) -> Iterable[PartitionColumns]:
         """Read the records with start ≤ offset < end, in pieces of bounded size; `headers` is empty unless asked for.
 
@@ -159,17 +159,17 @@ class Cluster(Protocol):
         """
         ...
 
-    def in_bucket(self, place: ClusterPartition, start: int, end: int) -> int:
+    def in_bucket(self, tp: ClusterPartition, start: int, end: int) -> int:
         """Return the end of the offsets from `start` up to `end` that `read` takes from remote storage, past the
         brokers; `start` if there are none."""
         ...
 
-    def boundary(self, place: ClusterPartition, start: int, wanted: int) -> int:
+    def boundary(self, tp: ClusterPartition, start: int, wanted: int) -> int:
         """Return the greatest offset up to `wanted` at which a read may end that began at `start` (which may be one),
         but past the first record. Offsets that count records are all of this kind."""
         ...
 
-    def where(self, place: ClusterPartition) -> Where:
+    def where(self, tp: ClusterPartition) -> Where:
         """Return the address at which a task finds this partition."""
         ...
 

@@ -70,7 +70,7 @@ def test_partitions_of_a_fixed_list_are_asked_for(broker: Broker, tmp_path: Path
     fill(broker, "t", message_set(b"a"), partition=1)
     with running(tmp_path / "other", num_partitions=40) as other, cluster_of(broker, other) as cluster:
         info = cluster.topics({"t"})["t"]
-        assert info.places == [
+        assert info.partitions == [
             ClusterPartition("t", 0, 0),
             ClusterPartition("t", 1, 0),
             *(ClusterPartition("t", n, 1) for n in range(40)),
@@ -185,8 +185,8 @@ def test_the_registries_of_etcd(etcd_server: EtcdServer, tmp_path: Path) -> None
         end = fill(broker, "t", message_set(b"a"))
         wait_for(lambda: "t" in cluster.topics())
         (info,) = cluster.topics({"t", "u"}).values()
-        assert list(info.places) == [ClusterPartition("t", 0, 7), ClusterPartition("t", 1, 7)]
-        assert cluster.where(info.places[0]) == Where(broker_list=f"7:{broker.bootstrap}")
-        assert rows(cluster, 0, end, info.places[0]) == [(0, b"a")]
-    assert cluster.topics({"t"})["t"].places == [], "it is known, but no broker has it now"
+        assert list(info.partitions) == [ClusterPartition("t", 0, 7), ClusterPartition("t", 1, 7)]
+        assert cluster.where(info.partitions[0]) == Where(broker_list=f"7:{broker.bootstrap}")
+        assert rows(cluster, 0, end, info.partitions[0]) == [(0, b"a")]
+    assert cluster.topics({"t"})["t"].partitions == [], "it is known, but no broker has it now"
     cluster.close()

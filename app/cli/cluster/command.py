@@ -823,7 +823,7 @@ def elect(
     if partitions and (topics is None or len(topics) != 1):
         raise ConfigError("--partition needs exactly one --topic")
     with open_admin(bootstrap) as admin:
-        topic_partitions = None if everything else _places(admin, topics or (), partitions)
+        topic_partitions = None if everything else _partitions(admin, topics or (), partitions)
         elected = admin.elect_leaders(topic_partitions, ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED)
     if as_json:
         print_json([{"topic": tp.topic, "partition": tp.partition} for tp in sorted(elected)])
@@ -834,7 +834,7 @@ def elect(
         typer.echo("no partition needed another leader")
 
 
-def _places(admin: Admin, topics: Sequence[str], partitions: Sequence[int] | None) -> list[TopicPartition]:
+def _partitions(admin: Admin, topics: Sequence[str], partitions: Sequence[int] | None) -> list[TopicPartition]:
     if partitions:
         return [TopicPartition(topics[0], number) for number in partitions]
     found = admin.describe_topics(topics)

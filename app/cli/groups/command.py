@@ -467,8 +467,8 @@ def _dead_letters(admin: "Admin", name: str) -> dict[str, Any] | None:
         topic = next((entry.value for entry in entries if entry.name == key), None)
         if not topic:
             return None
-        places = [(topic, each.partition) for each in admin.describe_topic(topic).partitions]
-        first, end = (admin.list_offsets(dict.fromkeys(places, which)) for which in ("earliest", "latest"))
+        partitions = [(topic, each.partition) for each in admin.describe_topic(topic).partitions]
+        first, end = (admin.list_offsets(dict.fromkeys(partitions, which)) for which in ("earliest", "latest"))
     except ApiError:  # no right to see the settings, or there is no such topic yet
         return None
     return {"topic": topic, "messages": sum(end.values()) - sum(first.values())}
@@ -600,8 +600,8 @@ def parse_offsets(given: Sequence[str]) -> dict[TopicPartition, int]:
     """Parse start offsets: `["a:0=5"]`. Raises `ConfigError`."""
     found: dict[TopicPartition, int] = {}
     for text in given:
-        place, _, offset = text.rpartition("=")
-        topic, _, partition = place.rpartition(":")
+        tp, _, offset = text.rpartition("=")
+        topic, _, partition = tp.rpartition(":")
         if not topic or not partition.isdecimal() or not offset.isdecimal():
             raise ConfigError(f"{text!r}: give TOPIC:PARTITION=OFFSET, such as orders:0=1200")
         found[TopicPartition(topic, int(partition))] = int(offset)

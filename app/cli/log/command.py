@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from ....core.logtools.verify.data_folder import CheckContext, CheckResult, RepairResult
     from ....core.logtools.verify.findings import Finding
     from ....ports.storage import LogDir
-    from ...compose.log_files import CheckedTree, LogPlace
+    from ...compose.log_files import CheckedTree, LogDirSelection
 
 
 log = typer.Typer(help="Dump, check, repair and summarize the files of a log.", no_args_is_help=True)
@@ -82,24 +82,24 @@ def verify(
 
     It works while a broker has the folder open, which it reports, and on a copy of the folder.
     """
-    from ...compose.log_files import log_places, opened_place
+    from ...compose.log_files import open_selection, select_log_dirs
 
-    log_paths = log_places(paths)
+    selections = select_log_dirs(paths)
     rows: list[dict[str, object]] = []
     wrong = 0
-    for place in log_paths:
-        in_use = place.in_use
-        tree = _tree(place, in_use=in_use)
-        with opened_place(place, to_write=False) as log_dir:
-            context = _context(log_paths, place, tree, alone=None, in_use=in_use)
-            checked = _with_tree(_checked(log_dir, place, context), tree, log_dir)
+    for selection in selections:
+        in_use = selection.in_use
+        tree = _tree(selection, in_use=in_use)
+        with open_selection(selection, to_write=False) as log_dir:
+            context = _context(selections, selection, tree, alone=None, in_use=in_use)
+            checked = _with_tree(_checked(log_dir, selection, context), tree, log_dir)
         wrong += len(_problems(checked.findings))
-        row = _counts(place, checked) | {"in_use": in_use}
+        row = _counts(selection, checked) | {"in_use": in_use}
         rows.append(row | _sorted_out(checked.findings))
         if not as_json:
             if in_use:
-                typer.echo(_IN_USE.format(path=place.path), err=True)
-            _print_findings(place, checked.findings, notes=notes)
+                typer.echo(_IN_USE.format(path=selection.path), err=True)
+            _print_findings(selection, checked.findings, notes=notes)
             _print_counts(checked, wrong=len(_problems(checked.findings)))
     if as_json:
         print_json(rows[0] if len(rows) == 1 else rows)
@@ -127,51 +127,51 @@ def repair(
     """
     from ....core.logtools.verify.data_folder import repair as repair_folder
     from ....core.logtools.verify.overlay_folder import OverlayLogDir
-    from ...compose.log_files import log_places, opened_place
+    from ...compose.log_files import open_selection, select_log_dirs
 
     execute = execute or apply
-    log_paths = log_places(paths)
+    selections = select_log_dirs(paths)
     rows: list[dict[str, object]] = []
     failed = False
-    for place in log_paths:
-        if place.in_use:
-            raise FolderLocked(f"a broker has {place.path} open; stop it, then repair")
-        with opened_place(place, to_write=execute) as opened:
-            tree, of_tree = _repaired_tree(place, applied=execute)
-            context = _context(log_paths, place, tree, alone=alone, in_use=False)
+    for selection in selections:
+        if selection.in_use:
+            raise FolderLocked(f"a broker has {selection.path} open; stop it, then repair")
+        with open_selection(selection, to_write=execute) as opened:
+            tree, of_tree = _repaired_tree(selection, applied=execute)
+            context = _context(selections, selection, tree, alone=alone, in_use=False)
             log_dir: LogDir = opened if execute else OverlayLogDir(opened)
-            found = repair_folder(log_dir, partial(_findings, place, context))
+            found = repair_folder(log_dir, partial(_findings, selection, context))
         left = [*(tree.findings if tree is not None else ()), *found.left]
         found = evolve(found, repaired=[*of_tree, *found.repaired], left=left)
         failed = failed or bool(found.left) or (bool(found.repaired) and not execute)
-        rows.append(_repaired_row(place, found, applied=execute))
+        rows.append(_repaired_row(selection, found, applied=execute))
         if not as_json:
-            _print_repair(place, found, context, applied=execute)
+            _print_repair(selection, found, context, applied=execute)
     if as_json:
         print_json(rows[0] if len(rows) == 1 else rows)
     if failed:
         raise typer.Exit(1)
 
 
-def _tree(place: "LogPlace", *, in_use: bool) -> "CheckedTree | None":
+def _tree(selection: "LogDirSelection", *, in_use: bool) -> "CheckedTree | None":
     """Read the coordination file, if it is there and no broker is writing it."""
     from ...compose.log_files import check_tree
 
-    file = place.coordination_file
+    file = selection.coordination_file
     return None if file is None or in_use else check_tree(file)
 
 
-def _repaired_tree(place: "LogPlace", *, applied: bool) -> "tuple[CheckedTree | None, list[Finding]]":
+def _repaired_tree(selection: "LogDirSelection", *, applied: bool) -> "tuple[CheckedTree | None, list[Finding]]":
     """Return (the coordination file after its repair, the findings that the repair resolves)."""
     from ...compose.log_files import repair_tree
 
-    before = _tree(place, in_use=False)
+    before = _tree(selection, in_use=False)
     if before is None or not before.is_damaged:
         return before, []
-    assert place.coordination_file is not None
+    assert selection.coordination_file is not None
     if applied:
-        repair_tree(place.coordination_file, before)
-        after = _tree(place, in_use=False)
+        repair_tree(selection.coordination_file, before)
+        after = _tree(selection, in_use=False)
         assert after is not None
         return after, [finding for finding in before.findings if finding not in after.findings]
     return evolve(before, findings=[]), before.findings
@@ -189,8 +189,8 @@ def _with_tree(checked: "CheckResult", tree: "CheckedTree | None", log_dir: "Log
 
 
 def _context(
-    places: Sequence["LogPlace"],
-    place: "LogPlace",
+    selections: Sequence["LogDirSelection"],
+    selection: "LogDirSelection",
     tree: "CheckedTree | None",
     *,
     alone: bool | None,
@@ -200,20 +200,20 @@ def _context(
     from ....plugins.builtin.codecs import builtin_codecs
 
     if alone is None:
-        alone = not place.is_data_folder or any(each.coordination_file is not None for each in places)
+        alone = not selection.is_data_folder or any(each.coordination_file is not None for each in selections)
     return CheckContext(
         alone=alone,
         in_use=in_use,
-        only=place.partitions,
+        only=selection.partitions,
         codecs=builtin_codecs(),
         topics=None if tree is None else tree.topics,
     )
 
 
-def _checked(log_dir: "LogDir", place: "LogPlace", context: "CheckContext") -> "CheckResult":
+def _checked(log_dir: "LogDir", selection: "LogDirSelection", context: "CheckContext") -> "CheckResult":
     from ....core.logtools.verify.data_folder import DataFolderCheck
 
-    with progress(f"checking {place.path.name}", None) as advance:
+    with progress(f"checking {selection.path.name}", None) as advance:
         done = 0
 
         def checking(name: str) -> None:
@@ -224,8 +224,8 @@ def _checked(log_dir: "LogDir", place: "LogPlace", context: "CheckContext") -> "
         return DataFolderCheck(log_dir, evolve(context, progress=checking)).check()
 
 
-def _findings(place: "LogPlace", context: "CheckContext", log_dir: "LogDir") -> Sequence["Finding"]:
-    return _checked(log_dir, place, context).findings
+def _findings(selection: "LogDirSelection", context: "CheckContext", log_dir: "LogDir") -> Sequence["Finding"]:
+    return _checked(log_dir, selection, context).findings
 
 
 # --- output
@@ -237,10 +237,10 @@ def _problems(findings: Iterable["Finding"]) -> list["Finding"]:
     return problems(findings)
 
 
-def _print_findings(place: "LogPlace", findings: Iterable["Finding"], *, notes: bool) -> None:
+def _print_findings(selection: "LogDirSelection", findings: Iterable["Finding"], *, notes: bool) -> None:
     for finding in findings:
         if notes or not finding.is_note:
-            typer.echo(f"{place.path}/{finding}{_remedy(finding)}")
+            typer.echo(f"{selection.path}/{finding}{_remedy(finding)}")
 
 
 def _remedy(finding: "Finding") -> str:
@@ -259,20 +259,20 @@ def _print_counts(checked: "CheckResult", wrong: int) -> None:
     typer.echo(", ".join(parts))
 
 
-def _print_repair(place: "LogPlace", found: "RepairResult", known: "CheckContext", *, applied: bool) -> None:
+def _print_repair(selection: "LogDirSelection", found: "RepairResult", known: "CheckContext", *, applied: bool) -> None:
     if not found.repaired and not found.left:
-        typer.echo(f"{place.path}: no problem to repair")
+        typer.echo(f"{selection.path}: no problem to repair")
         return
     if not known.alone:
         typer.echo(
-            f"{place.path}: assuming other replicas; use --alone if no other broker has these messages", err=True
+            f"{selection.path}: assuming other replicas; use --alone if no other broker has these messages", err=True
         )
     for finding in found.repaired:
-        typer.echo(f"{place.path}/{finding}; {finding.remedy}")
+        typer.echo(f"{selection.path}/{finding}; {finding.remedy}")
         if finding.loss is not None:
             typer.echo(f"  lost: {_loss_in_words(finding)}")
     for finding in found.left:
-        typer.echo(f"{place.path}/{finding}; not repaired{_remedy(finding)}")
+        typer.echo(f"{selection.path}/{finding}; not repaired{_remedy(finding)}")
     what = "repaired" if applied else "to repair"
     repaired = counted(len(found.repaired), "problem")
     typer.echo(f"{repaired} {what}, {len(found.left)} left; {_sum_in_words(found.repaired)}")
@@ -311,10 +311,10 @@ def _sum_of_losses(findings: Iterable["Finding"]) -> dict[str, int]:
     }
 
 
-def _counts(place: "LogPlace", checked: "CheckResult") -> dict[str, object]:
+def _counts(selection: "LogDirSelection", checked: "CheckResult") -> dict[str, object]:
     counts = checked.counts
     return {
-        "folder": str(place.path),
+        "folder": str(selection.path),
         "partitions": counts.partitions,
         "segments": counts.segments,
         "batches": counts.batches,
@@ -346,10 +346,10 @@ def _row(finding: "Finding") -> dict[str, object]:
     return row
 
 
-def _repaired_row(place: "LogPlace", found: "RepairResult", *, applied: bool) -> dict[str, object]:
+def _repaired_row(selection: "LogDirSelection", found: "RepairResult", *, applied: bool) -> dict[str, object]:
     total = _sum_of_losses(found.repaired)
     return {
-        "folder": str(place.path),
+        "folder": str(selection.path),
         "applied": applied,
         "mended": [_row(finding) for finding in found.repaired],
         "left": [_row(finding) for finding in found.left],

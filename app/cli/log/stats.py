@@ -266,9 +266,9 @@ def _columns(values: Sequence[tuple[str, float]], unit: str) -> str:
     parts = [_rule(_TOP, short(top, unit)), _rule(_TOP + height / 2, short(top / 2, unit)), _rule(_TOP + height, "0")]
     for number, (name, value) in enumerate(values):
         tall = height * value / top
-        place = f'x="{_LEFT + number * step:.1f}" y="{_TOP + height - tall:.1f}"'
+        selection = f'x="{_LEFT + number * step:.1f}" y="{_TOP + height - tall:.1f}"'
         size = f'width="{max(step - 1, 0.6):.1f}" height="{tall:.1f}"'
-        parts.append(f"<rect {place} {size}><title>{escape(name)}: {short(value, unit)}</title></rect>")
+        parts.append(f"<rect {selection} {size}><title>{escape(name)}: {short(value, unit)}</title></rect>")
     ends = ((values[0][0], _LEFT, "start"), (values[-1][0], _WIDTH, "end"))
     for name, x, anchor in ends:
         parts.append(f'<text x="{x}" y="{_HEIGHT - 6}" text-anchor="{anchor}">{escape(name)}</text>')
@@ -332,13 +332,13 @@ def stats(
 
 def _segments(paths: Sequence[Path], *, records: bool) -> Iterator[SegmentRow]:
     from ....core.log.names import classic_folder_partition, folder_partition, folder_state
-    from ...compose.log_files import log_places, opened_place
+    from ...compose.log_files import open_selection, select_log_dirs
 
-    for place in log_places(paths):
-        with opened_place(place, to_write=False) as log_dir, progress("reading", None) as advance:
+    for selection in select_log_dirs(paths):
+        with open_selection(selection, to_write=False) as log_dir, progress("reading", None) as advance:
             for number, name in enumerate(log_dir.folders()):
                 partition = folder_partition(name) or classic_folder_partition(name)
-                wanted = name in place.partitions if place.partitions else partition is not None
+                wanted = name in selection.partitions if selection.partitions else partition is not None
                 if not wanted or folder_state(name) is not None:
                     continue
                 advance(number, label=name)

@@ -39,7 +39,7 @@ class PartitionFigures:
     bytes: int | None
 
     @property
-    def place(self) -> TopicPartition:
+    def tp(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
 
 

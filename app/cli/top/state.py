@@ -154,13 +154,13 @@ def rates_of(before: Look, now: Look) -> dict[str, Rate]:
 def partition_rates_of(before: Look, now: Look) -> dict[TopicPartition, Rate]:
     """Return the rates of each partition between two snapshots with topics."""
     seconds = now.at_s - before.at_s
-    old = {each.place: each for each in before.partitions or ()}
+    old = {each.tp: each for each in before.partitions or ()}
     return {
-        each.place: Rate(
-            _per_second(old[each.place].end, each.end, seconds), _per_second(old[each.place].bytes, each.bytes, seconds)
+        each.tp: Rate(
+            _per_second(old[each.tp].end, each.end, seconds), _per_second(old[each.tp].bytes, each.bytes, seconds)
         )
         for each in now.partitions or ()
-        if each.place in old
+        if each.tp in old
     }
 
 

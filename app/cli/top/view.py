@@ -290,11 +290,11 @@ def _partition_rows(state: TopState) -> list[ShownRow]:
     partitions = [each for each in state.partitions or () if each.topic == state.opened]
 
     def rate(each: PartitionFigures) -> float | None:
-        return state.partition_rates.get(each.place, Rate()).messages
+        return state.partition_rates.get(each.tp, Rate()).messages
 
     rows = []
     for each in _sorted(partitions, state.sort, rate=rate, size=lambda p: p.bytes):
-        found = state.partition_rates.get(each.place, Rate())
+        found = state.partition_rates.get(each.tp, Rate())
         figures = (number_text(found.messages), rate_text(found.bytes), each.end, size_text(each.bytes))
         leader = None if each.leader == NO_NODE else each.leader
         copies = (list_text(each.replicas), list_text(each.isr))

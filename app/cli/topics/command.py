@@ -404,7 +404,7 @@ def list_partitions(
     for each in now.partitions or ():
         if names and each.topic not in names:
             continue
-        rate = rates.get(each.place, Rate())
+        rate = rates.get(each.tp, Rate())
         rows.append(
             {
                 "topic": each.topic,
@@ -433,8 +433,8 @@ def _rate_cells(row: dict[str, Any]) -> list[object]:
     from ..top.view import number_text, rate_text
 
     rates = (number_text(row["messages_per_s"]), rate_text(row["bytes_per_s"]), size_text(row["bytes"]))
-    place = (row["topic"], row["partition"], _cell(row["leader"]))
-    return [*place, *rates, *(_cell(row[name]) for name in ("log_end_offset", "replicas", "isr"))]
+    cells = (row["topic"], row["partition"], _cell(row["leader"]))
+    return [*cells, *rates, *(_cell(row[name]) for name in ("log_end_offset", "replicas", "isr"))]
 
 
 def _sizes(admin: Admin, name: str, partitions: list[int]) -> dict[tuple[object, object], int]:

@@ -414,8 +414,10 @@ class TransactionAdmin:
         listed = self.list_transactions(producer_ids=sorted(producer_ids))
         known: dict[int, set[TopicPartition]] = {}
         for found in self.describe_transactions([each.transactional_id for each in listed]):
-            places = {TopicPartition(topic, number) for topic, numbers in found.topics.items() for number in numbers}
-            known.setdefault(found.producer_id, set()).update(places)
+            partitions = {
+                TopicPartition(topic, number) for topic, numbers in found.topics.items() for number in numbers
+            }
+            known.setdefault(found.producer_id, set()).update(partitions)
         return known
 
 
@@ -620,9 +622,9 @@ class ClusterAdmin:
         return list(result.partitions)
 
 
-def _by_topic(places: Iterable[TopicPartitionLike]) -> dict[str, list[int]]:
+def _by_topic(partitions: Iterable[TopicPartitionLike]) -> dict[str, list[int]]:
     topics: dict[str, list[int]] = {}
-    for topic, partition in places:
+    for topic, partition in partitions:
         topics.setdefault(topic, []).append(partition)
     return topics
 

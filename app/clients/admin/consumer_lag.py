@@ -297,7 +297,7 @@ class LagReader:
     def _read(
         self, topic_partitions: Sequence[tuple[TopicPartition, int]]
     ) -> Iterator[tuple[tuple[TopicPartition, int], int | ApiError | None]]:
-        """Yield each place with a timestamp, an error, or None if the answer had no records for it."""
+        """Yield each partition with a timestamp, an error, or None if the answer had no records for it."""
         from ....plugins.builtin.codecs import builtin_codecs
 
         def build(chunk: Sequence[tuple[TopicPartition, int]]) -> Fetch:

@@ -555,7 +555,7 @@ class GroupAdmin:
         topics: Sequence[str | TopicPartitionLike] | None,
         committed: Mapping[TopicPartition, int],
     ) -> list[OffsetChange]:
-        partitions = self._places(group_id, topics, committed)
+        partitions = self._partitions(group_id, topics, committed)
         at_time = {}
         if wanted.timestamp_ms is not None:
             at_time = self._topics.list_offsets(dict.fromkeys(partitions, wanted.timestamp_ms))
@@ -591,7 +591,7 @@ class GroupAdmin:
         result: MetadataResult = self._asker.shell.ask(request)
         return {TopicPartition(topic.name or "", p.partition) for topic in result.topics for p in topic.partitions}
 
-    def _places(
+    def _partitions(
         self, group_id: str, topics: Sequence[str | TopicPartitionLike] | None, committed: Mapping[TopicPartition, int]
     ) -> list[TopicPartition]:
         if topics is None:

@@ -345,10 +345,10 @@ def from_json(text: str | bytes, what: str) -> dict[TopicPartition, tuple[int, .
         raise ConfigError(f"{what} is of version {found['version']!r}; version 1 is known")
     assignment: dict[TopicPartition, tuple[int, ...]] = {}
     for entry in entries:
-        place, held = _entry(entry, what)
-        if place in assignment:
-            raise ConfigError(f"{what} has {place} twice")
-        assignment[place] = held
+        tp, held = _entry(entry, what)
+        if tp in assignment:
+            raise ConfigError(f"{what} has {tp} twice")
+        assignment[tp] = held
     return assignment
 
 

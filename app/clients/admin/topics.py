@@ -191,8 +191,8 @@ class TopicAdmin:
         `offsets`: partition → offset. A partition is left out if nothing can be read there: without a leader or the
         right to read, or from its end on. Raises `BarnabasError` if the cluster does not answer.
         """
-        places = {TopicPartition(*tp): offset for tp, offset in offsets.items()}
-        return {tp: found for (tp, _), found in LagReader(self._asker).timestamps(places.items()).items()}
+        wanted = {TopicPartition(*tp): offset for tp, offset in offsets.items()}
+        return {tp: found for (tp, _), found in LagReader(self._asker).timestamps(wanted.items()).items()}
 
 
 def _time(time: int | str) -> int:

@@ -24,71 +24,71 @@ _MARKER = Path("_barnabas", "iceberg.json")
 
 
 @frozen(kw_only=True)
-class Place:
-    """`catalog` "" = the SQLite file of the folder."""
+class CatalogEntry:
+    """The catalog of a table, and its name there; `catalog` "" = the SQLite file of the folder."""
 
     catalog: str
     table: str
 
 
-def find_place(folder: Path, catalog: str = "", table: str = "") -> Place:
-    """Return the place where the folder's table is registered, or is to be: `table` is NAMESPACE.NAME; "" =
+def find_entry(folder: Path, catalog: str = "", table: str = "") -> CatalogEntry:
+    """Return the entry by which a catalog has the folder's table, or will: `table` is NAMESPACE.NAME; "" =
     barnabas.FOLDER, by the folder's name. Raises `ConfigError` when it is registered elsewhere.
     """
     if table and not re.fullmatch(r"[^.]+(\.[^.]+)+", table):
         raise ConfigError(f"table {table!r} is not NAMESPACE.NAME")
     if catalog and not _REST.match(catalog) and not _SQL.match(catalog):
         raise ConfigError(f"catalog {catalog!r} is none of http(s)://... (REST), sqlite:///FILE, postgresql://...")
-    stored = stored_place(folder)
+    stored = stored_entry(folder)
     if stored is None:
         own = re.sub(r"\W+", "_", folder.absolute().name) or "table"
-        return Place(catalog=catalog, table=table or f"{NAMESPACE}.{own}")
+        return CatalogEntry(catalog=catalog, table=table or f"{NAMESPACE}.{own}")
     if (catalog or stored.catalog, table or stored.table) != (stored.catalog, stored.table):
         where = stored.catalog or "the catalog in its folder"
-        raise ConfigError(f"{folder} is table {stored.table} of {where}; a table has one place")
+        raise ConfigError(f"{folder} is table {stored.table} of {where}; a table has one entry in one catalog")
     return stored
 
 
-def stored_place(folder: Path) -> Place | None:
-    """Return the place of the folder's table; None: it is no Iceberg table of ours. Raises `TableError`."""
+def stored_entry(folder: Path) -> CatalogEntry | None:
+    """Return the catalog entry of the folder's table; None: it is no Iceberg table of ours. Raises `TableError`."""
     path = folder / _MARKER
     if not path.exists():
         return None
     try:
         raw = json.loads(path.read_text())
-        return Place(catalog=str(raw["catalog"]), table=str(raw["table"]))
+        return CatalogEntry(catalog=str(raw["catalog"]), table=str(raw["table"]))
     except (ValueError, KeyError, TypeError) as error:
         raise TableError(f"{path} is damaged: {error!r}") from error
 
 
-def keep_place(folder: Path, place: Place) -> None:
-    """Store the place durably: without it the next load would find no table, and begin from the first offset."""
+def store_entry(folder: Path, entry: CatalogEntry) -> None:
+    """Store the entry durably: without it the next load would find no table, and begin from the first offset."""
     path = folder / _MARKER
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_durably(path, json.dumps(asdict(place), indent=1))
+    write_durably(path, json.dumps(asdict(entry), indent=1))
     sync_down_to(path.parent, folder)
 
 
 @contextmanager
-def opened(folder: Path, place: Place) -> Iterator[Catalog]:
+def opened(folder: Path, entry: CatalogEntry) -> Iterator[Catalog]:
     """Raises `TableError` when the catalog cannot be reached or does not do what it is asked."""
     from sqlalchemy.exc import SQLAlchemyError
 
-    with _plain_errors(place, SQLAlchemyError):
-        catalog = load_catalog(CATALOG, **_properties(folder, place))
+    with _plain_errors(entry, SQLAlchemyError):
+        catalog = load_catalog(CATALOG, **_properties(folder, entry))
     try:
-        with _plain_errors(place, SQLAlchemyError):
+        with _plain_errors(entry, SQLAlchemyError):
             yield catalog
     finally:
         catalog.close()
 
 
-def _properties(folder: Path, place: Place) -> Mapping[str, str]:
+def _properties(folder: Path, entry: CatalogEntry) -> Mapping[str, str]:
     """Return the catalog's properties. pyiceberg adds those of its configuration (a token, say): ~/.pyiceberg.yaml, or
     PYICEBERG_CATALOG__BARNABAS__TOKEN.
     """
     durable = {"py-io-impl": f"{DurableFileIO.__module__}.{DurableFileIO.__name__}"}
-    uri = place.catalog
+    uri = entry.catalog
     if not uri:
         file = folder.absolute() / "_barnabas" / "catalog.db"
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -99,17 +99,17 @@ def _properties(folder: Path, place: Place) -> Mapping[str, str]:
 
 
 @contextmanager
-def _plain_errors(place: Place, sql_error: type[Exception]) -> Iterator[None]:
+def _plain_errors(entry: CatalogEntry, sql_error: type[Exception]) -> Iterator[None]:
     import requests
 
     try:
         yield
     except CommitFailedException as error:
-        text = f"table {place.table}: another program has changed it meanwhile; nothing is committed, try again"
+        text = f"table {entry.table}: another program has changed it meanwhile; nothing is committed, try again"
         raise TableError(f"{text} ({error})") from error
     except CommitStateUnknownException as error:
-        text = f"table {place.table}: {place.catalog} does not say whether the change took effect; try again"
+        text = f"table {entry.table}: {entry.catalog} does not say whether the change took effect; try again"
         raise TableError(f"{text} ({error})") from error
     except (RESTError, sql_error, requests.RequestException) as error:
-        where = place.catalog or "its own catalog"
-        raise TableError(f"table {place.table}: {where} does not answer as it should: {error}") from error
+        where = entry.catalog or "its own catalog"
+        raise TableError(f"table {entry.table}: {where} does not answer as it should: {error}") from error

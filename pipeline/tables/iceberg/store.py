@@ -26,7 +26,7 @@ from ..layout import Layout
 from ..lock import exclusive
 from ..state import Commit, DataFile, Staging, TableChange, TableError
 from ..store import Checkpoint, no_checkpoint
-from .catalog import Place, keep_place, opened, stored_place
+from .catalog import CatalogEntry, opened, store_entry, stored_entry
 from .durable import local_path
 from .files import StagedFile, data_file, partition_texts
 
@@ -185,9 +185,9 @@ class IcebergTable:
 
     format = ICEBERG
 
-    def __init__(self, folder: Path, place: Place, *, checkpoint: Checkpoint = no_checkpoint) -> None:
+    def __init__(self, folder: Path, entry: CatalogEntry, *, checkpoint: Checkpoint = no_checkpoint) -> None:
         self.folder = folder
-        self.place = place
+        self.entry = entry
         self._staging = folder / "_barnabas" / "staging"
         self._checkpoint = checkpoint
 
@@ -240,7 +240,7 @@ class IcebergTable:
             shutil.rmtree(left, ignore_errors=True)
 
     def begin_commit(self) -> Staging:
-        with opened(self.folder, self.place) as catalog:
+        with opened(self.folder, self.entry) as catalog:
             table = self._load(catalog)
             newest = None if table is None else next(_commits(table, self._name), None)
         number = 1 if newest is None else newest.number + 1
@@ -251,15 +251,15 @@ class IcebergTable:
 
     def commit(self, staging: Staging, change: TableChange) -> Commit:
         self._move(staging, change.files)
-        with opened(self.folder, self.place) as catalog:
+        with opened(self.folder, self.entry) as catalog:
             table = self._load(catalog)
             newest = None if table is None else next(_commits(table, self._name), None)
             if (0 if newest is None else newest.number) != staging.number - 1:
                 raise TableError(f"{self.folder} was changed meanwhile; nothing is committed, try again")
             if table is None:
                 self._checkpoint("create table")
-                table = create_table(catalog, self.place.table, self.folder)
-            keep_place(self.folder, self.place)
+                table = create_table(catalog, self.entry.table, self.folder)
+            store_entry(self.folder, self.entry)
             commit = self._publish(table, change, staging.number)
         self._checkpoint("remove staging")
         shutil.rmtree(staging.folder)
@@ -270,16 +270,16 @@ class IcebergTable:
 
         The folder is this table's from the last step on; an earlier attempt that did not end is dropped first.
         """
-        with opened(self.folder, self.place) as catalog:
+        with opened(self.folder, self.entry) as catalog:
             if self._load(catalog) is not None:
                 self._checkpoint("drop what was begun")
-                catalog.drop_table(self.place.table)
+                catalog.drop_table(self.entry.table)
             self._checkpoint("create table")
             # Readers of Parquet, who come until this is done, pass over a folder of this name.
-            table = create_table(catalog, self.place.table, self.folder, metadata=self.folder / "_iceberg")
+            table = create_table(catalog, self.entry.table, self.folder, metadata=self.folder / "_iceberg")
             commit = self._publish(table, change, number)
         self._checkpoint("change format")
-        keep_place(self.folder, self.place)
+        store_entry(self.folder, self.entry)
         return commit
 
     def _publish(self, table: Table, change: TableChange, number: int) -> Commit:
@@ -314,7 +314,7 @@ class IcebergTable:
         """pyiceberg's table. Raises `TableError` where there is none."""
         with self._opened() as table:
             if table is None:
-                raise TableError(f"{self.folder} is not a loaded table: no catalog has {self.place.table}")
+                raise TableError(f"{self.folder} is not a loaded table: no catalog has {self.entry.table}")
             yield table
 
     def _stage(self, transaction: Transaction, table: Table, change: TableChange, number: int) -> None:
@@ -376,21 +376,21 @@ class IcebergTable:
 
     @contextmanager
     def _opened(self) -> Iterator[Table | None]:
-        if stored_place(self.folder) is None:
+        if stored_entry(self.folder) is None:
             yield None
             return
-        with opened(self.folder, self.place) as catalog:
+        with opened(self.folder, self.entry) as catalog:
             yield self._load(catalog)
 
     def _load(self, catalog: Catalog) -> Table | None:
         try:
-            table = catalog.load_table(self.place.table)
+            table = catalog.load_table(self.entry.table)
         except NoSuchTableError:
             return None
         except FileNotFoundError as error:
             raise TableError(f"{self._moved()} ({error})") from error
         if local_path(table.location()) != self.folder.absolute():
-            raise TableError(f"{self.place.table} is the table in {table.location()}. {self._moved()}")
+            raise TableError(f"{self.entry.table} is the table in {table.location()}. {self._moved()}")
         return table
 
     def _moved(self) -> str:

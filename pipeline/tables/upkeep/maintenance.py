@@ -273,10 +273,10 @@ def convert_table(
         change = change_files(last, CONVERT, files=[file.name for file in source.files()], removed=())
         if to == DELTA:
             return DeltaLakeTable(folder, checkpoint=checkpoint).adopt(change)
-        from ..iceberg.catalog import find_place
+        from ..iceberg.catalog import find_entry
         from ..iceberg.store import IcebergTable
 
-        target = IcebergTable(folder, find_place(folder, catalog, table), checkpoint=checkpoint)
+        target = IcebergTable(folder, find_entry(folder, catalog, table), checkpoint=checkpoint)
         return target.adopt(change, last.number + 1)
 
 

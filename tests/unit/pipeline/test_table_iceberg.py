@@ -12,7 +12,7 @@ from support.tables import Rows, Seen, commit_rows, read_foreign, seen, write_ro
 from barnabas.adapters.system import SeededEntropy
 from barnabas.app.cli.main import main
 from barnabas.pipeline.tables.formats import open_store
-from barnabas.pipeline.tables.iceberg.catalog import Place, find_place, keep_place, stored_place
+from barnabas.pipeline.tables.iceberg.catalog import CatalogEntry, find_entry, store_entry, stored_entry
 from barnabas.pipeline.tables.iceberg.store import IcebergTable
 from barnabas.pipeline.tables.parquet import PARQUET
 from barnabas.pipeline.tables.state import TableChange, TableError, TopicState
@@ -26,7 +26,7 @@ THERE = sum((each.seen for each in ROWS), Seen())
 
 
 def _iceberg(folder: Path) -> IcebergTable:
-    return IcebergTable(folder, find_place(folder))
+    return IcebergTable(folder, find_entry(folder))
 
 
 def test_readers_of_others(tmp_path: Path) -> None:
@@ -147,7 +147,9 @@ def test_a_rest_catalog(tmp_path: Path) -> None:
         again = open_store(folder)
         assert [each.number for each in again.history()] == [2, 1]
         assert sum(file.rows for file in again.files()) == THERE.total() + 4
-        with pytest.raises(ConfigError, match=r"is table shared\.events of http.*; a table has one place"):
+        with pytest.raises(
+            ConfigError, match=r"is table shared\.events of http.*; a table has one entry in one catalog"
+        ):
             open_store(folder, ICEBERG, table="shared.others")
         with pytest.raises(TableError, match=r"shared\.events is the table in .*table\. "):
             open_store(tmp_path / "other", ICEBERG, catalog=uri, table="shared.events").begin_commit()
@@ -235,14 +237,14 @@ def test_a_parquet_table_is_converted_as_it_is(tmp_path: Path, capsys: pytest.Ca
 def test_where_a_table_is_registered_survives_a_power_cut(tmp_path: Path) -> None:
     folder, left = tmp_path / "table", tmp_path / "left"
     (folder / "_barnabas").mkdir(parents=True)
-    place = Place(catalog="http://localhost:8181", table="a.b")
+    entry = CatalogEntry(catalog="http://localhost:8181", table="a.b")
     with Recording(folder) as recording:
-        keep_place(folder, place)
+        store_entry(folder, entry)
         recording.note("kept")
     tried = 0
     for crash in crashes(recording.operations, SeededEntropy("place"), first=recording.began):
         crash.left.write_to(left)
-        assert stored_place(left) in ([place] if "kept" in crash.noted else [place, None])
+        assert stored_entry(left) in ([entry] if "kept" in crash.noted else [entry, None])
         shutil.rmtree(left)
         tried += 1
     assert tried > 3

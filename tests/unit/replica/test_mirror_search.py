@@ -118,7 +118,7 @@ def cuts_at_the_offset_of_the_source_alone(patch: pytest.MonkeyPatch) -> None:
 
 def does_not_verify_at_the_start(patch: pytest.MonkeyPatch) -> None:
     def _verify(self: IdenticalMirror, each: MirroredPartition) -> None:
-        self._send(each, self._description(each.place))
+        self._send(each, self._description(each.tp))
         each.is_verified, each.last_epoch = True, -1
 
     patch.setattr(IdenticalMirror, "_verify", _verify)

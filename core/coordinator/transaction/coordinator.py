@@ -32,7 +32,7 @@ from ...traffic.steps import StepRunner, Steps
 from ..runtime import Append, CoordinatorRuntime
 from ..table import CoordinatorTable
 from .config import TransactionConfig
-from .effects import Again, Effect, Effects, SendMarkers, StoreTransaction, TransactionAnswer, TransactionAsked
+from .effects import Effect, Effects, HandleAgain, SendMarkers, StoreTransaction, TransactionAnswer, TransactionAsked
 from .loading import TransactionLoading
 from .markers import MarkerSender
 from .records import StoredTransaction, encode_key, encode_value
@@ -233,7 +233,7 @@ class TransactionShard:
         """Send a response, write the transaction, send its markers, or handle a request that has waited."""
         if isinstance(effect, TransactionAnswer):
             self.runtime.respond(effect.asked.reply, effect.result)
-        elif isinstance(effect, Again):
+        elif isinstance(effect, HandleAgain):
             self._again(effect.asked)
         elif not self.table.is_current(entry):
             pass  # the id has been removed since, and waiting requests have been answered

@@ -47,17 +47,17 @@ class SendMarkers:
 
 
 @frozen(eq=False)
-class Again:
+class HandleAgain:
     """Handle the request again, as a new one."""
 
     asked: TransactionAsked
 
 
 @frozen(eq=False)
-class MarkedLater:
+class RetryMarked:
     """Call the id's `marked` again after a delay, since its state could not be written."""
 
 
-Effect = TransactionAnswer | StoreTransaction | SendMarkers | Again | MarkedLater
+Effect = TransactionAnswer | StoreTransaction | SendMarkers | HandleAgain | RetryMarked
 Effects = list[Effect]
 """Effects in the order in which to carry them out."""

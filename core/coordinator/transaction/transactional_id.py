@@ -16,7 +16,15 @@ from ....ports.types import TopicPartition
 from ....ports.values import frozen
 from ..runtime import write_error
 from .config import TransactionConfig
-from .effects import Again, Effects, MarkedLater, SendMarkers, StoreTransaction, TransactionAnswer, TransactionAsked
+from .effects import (
+    Effects,
+    HandleAgain,
+    RetryMarked,
+    SendMarkers,
+    StoreTransaction,
+    TransactionAnswer,
+    TransactionAsked,
+)
 from .records import NO_ID, NO_PARTITIONS, StoredTransaction
 from .states import ENDS_IN_VERSION_2, TRANSITIONS, Event, TransactionState
 
@@ -339,7 +347,7 @@ class TransactionalId:
             answer_error = write_error(error, ErrorCode.UNKNOWN_SERVER_ERROR)
             answers: Effects = [] if asked is None else [TransactionAnswer(asked, asked.request.answer(answer_error))]
             # The waiting request fails, too: handled now, it would write again at once, as long as the log fails.
-            return answers + ([MarkedLater()] if self.state.is_decided else self.give_up_waiting(answer_error))
+            return answers + ([RetryMarked()] if self.state.is_decided else self.give_up_waiting(answer_error))
         if pending.value is None:
             self.stored = evolve(self.stored, producer_epoch=-1)
             return self._next()
@@ -374,7 +382,7 @@ class TransactionalId:
 
     def _next(self) -> Effects:
         asked, self.waiting = self.waiting, None
-        return [] if asked is None else [Again(asked)]
+        return [] if asked is None else [HandleAgain(asked)]
 
 
 def _identity_error(stored: StoredTransaction, producer_id: int, epoch: int) -> ErrorCode:

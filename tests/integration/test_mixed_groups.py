@@ -10,6 +10,7 @@ import confluent_kafka
 import pytest
 from support.verifiable_members import TOPIC, sending
 
+from barnabas.ports.broker_api.envelope import Caller
 from barnabas.testing import TestBroker
 
 pytestmark = [pytest.mark.process]
@@ -130,3 +131,37 @@ def test_rolling_upgrade_of_a_live_group_reads_every_message_once(strategy: str)
     assert [each for worker in workers for each in worker.errors] == []
     assert set(counts) == set(sent)
     assert [value for value, count in counts.items() if count > 1] == []
+
+
+def test_partition_of_an_answer_that_a_member_has_not_received_in_time_has_an_owner_again() -> None:
+    connections: set[int] = set()
+
+    def of_first(request: Any, caller: Caller) -> bool:
+        is_first = request.member_id == first_id
+        if is_first:
+            connections.add(caller.connection)
+        return is_first
+
+    with TestBroker() as broker, broker.admin() as admin:
+        broker.create_topic(TOPIC, partitions=PARTITIONS)
+        workers = [Worker(broker.bootstrap, "consumer")]
+        try:
+            wait_until(lambda: settled(*workers), workers, broker)
+            (member,) = admin.describe_consumer_groups(["g"])[0].members
+            first_id = member.member_id
+            # librdkafka gives a heartbeat up after its interval, connects again, and does not say what it has.
+            fault = broker.faults.delay("ConsumerGroupHeartbeat", when=of_first)
+            workers.append(Worker(broker.bootstrap, "consumer"))
+
+            def is_changed() -> bool:
+                known = {each.member_id: each for each in admin.describe_consumer_groups(["g"])[0].members}
+                return len(known[first_id].assignment) < PARTITIONS
+
+            wait_until(is_changed, workers, broker)
+            before = set(connections)
+            wait_until(lambda: connections > before, workers, broker)
+            fault.remove()
+            wait_until(lambda: settled(*workers), workers, broker)
+        finally:
+            for worker in workers:
+                worker.stop()

@@ -210,9 +210,9 @@ class Harness:
     def pass_time(self, ms: float) -> None:
         self.scheduler.advance(ms)
 
-    def _ask(self, handler: Callable[..., None], request: Any) -> Asked:
+    def _ask(self, handler: Callable[..., None], request: Any, caller: Caller = CALLER) -> Asked:
         asked = Asked()
-        handler(request, CALLER, asked)
+        handler(request, caller, asked)
         return asked
 
     # --- requests
@@ -346,6 +346,7 @@ class Harness:
         group: str = "g",
         owned: Mapping[bytes, Iterable[int]] | None = None,
         topics: Sequence[str] | None = None,
+        connection: int = 0,
         **given: Any,
     ) -> Asked:
         """Send a heartbeat of a member; with epoch 0 it joins, and names the topics `t` unless others are given."""
@@ -363,7 +364,8 @@ class Harness:
             else [TopicIdPartitions(topic_id, list(numbers)) for topic_id, numbers in owned.items()],
             **given,
         )
-        return self._ask(self.coordinator.consumer_group_heartbeat, request)
+        caller = evolve(CALLER, connection=connection)
+        return self._ask(self.coordinator.consumer_group_heartbeat, request, caller)
 
     def describe_consumers(self, group: str = "g") -> ConsumerGroupDescription:
         request = ConsumerGroupDescribe(group_ids=[group])

@@ -104,6 +104,9 @@ class ConsumerMember(ModernMember):
     assigned: PartitionEpochs = field(factory=dict)
     revoking: PartitionEpochs = field(factory=dict)
     """Partitions that the member has not yet confirmed to have given up."""
+    unconfirmed_on: int | None = field(default=None, init=False)
+    """The connection on which the member was sent its assignment, until it confirms it by the partitions that it owns.
+    A heartbeat on another connection means that the answer may be lost."""
 
     @property
     def instance_id(self) -> str | None:
@@ -248,6 +251,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
             or epoch <= 0
             or member.state is not MemberState.STABLE
             or not member.knows_assignment
+            or member.unconfirmed_on not in (None, caller.connection)
             or member.classic is not None
             or self._topics_version != self._context.topics.version
             or self._unwritten
@@ -300,6 +304,13 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         self._update_target(now_ms, wall_ms)
         owned = None if request.topic_partitions is None else partitions_of(request.topic_partitions)
         self._reconcile(member, owned, now_ms, is_new=is_new or has_other_topics)
+        is_confirmed = owned is not None and _is_all(owned, member.assigned)
+        if is_confirmed:
+            member.unconfirmed_on = None
+        elif member.unconfirmed_on not in (None, caller.connection):
+            # librdkafka sends no full heartbeat after one that timed out; in Kafka a partition of a lost answer has no
+            # owner until the rebalance timeout, or longer.
+            member.knows_assignment = False
         self._refresh_session(member.member_id, now_ms)
         is_full = (
             request.rebalance_timeout_ms >= 0
@@ -307,6 +318,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
             and owned is not None
         )
         if request.member_epoch == JOIN_GROUP_MEMBER_EPOCH or is_full or not member.knows_assignment:
+            member.unconfirmed_on = None if is_confirmed else caller.connection
             return self._finish(self._assignment_answer(member, request, to))
         return self._finish(Answer(to, self._result(member), _failure_of(request)))
 
@@ -1090,6 +1102,13 @@ def _failure_of(request: ConsumerGroupHeartbeat) -> OnWritten:
 
 def _owns(owned: Partitions, partitions: PartitionEpochs) -> bool:
     return any(not numbers.keys().isdisjoint(owned.get(topic_id, ())) for topic_id, numbers in partitions.items())
+
+
+def _is_all(owned: Partitions, assigned: PartitionEpochs) -> bool:
+    """Return True if these are the same partitions."""
+    return {topic_id: set(numbers) for topic_id, numbers in owned.items() if numbers} == {
+        topic_id: set(numbers) for topic_id, numbers in assigned.items() if numbers
+    }
 
 
 def _same_or_new(before: frozenset[str], names: Sequence[str]) -> frozenset[str]:

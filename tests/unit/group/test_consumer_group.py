@@ -87,6 +87,35 @@ def test_assignment_is_absent_unless_it_has_changed_or_the_request_is_full(harne
     assert numbers(full) == [0, 1, 2, 3, 4, 5]
 
 
+def test_assignment_is_sent_again_by_another_connection_until_it_is_confirmed(harness: Harness) -> None:
+    beat(harness, "a", connection=1)
+    assert assigned(beat(harness, "a", 2, connection=1)) is None
+    assert numbers(beat(harness, "a", 2, connection=2)) == [0, 1, 2, 3, 4, 5], "the first answer may be lost"
+    assert assigned(beat(harness, "a", 2, connection=2)) is None
+    beat(harness, "a", 2, owned={ID: range(6)}, connection=2)
+    assert assigned(beat(harness, "a", 2, connection=3)) is None
+
+
+@pytest.mark.parametrize("is_given_up", [True, False])
+def test_partitions_of_a_lost_answer_reach_a_member_that_sends_no_full_heartbeat(
+    harness: Harness, is_given_up: bool
+) -> None:
+    beat(harness, "a", connection=1)
+    beat(harness, "a", 2, owned={ID: range(6)}, connection=1)
+    beat(harness, "b", connection=2)
+    harness.pass_time(INTERVAL_MS)
+    lost = beat(harness, "a", 2, connection=1)
+    if is_given_up:
+        assert numbers(lost) == [0, 1, 2]
+        assert numbers(beat(harness, "a", 2, connection=3)) == [0, 1, 2]
+        return
+    beat(harness, "b", 2, connection=2)
+    beat(harness, "a", 2, owned={ID: [0, 1, 2]}, connection=1)
+    lost = beat(harness, "b", 3, connection=2)
+    assert numbers(lost) == [3, 4, 5]
+    assert numbers(beat(harness, "b", 3, connection=4)) == [3, 4, 5], "same epoch, and still without an owner"
+
+
 def test_member_id_is_made_for_a_member_of_version_0_only(harness: Harness) -> None:
     made = beat(harness, "", makes_member_id=False)
     assert made.member_id is not None

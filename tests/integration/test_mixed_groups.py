@@ -137,7 +137,7 @@ def test_partition_of_an_answer_that_a_member_has_not_received_in_time_has_an_ow
     connections: set[int] = set()
 
     def of_first(request: Any, caller: Caller) -> bool:
-        is_first = request.member_id == first_id
+        is_first = bool(request.member_id == first_id)
         if is_first:
             connections.add(caller.connection)
         return is_first

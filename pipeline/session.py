@@ -31,6 +31,8 @@ REPORT_PACKAGES = (*SPARK_PACKAGES, "jinja2")
 QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """Halves the start of a session; jobs of a minute and more are twice as quick without the second option."""
 LASTING_JVM = "-XX:+UseSerialGC"
+_WORKER_START = "120s"
+"""The time that Java waits for a Python worker to connect. Spark's 15 s are too few on a busy machine."""
 _PY4J_LOGGERS = (None, "py4j.clientserver", "py4j.java_gateway")
 """Loggers, the root among them."""
 _SOCKET_FOLDER_BYTES_MAX = 60
@@ -207,6 +209,7 @@ def local_settings(scratch: Path, *, cores: int | None, memory: str, quick: bool
         "spark.driver.extraJavaOptions": f"{QUICK_JVM if quick else LASTING_JVM} -Dderby.system.home={scratch}",
         "spark.local.dir": str(scratch / "local"),
         "spark.log.level": log_level,
+        "spark.python.authenticate.socketTimeout": _WORKER_START,
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(count),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),

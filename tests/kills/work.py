@@ -1,5 +1,6 @@
 """Consume, transform, produce, exactly once: librdkafka's clients in threads, which continue after any error."""
 
+import json
 import logging
 import random
 import threading
@@ -123,6 +124,7 @@ class Transformer(Work):
         self.doing = "nothing yet"
         """The current action of the client, or what it waits for."""
         self.consumer: Consumer | None = None
+        self._fetching = ""
         super().__init__(name)
 
     def work(self) -> None:
@@ -161,6 +163,8 @@ class Transformer(Work):
                     "heartbeat.interval.ms": 500,
                     "max.poll.interval.ms": 60_000,
                     "fetch.wait.max.ms": 50,
+                    "statistics.interval.ms": 5000,
+                    "stats_cb": self._note_statistics,
                     **QUICK,
                 }
             )
@@ -168,10 +172,22 @@ class Transformer(Work):
             self.consumer = consumer
             consumer.subscribe([SOURCE])
             while not self.stopping.is_set():
-                self.doing = f"consume from {consumer.assignment()}"
+                self.doing = f"consume from {consumer.assignment()}; {self._fetching}"
                 messages = [each for each in consumer.consume(TOGETHER, 0.1) if each.error() is None]
                 if messages:
                     self._transform(producer, consumer, messages)
+
+    def _note_statistics(self, text: str) -> None:
+        """Note what librdkafka waits for: the states of its group and of its fetches."""
+        found = json.loads(text)
+        group, topics = found.get("cgrp", {}), found.get("topics", {})
+        fetches = [
+            f"{name}-{number} {part['fetch_state']} at {part['next_offset']}"
+            for name, topic in topics.items()
+            for number, part in topic["partitions"].items()
+            if number != "-1"
+        ]
+        self._fetching = f"group {group.get('state')}, {group.get('join_state')}; {', '.join(fetches)}"
 
     def _transform(self, producer: Producer, consumer: Consumer, messages: list[Message]) -> None:
         """One transaction; raises where only a new life helps."""

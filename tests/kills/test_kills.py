@@ -6,6 +6,10 @@ from pathlib import Path
 import pytest
 from kills.run import play
 from kills.verdict import Seen, faults
+from kills.work import PARTITIONS, SOURCE, TARGET, Source, Transformer
+from support.waiting import wait_for
+
+from barnabas.testing import TestBroker
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("confluent")]
 
@@ -19,6 +23,23 @@ def test_nothing_is_lost_doubled_or_there_in_part(tmp_path: Path) -> None:
     assert outcome.faults == []
     assert outcome.committed > ROUNDS
     assert outcome.messages > 100
+
+
+@pytest.mark.process
+def test_transformer_continues_after_its_consumer_has_met_a_moving_coordinator() -> None:
+    with TestBroker() as broker:
+        for topic in (SOURCE, TARGET):
+            broker.create_topic(topic, partitions=PARTITIONS)
+        fault = broker.faults.error("OffsetFetch", "NOT_COORDINATOR", times=1)
+        source = Source(broker.bootstrap, per_second=100)
+        transformer = Transformer(broker.bootstrap, "t", seed=1)
+        try:
+            fault.wait()
+            wait_for(lambda: transformer.committed > 0)
+            assert transformer.lives > 1
+        finally:
+            source.stop()
+            transformer.stop()
 
 
 ENDS = {0: 2, 1: 1}

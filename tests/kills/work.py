@@ -19,6 +19,9 @@ CALL_S = 120.0
 """For one call of a client: longer than a broker needs to come back."""
 TOGETHER = 40
 """The most messages of one transaction."""
+ENDS_READING = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE)
+"""After such an answer to OffsetFetch librdkafka 2.16 fetches nothing more from these partitions, and asks no other
+coordinator for their offsets (its issue 5586). It stays a member; a program needs another consumer."""
 QUICK: dict[str, Any] = {
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 200,
@@ -173,7 +176,13 @@ class Transformer(Work):
             consumer.subscribe([SOURCE])
             while not self.stopping.is_set():
                 self.doing = f"consume from {consumer.assignment()}; {self._fetching}"
-                messages = [each for each in consumer.consume(TOGETHER, 0.1) if each.error() is None]
+                messages = []
+                for each in consumer.consume(TOGETHER, 0.1):
+                    error = each.error()
+                    if error is None:
+                        messages.append(each)
+                    elif error.code() in ENDS_READING:
+                        raise KafkaException(error)
                 if messages:
                     self._transform(producer, consumer, messages)
 

@@ -238,6 +238,7 @@ def test_certificate_is_the_user_where_etcd_asks_for_it(certificates: Certificat
         open_session(mutual, certificates.settings(), 1500)
 
 
+@pytest.mark.slow
 def test_renewed_certificate_is_used_by_the_next_connection(certificates: Certificates, mutual: EtcdServer) -> None:
     certificates.write("renewed", "broker.example", common_name="stranger")
     settings = certificates.settings(**certificates.of_client("renewed"))

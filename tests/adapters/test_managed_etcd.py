@@ -245,6 +245,7 @@ def test_the_members_of_three_brokers_are_one_cluster_and_one_may_die(cluster: _
     assert cluster.open[0].children("/registered") == ["0", "1", "2"]
 
 
+@pytest.mark.slow
 def test_members_with_tls_are_one_cluster_and_let_only_certificates_in(
     cluster: _Cluster, reports: Recorder[str], tmp_path: Path
 ) -> None:

@@ -36,7 +36,13 @@ SIDES: dict[Any, str] = {EntityType.request: "Request", EntityType.response: "Re
 
 def _cases() -> list[Any]:
     return [
-        pytest.param(api, version, side, id=f"{api.name}-{version}-{SIDES[side]}")
+        pytest.param(
+            api,
+            version,
+            side,
+            id=f"{api.name}-{version}-{SIDES[side]}",
+            marks=() if version in api.versions else pytest.mark.slow,  # the oldest and the newest one are quick
+        )
         for api in BY_REQUEST.values()
         if not api.is_own
         for version in range(api.versions[0], api.versions[1] + 1)

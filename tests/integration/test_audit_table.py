@@ -44,6 +44,7 @@ def table_tier(bootstrap: str) -> TierFigures:
     return next(tier for tier in found.windows[0].tiers if tier.tier == "table")
 
 
+@pytest.mark.slow
 def test_rows_dropped_and_doubled_in_the_table_are_named(bootstrap: str, spark: "SparkSession", tmp_path: Path) -> None:
     from deltalake import DeltaTable, write_deltalake
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from support.confluent import AdminClient, NewTopic
+from support.long_tests import first_is_quick
 from support.ports import free_port
 from support.raw import RawConnection, fetch_v4
 from support.waiting import PATIENCE_S, wait_for
@@ -256,7 +257,7 @@ def test_metrics_are_found_over_http() -> None:
     assert 'kafka_network_requestmetrics_requests_total{request="Produce"} 1.0' in lines
 
 
-@pytest.mark.parametrize("used", [True, False])
+@pytest.mark.parametrize("used", first_is_quick([True, False]))
 def test_unclosed_broker_shuts_down_cleanly_at_process_exit(tmp_path: Path, used: bool) -> None:
     script = f"""
 from barnabas import Broker, Producer

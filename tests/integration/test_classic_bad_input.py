@@ -282,6 +282,7 @@ def test_memory_is_not_taken_for_what_is_only_announced(process: BrokerProcess) 
         assert peak_mb(process) - before < 30
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_memory_is_not_taken_for_a_bomb(process: BrokerProcess) -> None:
     packer = zlib.compressobj(6, zlib.DEFLATED, 31)

@@ -89,6 +89,7 @@ def test_a_broker_without_registries_says_so(server: ZookeeperServer | EtcdServe
     assert f"answers at 127.0.0.1:{server.port} within 500 ms" in line
 
 
+@pytest.mark.slow
 def test_a_broker_waits_for_registries_that_start_after_it(
     server: ZookeeperServer | EtcdServer, tmp_path: Path
 ) -> None:

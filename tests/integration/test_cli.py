@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.command import barnabas_here
+from support.long_tests import first_is_quick
 from support.process import BrokerProcess, barnabas, broker_process
 
 from barnabas.app.cli import options
@@ -87,7 +88,7 @@ def test_produce_from_stdin_and_consume_to_the_end(broker: BrokerProcess) -> Non
     assert barnabas_here("consume", "cli-lines", "--from", "@99999999999999", "-e", *b).stdout == b""
 
 
-@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("codec", first_is_quick(["zstd", "none", "gzip", "snappy", "lz4"]))
 def test_produce_a_packed_file_with_each_codec(broker: BrokerProcess, tmp_path: Path, codec: str) -> None:
     lines = [b"line %d" % number for number in range(2000)]
     file = tmp_path / "lines.txt.gz"

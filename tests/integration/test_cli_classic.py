@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import pytest
 from support.command import barnabas_here
+from support.long_tests import first_is_quick
 from support.process import COMMAND, barnabas
 from support.registry_kinds import WITH_BOTH, server_of
 from support.waiting import PATIENCE_S, wait_for
@@ -160,7 +161,7 @@ def test_produce_with_keys_and_codecs_and_to_a_list(cluster: Cluster) -> None:
     assert sorted(got) == sorted([b"1", b"2", b"3", b"no key"] * 2)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", first_is_quick([signal.SIGTERM, signal.SIGINT]))
 def test_consume_commits_printed_offsets_and_leaves_group_on_signal(cluster: Cluster, number: signal.Signals) -> None:
     topic = f"stopped-{number.name}"
     cluster.fill(topic)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.command import Command, barnabas_here
+from support.long_tests import first_is_quick
 from support.process import COMMAND
 from support.waiting import PATIENCE_S
 
@@ -222,7 +223,7 @@ def test_clusters_have_names(broker: TestBroker, home: Path, capsys: pytest.Capt
     assert "config.toml" in run("profile", "list", expect=2).err
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize("shell", first_is_quick(["bash", "zsh", "fish"]))
 def test_shells_complete_commands(shell: str, command: Path) -> None:
     asked = {
         "bash": {"COMP_WORDS": "barnabas top", "COMP_CWORD": "1"},
@@ -278,7 +279,7 @@ def test_records_of_a_topic_that_is_not_there(broker: TestBroker, capsys: pytest
 
 
 @pytest.mark.parametrize(
-    "words", ["cluster status", "cluster overview", "topics list", "consume {topic} --stop-at-end"]
+    "words", first_is_quick(["consume {topic} --stop-at-end", "cluster status", "cluster overview", "topics list"])
 )
 def test_closed_standard_output_receives_nothing(broker: TestBroker, words: str) -> None:
     topic = broker.create_topic()

@@ -155,6 +155,7 @@ def test_tables_show_rows_versions_and_freshness(broker: TestBroker, tmp_path: P
         assert "/table?id=sales" in browser.text("/tables")
 
 
+@pytest.mark.slow
 def test_reports_of_the_warehouse_are_linked_and_run_no_script(broker: TestBroker, tmp_path: Path) -> None:
     for name in ("sales", "views"):
         commit_rows(open_store(tmp_path / name, "delta"), Rows("orders", "2024-01-01", range(10)))

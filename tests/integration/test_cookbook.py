@@ -125,6 +125,7 @@ def test_fastapi_application_publishes_in_its_lifespan(tmp_path: Path) -> None:
         broker.assert_produced("orders", [{"item": "book"}])
 
 
+@pytest.mark.slow
 def test_django_view_publishes_after_its_transaction(tmp_path: Path) -> None:
     pytest.importorskip("django", reason="the extra test has it")
     with TestBroker() as broker:
@@ -149,6 +150,7 @@ def test_django_view_publishes_after_its_transaction(tmp_path: Path) -> None:
         assert len(values(broker, "placed")) == 1
 
 
+@pytest.mark.slow
 def test_gunicorn_workers_publish_after_their_fork(tmp_path: Path) -> None:
     pytest.importorskip("gunicorn", reason="the extra test has it")
     with TestBroker() as broker:
@@ -167,6 +169,7 @@ def test_gunicorn_workers_publish_after_their_fork(tmp_path: Path) -> None:
         assert len(values(broker, "visits")) == 3
 
 
+@pytest.mark.slow
 def test_celery_tasks_publish_from_the_forked_pool(tmp_path: Path) -> None:
     pytest.importorskip("celery", reason="the extra test has it")
     with TestBroker() as broker:
@@ -182,6 +185,7 @@ def test_celery_tasks_publish_from_the_forked_pool(tmp_path: Path) -> None:
         assert len(values(broker, "bills")) == 3
 
 
+@pytest.mark.slow
 def test_recipes_for_pytest_run_under_asyncio_and_xdist(tmp_path: Path) -> None:
     pytest.importorskip("pytest_asyncio", reason="install it to run this recipe")
     save("testing", ADDRESS, tmp_path)

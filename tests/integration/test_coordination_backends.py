@@ -103,6 +103,7 @@ def test_topics_and_configs_are_there_again_after_a_restart(backend: Backend, tm
         assert values(broker.bootstrap, "made-by-naming-it") == [b"c"]
 
 
+@pytest.mark.slow
 def test_a_server_that_restarts_is_survived_with_clear_errors(
     backend: Backend, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

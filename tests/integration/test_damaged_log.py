@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.command import barnabas_here
+from support.long_tests import first_is_quick
 from support.waiting import wait_for
 
 from barnabas import Broker, Consumer, Message, MirrorMaker, Producer, SimpleConsumer
@@ -37,7 +38,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder, segment
 
 
-@pytest.fixture(params=FIELDS)
+@pytest.fixture(params=first_is_quick(FIELDS, 3))
 def damaged(request: pytest.FixtureRequest, sound: tuple[Path, Path], tmp_path: Path) -> Iterator[Broker]:
     yield from _damaged(request.param, sound, tmp_path)
 

@@ -92,6 +92,7 @@ def test_flipped_header_bit_loses_only_its_batch_and_is_reported(data: Path, byt
     assert f"{with_restored} messages" in observed, "what stands outside the CRC can be restored"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tail", first_is_quick([b"\0\0\1\0garbage", bytes(7)]))
 def test_bytes_behind_the_last_classic_message_are_cut_before_an_append(tmp_path: Path, tail: bytes) -> None:
     """Left there, it would make a later recovery drop all that was flushed behind it."""

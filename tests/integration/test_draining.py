@@ -186,6 +186,7 @@ def test_interrupted_drain_continues_by_the_same_command(cluster: TestCluster, m
     assert len(cluster.produced(topic)) == 400
 
 
+@pytest.mark.slow
 def test_drain_under_kills_of_brokers_loses_nothing(cluster: TestCluster) -> None:
     topic = cluster.create_topic("orders", partitions=3)
     sent: list[bytes] = []

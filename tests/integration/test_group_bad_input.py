@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.kafka_samples import SAMPLES
+from support.long_tests import first_is_quick
 from support.raw import RawConnection, frame
 from support.raw_groups import AT_ONCE, RawMember, ask, framed, joining, read_result, wait_for_groups
 from support.waiting import wait_for
@@ -187,7 +188,7 @@ def test_mutilated_group_requests(broker: Broker, data: st.DataObject) -> None:
         assert connection.exchange(frame(18, 0, b""))
 
 
-@pytest.mark.parametrize("names", ["one group", "a group each", "a long group each"])
+@pytest.mark.parametrize("names", first_is_quick(["a group each", "one group", "a long group each"]))
 def test_a_flood_of_joins(broker: Broker, neighbour: RawMember, connection: RawConnection, names: str) -> None:
     """Every member gets an id for its second request, and none sends it."""
     count = 50 if names == "a long group each" else 2_000

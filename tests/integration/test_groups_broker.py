@@ -188,6 +188,7 @@ def test_members_of_three_libraries_share_a_topic() -> None:
         assert set(last.read) == {b"last"}
 
 
+@pytest.mark.slow
 def test_a_killed_broker_comes_back_with_its_groups(tmp_path: Path) -> None:
     """Positions are there, and a member continues as if nothing had been: no rebalance."""
     settings = [f"{name}={value}" for name, value in QUICK.items()]

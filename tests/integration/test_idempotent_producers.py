@@ -181,6 +181,7 @@ def test_idempotent_producer_writes_once_when_responses_are_lost(produce: Produc
         check_exactly_once(f"127.0.0.1:{proxy.port}", values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("produce", first_is_quick(CLIENTS))
 @pytest.mark.parametrize("orderly", first_is_quick([False, True]))
 def test_idempotent_producer_writes_once_across_broker_restarts(

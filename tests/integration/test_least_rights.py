@@ -266,7 +266,9 @@ def without(rights: list[str], right: str) -> list[str]:
     return [each for each in rights if each != right]
 
 
-@pytest.mark.parametrize("program", QUICK)
+@pytest.mark.parametrize(
+    "program", [pytest.param(each, marks=[pytest.mark.slow] * (each == "registry")) for each in QUICK]
+)
 def test_program_works_with_its_rights_and_names_what_it_lacks_without_one(
     harness: Harness, tmp_path: Path, program: str
 ) -> None:

@@ -187,6 +187,7 @@ def test_a_batch_of_spark_is_written_once(spark: "SparkSession", broker: Broker)
     assert sum(committed(broker.bootstrap, "batches").values()) == 301
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_job_that_fails_leaves_nothing(spark: "SparkSession", broker: Broker) -> None:
     with Admin(broker) as admin:

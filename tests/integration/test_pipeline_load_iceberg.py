@@ -31,6 +31,7 @@ def _send(broker: Broker, partition: int, count: int, *, day: int = 0) -> None:
         producer.flush()
 
 
+@pytest.mark.slow
 def test_loads_into_iceberg(spark: "SparkSession", tmp_path: Path) -> None:
     with Broker(storage="memory", coordination="memory", log_retention_ms=-1) as broker, Admin(broker) as admin:
         admin.create_topic("events", partitions=1)

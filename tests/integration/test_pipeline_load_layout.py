@@ -79,6 +79,7 @@ def test_rows_lie_where_the_layout_says(spark: "SparkSession", broker: Broker, t
     assert rows.count() == 11
 
 
+@pytest.mark.slow
 def test_old_days_make_a_file_each(spark: "SparkSession", broker: Broker, tmp_path: Path) -> None:
     messages = [Message(b"%d" % n, timestamp_ms=START_MS + n % 20 * 72 * HOUR_MS) for n in range(8_000)]
     _send(broker, "old", messages, partitions=2)

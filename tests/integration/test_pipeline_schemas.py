@@ -135,6 +135,7 @@ def test_types_are_read_as_spark_reads_them(spark: "SparkSession") -> None:
         assert parse_ddl(text) == DataType.fromDDL(text), text
 
 
+@pytest.mark.slow
 def test_typed_rows_are_written(spark: "SparkSession", broker: Broker, stub: RegistryStub) -> None:
     frame = spark.sql(
         "select named_struct('id', 7L, 'day', date'2011-06-12', 'tags', map('a', array(1, null))) as value, 'k' as key"

@@ -100,6 +100,7 @@ def test_bounds_and_slices(spark: "SparkSession", broker: Broker) -> None:
     assert _offsets(_read(spark, broker, assign='{"bounds":[1]}')) == {1: list(range(10))}
 
 
+@pytest.mark.slow
 def test_read_of_deleted_records_fails_unless_data_loss_is_allowed(spark: "SparkSession", broker: Broker) -> None:
     _fill(broker, "deleted", [20])
     with Admin(broker) as admin:
@@ -111,6 +112,7 @@ def test_read_of_deleted_records_fails_unless_data_loss_is_allowed(spark: "Spark
     assert _offsets(_read(spark, broker, failOnDataLoss="false", **asked)) == {0: list(range(15, 20))}
 
 
+@pytest.mark.slow
 def test_wrong_source_options_give_errors_without_traceback(spark: "SparkSession", broker: Broker) -> None:
     with pytest.raises(Exception, match="did you mean startingOffsets") as raised:
         _read(spark, broker, subscribe="columns", startingOffset="earliest").collect()
@@ -147,6 +149,7 @@ def test_written_rows_arrive(spark: "SparkSession", broker: Broker) -> None:
     assert [(int(row.value), row.headers[0].key) for row in rows if row.headers] == [(7, "h")]
 
 
+@pytest.mark.slow
 def test_rows_say_their_topic(spark: "SparkSession", broker: Broker) -> None:
     with Admin(broker) as admin:
         admin.create_topic("out-a", partitions=1)

@@ -88,6 +88,7 @@ def test_confluent_producer_reports_its_delay(broker: Broker) -> None:
     assert producer.flush(PATIENCE_S) == 0
 
 
+@pytest.mark.slow
 def test_kafka_python_producer_stays_within_its_rate(broker: Broker) -> None:
     limit(broker, "kafka-python", producer_byte_rate=RATE)
     began = time.monotonic()

@@ -38,6 +38,7 @@ def registry_process(bootstrap: str, *more: str) -> Iterator[tuple[subprocess.Po
             process.kill()
 
 
+@pytest.mark.slow
 def test_registry_of_broker_process_survives_restart(tmp_path: Path) -> None:
     settings = ["schema.registry.listen=127.0.0.1:0"]
     with broker_process(tmp_path / "data", *settings) as broker:

@@ -135,6 +135,7 @@ def test_version_stands_in_pyproject_alone(checkout: Path) -> None:
     assert f'"{version}"' not in (checkout / "__init__.py").read_text()
 
 
+@pytest.mark.slow
 def test_wheel_has_its_metadata_commands_extras_and_all_files(checkout: Path, tmp_path: Path) -> None:
     project = tomllib.loads((checkout / "pyproject.toml").read_text())
     wheel = build_wheel(copy_tree(checkout, tmp_path / "source"), tmp_path / "wheels")

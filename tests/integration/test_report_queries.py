@@ -89,6 +89,7 @@ def _queries(spark: "SparkSession", table: Path, topic: str, event_time: str | N
     return section_of(topic, rows, event_time, '"order"')
 
 
+@pytest.mark.slow
 def test_every_query_of_the_page_runs(page: Page, table: Path) -> None:
     found = re.findall(r'<details class="query"><summary>query</summary><pre>(.*?)</pre>', page.text, re.DOTALL)
     assert len(found) > 25
@@ -97,6 +98,7 @@ def test_every_query_of_the_page_runs(page: Page, table: Path) -> None:
     assert "barnabas query --table order - " in page.text
 
 
+@pytest.mark.slow
 def test_queries_of_an_access_log_give_its_figures(spark: "SparkSession", table: Path) -> None:
     section = _queries(spark, table, "access")
     figures, queries = section["figures"], section["queries"]
@@ -124,6 +126,7 @@ def test_queries_of_an_access_log_give_its_figures(spark: "SparkSession", table:
         ], kind
 
 
+@pytest.mark.slow
 def test_queries_of_records_give_their_figures(spark: "SparkSession", table: Path) -> None:
     records = _queries(spark, table, "orders")["records"]
     figures, queries = records["figures"], records["queries"]
@@ -163,6 +166,7 @@ def test_rows_are_shown_by_event_time_of_a_field(
     assert found == figures.rows_per_bucket
 
 
+@pytest.mark.slow
 def test_typed_values_are_reported_as_json(spark: "SparkSession", tmp_path: Path) -> None:
     with Broker(storage="memory", config={"num.partitions": 1, "log.retention.ms": -1}) as broker:
         with Producer(broker) as producer:
@@ -191,6 +195,7 @@ def test_report_command_counts_rows_and_says_its_steps(table: Path, tmp_path: Pa
     assert log.stderr == b""
 
 
+@pytest.mark.slow
 def test_page_names_the_event_time_and_topics_without_it_keep_record_time(page: Page) -> None:
     assert "By the event time in the field paid.at: 11 May 2018 " in page.text
     assert "2 rows without a time in this field: not in these charts." in page.text
@@ -199,6 +204,7 @@ def test_page_names_the_event_time_and_topics_without_it_keep_record_time(page: 
     assert page.steps[-1] == f"writing {page.path}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("topic", "field", "text"),
     [

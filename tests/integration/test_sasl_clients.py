@@ -213,6 +213,7 @@ def test_secrets_of_logins_are_in_no_log_line(broker: Broker, caplog: pytest.Log
     assert "SASL_AUTHENTICATION_FAILED" in str(caught.value)  # lines of the broker may be limited after other tests
 
 
+@pytest.mark.slow
 def test_storm_of_wrong_logins_leaves_a_neighbour_undisturbed(broker: Broker) -> None:
     """A neighbour produces with acknowledgements while 20 threads try passwords as fast as they can."""
     stopped, attempts = threading.Event(), [0]

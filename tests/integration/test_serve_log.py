@@ -59,6 +59,7 @@ def test_a_day_of_a_broker_in_json(tmp_path: Path) -> None:
     assert [one("broker 1 stops"), one("broker 1 has stopped")] == lines[-2:]
 
 
+@pytest.mark.slow
 def test_levels_and_form_on_the_command_line(tmp_path: Path) -> None:
     for level, message in (
         ("loud", "'loud' is invalid; expected one of debug"),
@@ -126,6 +127,7 @@ def test_malformed_requests_are_logged_as_a_sum(tmp_path: Path) -> None:
     assert "30 more such lines were left out" in lines[20]
 
 
+@pytest.mark.slow
 def test_no_client_learns_where_the_data_lies(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with broker_process(data) as broker:

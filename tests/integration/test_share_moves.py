@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from support.long_tests import first_is_quick
 from support.raw_shares import RawShareMember, acquire_all
 from support.waiting import PATIENCE_S, wait_for
 
@@ -86,7 +87,7 @@ def test_next_leader_delivers_what_was_not_acknowledged(
     assert member.state() == (10, [])
 
 
-@pytest.mark.parametrize("event", EVENTS)
+@pytest.mark.parametrize("event", first_is_quick(EVENTS, 2))
 def test_acknowledgement_waits_for_next_coordinator(cluster: TestCluster, member: RawShareMember, event: str) -> None:
     acquire_first(member)
     assert member.acknowledge((0, 1, ACCEPT)) is E.NONE
@@ -131,7 +132,7 @@ def test_deposed_leader_cannot_store_what_a_later_leader_has_delivered(
     other.leave()
 
 
-@pytest.mark.parametrize("event", EVENTS)
+@pytest.mark.parametrize("event", first_is_quick(EVENTS, 2))
 def test_renewed_lock_ends_with_its_leader(cluster: TestCluster, member: RawShareMember, event: str) -> None:
     """Neither locks nor deliveries under way are stored: the next leader counts from what was released."""
     acquire_first(member)

@@ -65,6 +65,7 @@ def _messages(broker: Broker, *topics: str) -> list[Message]:
         return list(consumer.messages(stop_at_end=True))
 
 
+@pytest.mark.slow
 def test_both_sources_give_the_same_rows(spark_kafka: "SparkSession", broker: Broker) -> None:
     _create(broker, "same", 2)
     for index, codec in enumerate(CODECS):
@@ -77,6 +78,7 @@ def test_both_sources_give_the_same_rows(spark_kafka: "SparkSession", broker: Br
     assert rows == Counter(map(repr, ours.collect()))
 
 
+@pytest.mark.slow
 def test_spark_kafka_connector_reads_bounded_offsets_and_timestamps(
     spark_kafka: "SparkSession", broker: Broker
 ) -> None:
@@ -98,6 +100,7 @@ def test_spark_kafka_connector_reads_bounded_offsets_and_timestamps(
     assert read(assign='{"bounds":[1]}') == {1: list(range(10))}
 
 
+@pytest.mark.slow
 def test_deleted_records_are_missed(spark_kafka: "SparkSession", broker: Broker) -> None:
     _create(broker, "deleted")
     _fill(broker, "deleted", [20])

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from support.command import barnabas_here
+from support.long_tests import first_is_quick
 from support.process import COMMAND
 from support.pseudo_terminal import AtTerminal
 from support.waiting import PATIENCE_S
@@ -155,6 +156,7 @@ def test_the_window_has_another_size(broker: TestBroker) -> None:
         terminal.wait_for("topic-29", lambda screen: not row(screen, "topic-00"))
 
 
+@pytest.mark.slow
 def test_a_flood_is_passed_over(broker: TestBroker) -> None:
     broker.create_topic("busy", partitions=1)
     with top(broker) as terminal:
@@ -171,7 +173,7 @@ def test_a_flood_is_passed_over(broker: TestBroker) -> None:
         assert "the newest 1000 messages" in "\n".join(screen), "and older ones are dropped"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", first_is_quick([signal.SIGTERM, signal.SIGINT]))
 def test_a_signal_restores_the_terminal(broker: TestBroker, number: signal.Signals) -> None:
     with top(broker) as terminal:
         terminal.wait_for("b brokers")

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 from support.api_connection import ApiConnection
+from support.long_tests import first_is_quick
 from support.raw_transactions import RawTransactions
 from support.waiting import PATIENCE_S, wait_for
 
@@ -84,7 +85,7 @@ def committed(cluster: TestCluster, topic: str, count: int, partitions: int = 2)
     return sorted(found)
 
 
-@pytest.mark.parametrize("event", EVENTS)
+@pytest.mark.parametrize("event", first_is_quick(EVENTS, 3))
 def test_transaction_continues_at_next_coordinator(
     cluster: TestCluster, sender: RawTransactions, topic: str, event: str
 ) -> None:
@@ -101,8 +102,8 @@ def test_transaction_continues_at_next_coordinator(
     assert committed(cluster, topic, 3) == [b"1", b"2", b"3"]
 
 
-@pytest.mark.parametrize("event", EVENTS)
-@pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
+@pytest.mark.parametrize("event", first_is_quick(EVENTS, 3))
+@pytest.mark.parametrize("commit", first_is_quick([True, False]), ids=["commit", "abort"])
 def test_next_coordinator_completes_a_decided_transaction(commit: bool, event: str) -> None:
     """One partition has no leader, so that its marker cannot be written before the coordinator has gone."""
     with TestCluster(brokers=4, transaction_state_log_num_partitions=PARTITIONS) as cluster:

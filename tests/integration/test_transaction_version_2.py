@@ -112,6 +112,7 @@ def cluster() -> Iterator[TestCluster]:
         yield running
 
 
+@pytest.mark.slow
 def test_live_cluster_changes_the_version_under_producers(cluster: TestCluster) -> None:
     """Down to 1, and up again: nothing is lost, doubled or there in part; both producers get on."""
     sent: dict[str, list[bytes]] = {"ours": [], "theirs": []}

@@ -6,6 +6,7 @@ from contextlib import ExitStack, closing
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from support.long_tests import first_is_quick
 from support.waiting import PATIENCE_S, wait_for
 
 from barnabas.core.coordinator.table import partition_of
@@ -82,7 +83,7 @@ def settled(call: Callable[[], object]) -> None:
             return
 
 
-@pytest.mark.parametrize("is_committed", [True, False], ids=["committed", "aborted"])
+@pytest.mark.parametrize("is_committed", first_is_quick([True, False]), ids=["committed", "aborted"])
 @pytest.mark.parametrize("event", EVENTS)
 def test_the_marker_comes_to_another_coordinator_than_the_positions(
     cluster: TestCluster, closed: ExitStack, event: str, is_committed: bool

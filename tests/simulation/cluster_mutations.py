@@ -516,7 +516,7 @@ TRANSACTIONS = frozenset(
 )
 MUTATIONS = (
     Mutation(elects_outside_the_isr, LOST, LOSSES),
-    Mutation(keeps_the_leader_epoch, frozenset({"race", "two leaders", "epoch"}), quick=True),
+    Mutation(keeps_the_leader_epoch, frozenset({"race", "two leaders", "epoch"})),
     Mutation(takes_a_restarted_broker_for_in_sync, frozenset({"lost", "commit", "race", "epoch"})),
     Mutation(elects_the_first_log_end_report, frozenset({"lost", "commit"})),
     Mutation(shrinks_before_it_is_stored, frozenset({"commit", "lost"})),
@@ -555,7 +555,7 @@ MUTATIONS = (
     Mutation(coordinators_do_not_ask_whether_they_lead, GROUP | {"lease"}, ("lose_coordination",), lasting=5.0),
     Mutation(coordinators_serve_before_it_is_committed, GROUP, LEADERS_CHANGE, first=15),
     Mutation(coordinators_answer_before_it_is_committed, GROUP | {"acknowledged"}),
-    Mutation(appends_without_verification, TRANSACTIONS, story=TransactionStory, quick=True),
+    Mutation(appends_without_verification, TRANSACTIONS, story=TransactionStory),
     Mutation(
         takes_markers_of_deposed_coordinators,
         TRANSACTIONS,

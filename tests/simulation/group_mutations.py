@@ -253,7 +253,6 @@ MUTATIONS = (
         frozenset({"liveness"}),
         story=ConsumerGroupStory,
         settings=PLAIN,
-        quick=True,
         first=6,
     ),
     Mutation(keeps_the_owner_that_has_gone, frozenset({"liveness"}), story=ConsumerGroupStory, settings=PLAIN),
@@ -272,9 +271,7 @@ MUTATIONS = (
         story=ConsumerGroupStory,
         settings=MIXED,
     ),
-    Mutation(
-        downgrades_to_the_first_generation, frozenset({"two"}), story=ConsumerGroupStory, settings=MIXED, quick=True
-    ),
+    Mutation(downgrades_to_the_first_generation, frozenset({"two"}), story=ConsumerGroupStory, settings=MIXED),
     Mutation(
         leaves_the_former_group_in_the_log,
         frozenset({"out", "two", "liveness"}),
@@ -301,7 +298,7 @@ MUTATIONS = (
         story=ConsumerGroupStory,
         settings=MIXED,
     ),
-    Mutation(restores_no_static_members, frozenset({"out"}), story=ConsumerGroupStory, quick=True),
+    Mutation(restores_no_static_members, frozenset({"out"}), story=ConsumerGroupStory),
     Mutation(restores_no_classic_members, frozenset({"out"}), story=ConsumerGroupStory, settings=MIXED),
     Mutation(restores_no_sessions, frozenset({"liveness"}), story=ConsumerGroupStory),
     Mutation(does_not_look_for_new_topics, frozenset({"liveness"}), story=ConsumerGroupStory, settings=PATTERNS),

@@ -122,6 +122,7 @@ def test_flushed_is_durable(seed: int) -> None:
     DurableStory(seed, log_flush_interval_messages=1).play()
 
 
+@pytest.mark.slow
 def test_flushed_by_time(seed: int) -> None:
     """With a flush now and then, a power cut loses at most what the recovery point does not cover."""
     Story(seed, log_flush_interval_ms=300).play()

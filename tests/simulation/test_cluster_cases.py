@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from simulation.cluster_checker import Agreed, Entry, offsets_in
+from support.long_tests import first_is_quick
 
 from barnabas import Admin, Consumer, Producer
 from barnabas.adapters.storage_memory import MemoryLogDir
@@ -297,7 +298,7 @@ def test_partitions_that_one_broker_cannot_open_are_led_by_others() -> None:
             assert [producer.send("t", b"a", partition=n).result().partition for n in (1, 2, 3)] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("chosen", [3, 4, 8])
+@pytest.mark.parametrize("chosen", first_is_quick([3, 4, 8]))
 def test_topics_that_are_made_while_a_broker_comes_back_are_known_to_it(chosen: int) -> None:
     """Between its first reading of the tree and its watch nothing may be missed."""
     with cluster(chosen, default_replication_factor=1, min_insync_replicas=1) as world, Admin(world.client()) as admin:
@@ -480,7 +481,7 @@ def test_broker_whose_registration_lost_its_answer_leads_again_at_once(monkeypat
         assert not any("broker 2 stops" in line for line in world.reports)
 
 
-@pytest.mark.parametrize("heals", [0.4, 0.475, 0.55])
+@pytest.mark.parametrize("heals", first_is_quick([0.475, 0.4, 0.55]))
 def test_late_isr_change_of_a_deleted_topic_does_not_reach_its_successor(heals: float) -> None:
     settings = {**QUICK, "zookeeper_session_timeout_ms": 6000}
     with (
@@ -534,7 +535,7 @@ def test_topic_with_states_in_many_nodes_is_led_again_after_all_brokers_died(mon
 
 
 @pytest.mark.parametrize("copies", [2, 3])
-@pytest.mark.parametrize("others_live", [True, False])
+@pytest.mark.parametrize("others_live", first_is_quick([True, False]))
 def test_a_broker_that_comes_back_with_an_empty_disk_does_not_lead(copies: int, others_live: bool) -> None:
     """The other replicas have fallen behind, and a minimal ISR of one suffices."""
     with cluster(3, default_replication_factor=copies, min_insync_replicas=1) as world:
@@ -824,7 +825,7 @@ def _lead_in_turn(world: World, producer: Producer, turns: int) -> None:
 
 @pytest.mark.parametrize("min_isr", [1, 2])
 @pytest.mark.parametrize("whole", [False, True])
-@pytest.mark.parametrize("in_order", [False, True])
+@pytest.mark.parametrize("in_order", first_is_quick([False, True]))
 def test_committed_messages_survive_a_coordination_service_restored_from_a_backup(
     min_isr: int, whole: bool, in_order: bool
 ) -> None:
@@ -885,7 +886,7 @@ def _stop_all(world: World, *, in_order: bool) -> None:
     world.network.heal()
 
 
-@pytest.mark.parametrize("first", [2, 3, 4])
+@pytest.mark.parametrize("first", first_is_quick([2, 3, 4]))
 def test_restore_that_a_broker_hides_which_starts_first_loses_nothing(first: int) -> None:
     """Only the ISR has changed since the backup, and all brokers have registered once more."""
     with cluster(1, brokers=4, min_insync_replicas=1) as world, Admin(world.client()) as admin:
@@ -988,7 +989,7 @@ def test_broker_without_partitions_refuses_a_tree_that_has_lost_its_cluster() ->
         assert world.node(layout.CLUSTER_ID) == known
 
 
-@pytest.mark.parametrize("turns", [0, 3])
+@pytest.mark.parametrize("turns", first_is_quick([3, 0]))
 def test_committed_messages_survive_a_restore_while_brokers_run(turns: int) -> None:
     """The brokers stop, and are started again by what supervises them."""
     with cluster(1) as world, Admin(world.client()) as admin:

@@ -12,6 +12,7 @@ from simulation.cluster_mutations import Mutation, by_cost
 from simulation.consumer_group_story import ConsumerGroupStory
 from simulation.group_mutations import MUTATIONS
 from simulation.group_story import GroupStory
+from support.long_tests import first_is_quick
 
 
 def test_groups_agree_and_forget_nothing(seed: int) -> None:
@@ -22,7 +23,7 @@ def test_consumer_groups_agree_and_forget_nothing(seed: int) -> None:
     ConsumerGroupStory(seed).play()
 
 
-@pytest.mark.parametrize("brokers", [1, 3])
+@pytest.mark.parametrize("brokers", first_is_quick([1, 3]))
 def test_members_of_both_protocols_and_patterns_agree_and_forget_nothing(brokers: int) -> None:
     ConsumerGroupStory(1, brokers=brokers, mixed=True, patterns=True).play()
 

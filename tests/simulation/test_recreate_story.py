@@ -32,6 +32,7 @@ def reads_on_in_another_topic_of_the_name(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Fetcher, "_is_another", lambda *_: False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make", first_is_quick([applies_offsets_of_deleted_topics, reads_on_in_another_topic_of_the_name])
 )

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from simulation.cluster_mutations import Mutation, by_cost
 from simulation.security_story import SecurityStory
+from support.long_tests import first_is_quick
 
 from barnabas.app.broker.handlers import authorization
 from barnabas.app.broker.handlers.authorization import TOPIC, WRITE, AccessCheck, AllowedPart, Items
@@ -16,8 +17,9 @@ from barnabas.ports.broker_api.metadata import NO_TOPIC_ID
 from barnabas.ports.broker_api.produce import Produce
 
 
-def test_security_story_holds_for_seed(seed: int) -> None:
-    SecurityStory(seed).play()
+@pytest.mark.parametrize("number", first_is_quick((3, 0, 1, 2, 4, 5, 6, 7, 8, 9)))
+def test_security_story_holds_for_seed(number: int) -> None:
+    SecurityStory(number).play()
 
 
 def replace_steps(patch: pytest.MonkeyPatch, kind: type, *steps: Any) -> None:
@@ -79,7 +81,7 @@ MUTATIONS = (
     Mutation(keeps_removed_acls, ACL, CALM, story=SecurityStory),
     Mutation(remembers_what_was_allowed, ACL, CALM, story=SecurityStory),
     Mutation(appends_what_it_denies, frozenset({"visible", "inconsistent"}), CALM, story=SecurityStory),
-    Mutation(serves_ended_sessions, frozenset({"session"}), CALM, story=SecurityStory, quick=True),
+    Mutation(serves_ended_sessions, frozenset({"session"}), CALM, story=SecurityStory),
 )
 
 

@@ -7,6 +7,7 @@ import pytest
 from simulation.cluster_mutations import Mutation, by_cost
 from simulation.tiering_mutations import MUTATIONS
 from simulation.tiering_story import TIERED, TieringStory
+from support.long_tests import first_is_quick
 
 from barnabas import Admin, Consumer, Producer, SimpleConsumer
 from barnabas.adapters.remote_memory import MemoryRemoteStorage
@@ -18,7 +19,7 @@ from barnabas.simulation import World
 from barnabas.testing.faulty_remote_storage import FaultyRemoteStorage
 
 
-@pytest.mark.parametrize("number", [3, 11])
+@pytest.mark.parametrize("number", first_is_quick([11, 3]))
 def test_tiering_story_holds_for_a_quick_seed(number: int) -> None:
     TieringStory(number, seconds=4).play()
 
@@ -94,7 +95,7 @@ def test_consumers_wait_for_remote_storage_however_slow_it_is(read: Callable[...
         assert read(world, len(values)) == values
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("replicas", first_is_quick([1, 2]))
 def test_leader_whose_producers_are_hidden_by_damage_waits_for_a_repair_before_it_copies(
     replicas: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,7 +115,7 @@ def test_leader_whose_producers_are_hidden_by_damage_waits_for_a_repair_before_i
         assert log.remote_end > 0
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("replicas", first_is_quick([1, 2]))
 def test_local_retention_leaves_damage_that_hides_producers_until_a_repair(
     replicas: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

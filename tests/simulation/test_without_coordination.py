@@ -108,6 +108,7 @@ def test_a_leader_that_lost_coordination_alone_acknowledges_nothing_that_its_suc
         assert values == sent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chosen", first_is_quick(range(3)))
 @pytest.mark.parametrize("sessions_expire", first_is_quick([True, False]))
 def test_disasters_while_the_service_is_away_break_no_promise(chosen: int, sessions_expire: bool) -> None:

@@ -87,7 +87,7 @@ VERSION_2: dict[str, Any] = {"version": 2}
 LATE = {**VERSION_2, "late_requests": True}
 MUTATIONS = (
     Mutation(ends_without_the_next_epoch, WRONG, ("kill_program",), settings=LATE, story=TransactionStory, first=13),
-    Mutation(adds_no_partition, WRONG, settings=VERSION_2, story=TransactionStory, quick=True),
+    Mutation(adds_no_partition, WRONG, settings=VERSION_2, story=TransactionStory),
     Mutation(adds_no_partition_of_the_next_epoch, WRONG, settings=VERSION_2, story=TransactionStory),
     Mutation(takes_batches_after_the_end, WRONG, ("kill_program",), settings=LATE, story=TransactionStory),
 )

@@ -10,9 +10,15 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.parquet as pq
 from attrs import frozen
+from support.long_tests import first_is_quick
 
+from barnabas.pipeline.tables.formats import FORMATS
+from barnabas.pipeline.tables.iceberg.store import ICEBERG
 from barnabas.pipeline.tables.state import Commit, TableChange, TopicState
 from barnabas.pipeline.tables.store import TableStore
+
+QUICK_FORMATS_FIRST = first_is_quick(sorted(FORMATS, key=lambda each: each == ICEBERG), 2)
+"""Parameters of a test: a commit to Iceberg takes three times the CPU of the other formats, so it is slow."""
 
 Seen = Counter[tuple[str, int, int]]
 """The number of times that each (topic, partition, offset) is present."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from support.classic_world import GROUP, ClassicWorld, Member
+from support.long_tests import first_is_quick
 
 from barnabas.core.classic.consumer.registry import ConsumerRegistry
 from barnabas.core.classic.consumer.settings import ConsumerRebalanceFailed
@@ -482,7 +483,7 @@ def test_stop_leaves_no_timer_behind(world: ClassicWorld) -> None:
 # --- at random
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", first_is_quick(range(20), 6))
 def test_a_restless_group_delivers_everything_in_order_of_each_partition(seed: int) -> None:
     """Members join, stop, crash and lose sessions, brokers break connections; at the end everybody agrees."""
     world = ClassicWorld(seed, slow_registries=bool(seed % 2))

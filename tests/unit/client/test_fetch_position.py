@@ -99,7 +99,7 @@ def flips(segment: int, batch: int) -> Iterator[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("max_bytes", first_is_quick([400, 1, 100_000]))
-@pytest.mark.parametrize(("segment", "batch"), [(0, 0), (0, 4), (0, 7), (1, 0), (1, 5), (1, 7)])
+@pytest.mark.parametrize(("segment", "batch"), first_is_quick([(0, 4), (1, 7), (0, 0), (0, 7), (1, 0), (1, 5)], 2))
 @pytest.mark.parametrize("layout", ["ones", "tens"])
 def test_flipped_bit_raises_at_its_batch_or_is_skipped_on_request(
     layout: str, segment: int, batch: int, max_bytes: int

@@ -177,19 +177,23 @@ SCOPES = {
 }
 
 
-@pytest.mark.parametrize("scope", [A_BROKER_IS_DRAINED, A_DRAIN_AND_A_HIGHER_MIN_ISR, A_REPLACED_DRAIN])
+@pytest.mark.parametrize("scope", first_is_quick([A_REPLACED_DRAIN, A_BROKER_IS_DRAINED, A_DRAIN_AND_A_HIGHER_MIN_ISR]))
 def test_no_drain_loses_a_committed_message(scope: Scope) -> None:
     found = search(scope)
     assert not found.lost, str(found)
 
 
-@pytest.mark.parametrize("scope", [FETCHES_COME_LATE, FETCHES_AND_STATES_COME_LATE], ids=["fetches", "and_states"])
+@pytest.mark.parametrize(
+    "scope", first_is_quick([FETCHES_COME_LATE, FETCHES_AND_STATES_COME_LATE]), ids=["fetches", "and_states"]
+)
 def test_no_late_fetch_loses_a_committed_message(scope: Scope) -> None:
     found = search(scope)
     assert not found.lost, str(found)
 
 
-@pytest.mark.parametrize("scope", [FETCHES_COME_LATE, FETCHES_AND_STATES_COME_LATE], ids=["fetches", "and_states"])
+@pytest.mark.parametrize(
+    "scope", first_is_quick([FETCHES_COME_LATE, FETCHES_AND_STATES_COME_LATE]), ids=["fetches", "and_states"]
+)
 def test_keeping_the_leader_epoch_when_a_replica_goes_is_found_to_lose(
     monkeypatch: pytest.MonkeyPatch, scope: Scope
 ) -> None:
@@ -229,6 +233,7 @@ def test_ending_a_drain_before_the_new_replica_is_in_sync_is_found(monkeypatch: 
     assert "for ever" in search(A_BROKER_IS_DRAINED).lost
 
 
+@pytest.mark.slow
 def test_a_state_without_its_replicas_is_found_to_lose(monkeypatch: pytest.MonkeyPatch) -> None:
     """A leader that has heard of the state but not of the assignment takes a replica into the ISR that is about to
     delete its log, and the next reassignment to that broker ends at once."""
@@ -334,7 +339,7 @@ def test_a_claim_of_a_lost_log_taken_for_any_other_is_found_to_lose(monkeypatch:
     assert search(DISKS_ARE_LOST).lost
 
 
-@pytest.mark.parametrize("scope", [MIN_ISR_IS_LOWERED, MIN_ISR_IS_RAISED], ids=["lowered", "raised"])
+@pytest.mark.parametrize("scope", first_is_quick([MIN_ISR_IS_LOWERED, MIN_ISR_IS_RAISED]), ids=["lowered", "raised"])
 def test_committing_by_the_configuration_of_the_leader_is_found_to_lose(
     monkeypatch: pytest.MonkeyPatch, scope: Scope
 ) -> None:

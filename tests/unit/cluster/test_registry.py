@@ -452,6 +452,7 @@ def test_a_late_deletion_leaves_the_next_topic_of_its_name_alone() -> None:
     assert harness.reopened().image.topic("t").topic_id == again.topic_id
 
 
+@pytest.mark.slow
 def test_a_topic_that_fits_into_no_node() -> None:
     harness = Harness(brokers=9)
     big = NewTopic(name="t", partitions=10_000, replication_factor=9)

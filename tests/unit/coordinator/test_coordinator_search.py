@@ -74,14 +74,14 @@ MUTATIONS: Mapping[str, tuple[Scope, tuple[Any, str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", first_is_quick([*SCOPES], 3))
+@pytest.mark.parametrize("name", first_is_quick([*SCOPES], 2))
 def test_a_coordinator_answers_by_committed_records_alone(name: str) -> None:
     found = search(SCOPES[name])
     print(f"{name}: {found:,} states")
     assert found > 100
 
 
-@pytest.mark.parametrize("name", MUTATIONS)
+@pytest.mark.parametrize("name", first_is_quick(MUTATIONS, 2))
 def test_a_coordinator_that_is_wrong_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     scope, (where, what, instead) = MUTATIONS[name]
     monkeypatch.setattr(where, what, instead)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.group_driver import Asked
 from support.group_harness import ID, Harness
-from support.long_tests import examples
+from support.long_tests import examples, first_is_quick
 
 from barnabas.core.client.group.consumer_protocol import (
     Assignment,
@@ -204,7 +204,7 @@ class World:
         assert len(owned) == len(set(owned)), [(each.member_id, each.owned) for each in self.members]
 
 
-@pytest.mark.parametrize("block", range(3))
+@pytest.mark.parametrize("block", first_is_quick(range(3)))
 def test_no_partition_has_two_readers_and_in_the_end_each_has_one(block: int) -> None:
     for seed in range(examples(200)):
         world = World(block * 1000 + seed)

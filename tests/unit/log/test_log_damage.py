@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support.long_tests import examples
+from support.long_tests import examples, first_is_quick
 
 from barnabas.adapters.storage_memory import MemoryLogDir
 from barnabas.core.log.config import LogConfig
@@ -98,7 +98,7 @@ def others(offset: int, count: int = COUNT) -> list[int]:
 
 
 @pytest.mark.parametrize("recover", [False, True])
-@pytest.mark.parametrize("offset", [0, 4, 9, 13, 20, 22, 23])
+@pytest.mark.parametrize("offset", first_is_quick([4, 23, 0, 9, 13, 20, 22], 2))
 @pytest.mark.parametrize("byte", [*BASE_OFFSET, *LENGTH, *MAGIC, *CRC, 23, 30, 60])
 def test_a_flipped_bit_in_a_header_costs_its_batch_only(offset: int, byte: int, recover: bool) -> None:
     for bit in (0, 1, 5, 7):

@@ -2,12 +2,13 @@
 
 import pytest
 from support.log_dir_search import BEGINNINGS, BrokenPromise, search
+from support.long_tests import first_is_quick
 
 from barnabas.core.log.manager.data_folder import DataFolder
 from barnabas.core.log.manager.folder_ownership import FolderOwnership
 
 
-@pytest.mark.parametrize("knows_deleted", [True, False])
+@pytest.mark.parametrize("knows_deleted", first_is_quick([True, False]))
 @pytest.mark.parametrize("beginning", range(len(BEGINNINGS)))
 def test_no_short_history_of_a_topic_name_breaks_a_promise(beginning: int, knows_deleted: bool) -> None:
     played = search(4 if beginning == 0 else 2, BEGINNINGS[beginning], knows_deleted=knows_deleted)

@@ -131,6 +131,7 @@ def test_files_have_statistics_that_let_readers_skip_them(tmp_path: Path) -> Non
     assert (first["min.timestamp"], first["max.timestamp"]) == (DAY, DAY + timedelta(milliseconds=8))
 
 
+@pytest.mark.slow
 def test_stopped_at_any_step_readers_see_a_version_or_the_next(tmp_path: Path) -> None:
     counted: list[str] = []
     add(tmp_path / "count", 0, 10)

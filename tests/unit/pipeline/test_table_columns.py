@@ -6,8 +6,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.types import ArrayType, IntegerType, LongType, MapType, NullType, StringType, StructField, StructType
+from support.tables import QUICK_FORMATS_FIRST
 
-from barnabas.pipeline.tables.formats import FORMATS, open_store
+from barnabas.pipeline.tables.formats import open_store
 from barnabas.pipeline.tables.state import TableChange, TableError, TopicState
 from barnabas.pipeline.tables.store import TableStore
 from barnabas.pipeline.tables.typed import merged, storable
@@ -30,7 +31,7 @@ def _commit(store: TableStore, offset: int, kind: pa.DataType | None, day: str =
         store.commit(staging, TableChange(topics=topics, files=staging.name_files()))
 
 
-@pytest.mark.parametrize("named", FORMATS)
+@pytest.mark.parametrize("named", QUICK_FORMATS_FIRST)
 def test_columns_grow_within_columns(tmp_path: Path, named: str) -> None:
     store = open_store(tmp_path, named)
     for offset, kind in enumerate([NARROW, None, WIDE, None]):
@@ -40,7 +41,7 @@ def test_columns_grow_within_columns(tmp_path: Path, named: str) -> None:
         assert [field.name for field in inner] == (["p"] if offset < 2 else ["p", "q"])
 
 
-@pytest.mark.parametrize("named", FORMATS)
+@pytest.mark.parametrize("named", QUICK_FORMATS_FIRST)
 def test_compaction_keeps_the_columns(tmp_path: Path, named: str) -> None:
     store = open_store(tmp_path, named)
     for offset, (kind, day) in enumerate([(NARROW, "2024-01-01"), (WIDE, "2024-01-02")] * 2):

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from support.tables import Rows, Seen, commit_rows, read_foreign, seen
+from support.tables import QUICK_FORMATS_FIRST, Rows, Seen, commit_rows, read_foreign, seen
 
 from barnabas.pipeline.load import TableLoad, no_progress
 from barnabas.pipeline.tables.formats import FORMATS, open_store
@@ -18,7 +18,7 @@ from barnabas.pipeline.tables.store import TableStore, no_checkpoint
 from barnabas.pipeline.topics.model import Where
 from barnabas.ports.errors import ConfigError
 
-pytestmark = pytest.mark.parametrize("named", FORMATS)
+pytestmark = pytest.mark.parametrize("named", QUICK_FORMATS_FIRST)
 
 
 class PowerCut(BaseException):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.long_tests import first_is_quick
 from support.tables import Rows, Seen, commit_rows, read_foreign, seen, write_rows
 
 from barnabas.adapters.system import SeededEntropy
@@ -91,7 +92,7 @@ def test_a_writer_between_our_look_and_our_commit_is_not_overruled(tmp_path: Pat
     assert seen(read_foreign(tmp_path)) == ROWS[1].seen
 
 
-@pytest.mark.parametrize("elsewhere", [False, True])
+@pytest.mark.parametrize("elsewhere", first_is_quick([False, True]))
 def test_foreign_changes_of_a_table_are_retained(tmp_path: Path, elsewhere: bool) -> None:
     store = _iceberg(tmp_path)
     commit_rows(store, *ROWS)

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.expressions.visitors import _ManifestEvalVisitor
 from pyiceberg.manifest import ManifestFile
-from support.tables import Rows, Seen, commit_rows, read_foreign, seen
+from support.tables import QUICK_FORMATS_FIRST, Rows, Seen, commit_rows, read_foreign, seen
 
 from barnabas.app.cli.main import main
-from barnabas.pipeline.tables.formats import FORMATS, open_store
+from barnabas.pipeline.tables.formats import open_store
 from barnabas.pipeline.tables.iceberg.store import ICEBERG
 from barnabas.pipeline.tables.parquet import PARQUET
 from barnabas.pipeline.tables.state import DataFile, TableError
@@ -22,7 +22,7 @@ from barnabas.pipeline.tables.upkeep.describe import describe_table
 from barnabas.pipeline.tables.upkeep.maintenance import choose, compact, delete_before
 from barnabas.ports.errors import ConfigError
 
-every_format = pytest.mark.parametrize("named", FORMATS)
+every_format = pytest.mark.parametrize("named", QUICK_FORMATS_FIRST)
 
 
 def _ms(day: str, seconds: int = 0) -> int:
@@ -66,6 +66,7 @@ def test_compact_merges_small_files_and_preserves_rows(tmp_path: Path, named: st
     assert seen(read_foreign(tmp_path)) == LOADED + Rows("a", "", range(50, 60)).seen
 
 
+@pytest.mark.slow
 def test_iceberg_compact_shares_no_evaluator_among_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, evaluators = _small_loads(tmp_path, ICEBERG), list[_ManifestEvalVisitor]()
     evaluate = _ManifestEvalVisitor.eval

@@ -52,6 +52,7 @@ def test_click_after_the_log_is_later_than_any_that_could_be_joined(tmp_path: Pa
     assert last.value.startswith(b'- - - [17/May/2015:12:05:03 +0000] "GET /later HTTP/1.1" 200 ')
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_orders_hold_all_their_lines(data_dir: Path, tmp_path: Path) -> None:
     name = "online_retail.csv.gz"

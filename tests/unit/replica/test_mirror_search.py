@@ -75,7 +75,7 @@ SCOPES = {
 }
 
 
-@pytest.mark.parametrize(("name", "scope"), first_is_quick(SCOPES.items(), 8))
+@pytest.mark.parametrize(("name", "scope"), first_is_quick(SCOPES.items(), 4))
 def test_no_history_of_a_mirror_breaks_a_promise(name: str, scope: Scope) -> None:
     print(f"{name}: {search(scope)} states")
 
@@ -169,8 +169,8 @@ def believes_its_own_image(patch: pytest.MonkeyPatch) -> None:
         (promotes_before_copy_is_complete, Scope({"promote": 1, "cut": 1}, mirrors=0)),
         pytest.param(promotes_what_one_replica_has, PROMOTED_WITH_FOLLOWERS, marks=pytest.mark.slow),
         (overwrites_what_was_promoted_later, OVERWRITES),
-        (believes_its_own_image, ELECTED_UNHEARD),
-        (takes_batches_for_another_log_of_the_same_length, LATE_AND_PROMOTED),
+        pytest.param(believes_its_own_image, ELECTED_UNHEARD, marks=pytest.mark.slow),
+        pytest.param(takes_batches_for_another_log_of_the_same_length, LATE_AND_PROMOTED, marks=pytest.mark.slow),
         pytest.param(takes_batches_of_any_source, PROMOTED_THEN_CUT, marks=pytest.mark.slow),
     ],
 )

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.long_tests import first_is_quick
 
 from barnabas.app.broker.state.authorization import AclDecider, Authorization
 from barnabas.core.cluster.deltas import EntityChanged
@@ -72,7 +73,7 @@ def entities(rules: Collection[AclBinding]) -> Mapping[str, Mapping[str, object]
     return {name: encode_acls(each) for name, each in by_pattern.items()}
 
 
-@pytest.mark.parametrize("everyone", [False, True])
+@pytest.mark.parametrize("everyone", first_is_quick([False, True]))
 def test_every_set_of_two_rules_is_decided_as_defined(everyone: bool) -> None:
     authorizer = StandardAuthorizer(allow_everyone_if_no_acl_found=everyone)
     for size in (0, 1, 2):

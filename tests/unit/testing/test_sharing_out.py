@@ -95,6 +95,7 @@ def test_workers_keep_groups_together_and_a_dead_worker_fails_its_test_alone(sha
     assert len(torn_down) == 2, "the one that ran the groups, and the one that came after the dead one"
 
 
+@pytest.mark.slow
 def test_run_stops_after_as_many_failures_as_it_may_have(shared_run: pytest.Pytester) -> None:
     fails = "def test_{}(shared):\n    assert False\n\n"
     shared_run.makepyfile(test_a=MODULE + "".join(map(fails.format, range(20))), test_b=MODULE + GROUPED)

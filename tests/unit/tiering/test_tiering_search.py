@@ -84,7 +84,7 @@ SCOPES = {
 }
 
 
-@pytest.mark.parametrize(("name", "scope"), first_is_quick(SCOPES.items(), 5))
+@pytest.mark.parametrize(("name", "scope"), first_is_quick(SCOPES.items(), 3))
 def test_no_history_loses_a_record_of_a_tiered_partition(name: str, scope: Scope) -> None:
     print(f"{name}: {search(scope)} states")
 
@@ -243,7 +243,7 @@ def deletes_local_segments_whose_producers_are_hidden(patch: pytest.MonkeyPatch)
     [
         (offers_a_segment_before_it_is_stored, COPY),
         (deletes_local_segments_that_are_not_copied, COPY),
-        (stores_the_batches_only, COPY),
+        pytest.param(stores_the_batches_only, COPY, marks=pytest.mark.slow),
         (leaves_the_own_epoch_out_of_the_lineage, UNCLEAN),
         (reads_all_branches, UNCLEAN),
         (continues_below_the_start_of_the_manifest, UNCLEAN_BELOW_START),
@@ -251,11 +251,11 @@ def deletes_local_segments_whose_producers_are_hidden(patch: pytest.MonkeyPatch)
         (deletes_objects_before_the_manifest_says_so, EXPIRES),
         (expires_one_segment_too_many, EXPIRES),
         (begins_behind_what_is_copied, BEGINS_IN_TIER),
-        (rebuilds_twice, ANSWERED_TWICE),
+        pytest.param(rebuilds_twice, ANSWERED_TWICE, marks=pytest.mark.slow),
         (copies_although_producers_are_hidden, HIDES_PRODUCERS),
         (deletes_local_segments_whose_producers_are_hidden, IS_ELECTED_WITH_DAMAGE),
         pytest.param(believes_an_unfinished_copy, DIES, marks=pytest.mark.slow),
-        (forgets_segments_before_their_objects_are_deleted, EXPIRY_FAILS),
+        pytest.param(forgets_segments_before_their_objects_are_deleted, EXPIRY_FAILS, marks=pytest.mark.slow),
         pytest.param(fences_no_earlier_leader, OTHER_LEADER, marks=pytest.mark.slow),
     ],
 )

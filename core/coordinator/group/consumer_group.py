@@ -107,6 +107,8 @@ class ConsumerMember(ModernMember):
     unconfirmed_on: int | None = field(default=None, init=False)
     """The connection on which the member was sent its assignment, until it confirms it by the partitions that it owns.
     A heartbeat on another connection means that the answer may be lost."""
+    heard_on: int = field(default=0, init=False)
+    """The connection of the member's last heartbeat. Their numbers grow, so one on an earlier connection is late."""
 
     @property
     def instance_id(self) -> str | None:
@@ -165,6 +167,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         group._expressions.resolved = dict(stored.expressions)
         for each in stored.members.values():
             member = _restored_member(each, stored.current.get(each.member_id, StoredConsumerAssignment()))
+            member.knows_assignment = False  # the last answer of the former coordinator may be lost
             group._own(member)
             group._add_member(member)
             if member.group_instance_id is not None:
@@ -226,6 +229,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
     ) -> Effects:
         """Handle a heartbeat whose fields are valid, in a group that exists. `wall_ms` is the wall-clock time."""
         try:
+            self._check_connection(request, caller)
             if request.member_epoch < 0:
                 return self._leave(request, to)
             member = self._known_member(request) or self._new_member(request)
@@ -252,6 +256,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
             or member.state is not MemberState.STABLE
             or not member.knows_assignment
             or member.unconfirmed_on not in (None, caller.connection)
+            or member.heard_on != caller.connection
             or member.classic is not None
             or self._topics_version != self._context.topics.version
             or self._unwritten
@@ -289,6 +294,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         now_ms: float,
         wall_ms: int,
     ) -> Effects:
+        member.heard_on = caller.connection
         self._set_classic(member, None)
         is_new = member.member_id not in self.members
         if is_new:
@@ -362,6 +368,18 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         return Answer(to, self._result(member, member.assigned), on_written)
 
     # --- the member of a heartbeat
+
+    def _check_connection(self, request: ConsumerGroupHeartbeat, caller: Caller) -> None:
+        """Raise `ApiError` for a heartbeat that its member has given up: another one has come by a later connection.
+
+        What it says of partitions is no longer true. Kafka takes it, and may give a partition to a second member.
+        """
+        member = self.members.get(request.member_id)
+        if member is not None and 0 < caller.connection < member.heard_on:
+            raise ApiError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"Member {request.member_id} has sent a heartbeat over a later connection than this one.",
+            )
 
     def _known_member(self, request: ConsumerGroupHeartbeat) -> ConsumerMember | None:
         """Return the member, None for one that joins. Raises `ApiError` for one that must join again."""

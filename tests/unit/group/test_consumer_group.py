@@ -116,6 +116,46 @@ def test_partitions_of_a_lost_answer_reach_a_member_that_sends_no_full_heartbeat
     assert numbers(beat(harness, "b", 3, connection=4)) == [3, 4, 5], "same epoch, and still without an owner"
 
 
+@pytest.mark.parametrize("is_given_up", [True, False])
+def test_partitions_of_an_answer_lost_before_the_coordinator_moves_reach_a_member_that_sends_no_full_heartbeat(
+    harness: Harness, is_given_up: bool
+) -> None:
+    beat(harness, "a", connection=1)
+    beat(harness, "a", 2, owned={ID: range(6)}, connection=1)
+    beat(harness, "b", connection=2)
+    harness.pass_time(INTERVAL_MS)
+    beat(harness, "a", 2, connection=1)
+    if not is_given_up:
+        beat(harness, "b", 2, connection=2)
+        beat(harness, "a", 2, owned={ID: [0, 1, 2]}, connection=1)
+        beat(harness, "b", 3, connection=2)
+    again = harness.restarted()
+    again.topics = dict(harness.topics)
+    if is_given_up:
+        assert numbers(beat(again, "a", 2, connection=1)) == [0, 1, 2]
+        assert assigned(beat(again, "a", 2, connection=1)) is None
+    else:
+        assert numbers(beat(again, "b", 3, connection=2)) == [3, 4, 5]
+
+
+def test_late_heartbeat_does_not_give_up_what_its_member_has_got_since(harness: Harness) -> None:
+    beat(harness, "a", connection=1)
+    assert numbers(beat(harness, "a", connection=3)) == [0, 1, 2, 3, 4, 5], "the first answer may be lost"
+    beat(harness, "b", connection=2)
+    harness.pass_time(INTERVAL_MS)
+    late = harness.beat("a", connection=1)
+    assert late.error is E.COORDINATOR_NOT_AVAILABLE
+    assert numbers(beat(harness, "b", 2, connection=2)) is None, "all partitions still belong to `a`"
+    assert numbers(beat(harness, "a", 2, connection=3)) == [0, 1, 2]
+
+
+def test_late_heartbeat_does_not_remove_a_member_that_has_joined_again(harness: Harness) -> None:
+    beat(harness, "a", connection=1)
+    beat(harness, "a", connection=3)
+    assert harness.beat("a", -1, connection=1).error is E.COORDINATOR_NOT_AVAILABLE
+    assert beat(harness, "a", 2, connection=3).member_epoch == 2
+
+
 def test_member_id_is_made_for_a_member_of_version_0_only(harness: Harness) -> None:
     made = beat(harness, "", makes_member_id=False)
     assert made.member_id is not None
@@ -509,7 +549,7 @@ def test_restarted_coordinator_waits_for_what_a_member_gives_up(harness: Harness
     beat(harness, "a", 2)
     again = harness.restarted()
     again.topics = dict(harness.topics)
-    assert assigned(beat(again, "b", 2)) is None
+    assert assigned(beat(again, "b", 2)) == {}
     assert beat(again, "a", 2, owned={ID: [0, 1, 2]}).member_epoch == 3
     assert numbers(beat(again, "b", 3)) == [3, 4, 5]
     third = Harness({partition: list(records) for partition, records in harness.log.items()})

@@ -188,7 +188,7 @@ def test_restarted_coordinator_knows_the_topics_of_expressions(harness: Harness)
     other = harness.restarted()
     other.topics, other.topic_ids = harness.topics, harness.topic_ids
     result = beat(other, "a", 2)
-    assert (result.member_epoch, assigned(result)) == (2, None)
+    assert (result.member_epoch, assigned(result)) == (2, {ID: [0, 1], OTHER_ID: [0]})
     assert other.describe_consumers().group_epoch == 2
 
 

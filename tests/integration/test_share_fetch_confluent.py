@@ -1,7 +1,9 @@
 """librdkafka's share consumer at a broker on a socket."""
 
+import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -37,8 +39,27 @@ def fill(broker: Broker, topic: str, partitions: int = 2) -> None:
             producer.send(topic, str(number).encode())
 
 
+_said: dict[Any, deque[str]] = {}
+"""The last lines of each share consumer's log."""
+
+
+class Lines(logging.Handler):
+    """Keeps what librdkafka says of a consumer's group and requests, for a test that fails."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: deque[str] = deque(maxlen=80)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+
 def share_consumer(broker: Broker, group: str, topic: str, **settings: Any) -> Any:
-    consumer = confluent.ShareConsumer({"bootstrap.servers": broker.bootstrap, "group.id": group, **settings})
+    logger, lines = logging.Logger(group), Lines()
+    logger.addHandler(lines)
+    chosen = {"bootstrap.servers": broker.bootstrap, "group.id": group, "debug": "cgrp,protocol", **settings}
+    consumer = confluent.ShareConsumer(chosen, logger=logger)
+    _said[consumer] = lines.lines
     consumer.subscribe([topic])
     return consumer
 
@@ -48,7 +69,7 @@ def close(consumer: Any) -> None:
     closing = threading.Thread(target=consumer.close, daemon=True)
     closing.start()
     closing.join(PATIENCE_S)
-    assert not closing.is_alive(), "librdkafka does not close its share consumer"
+    assert not closing.is_alive(), "librdkafka does not close its share consumer:\n" + "\n".join(_said[consumer])
 
 
 def poll_until(consumer: Any, is_done: Callable[[list[Any]], bool], each: Callable[[Any], None]) -> list[Any]:

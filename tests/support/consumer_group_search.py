@@ -1,12 +1,12 @@
 """Every interleaving of small scopes over a consumer group (KIP-848): the product's `ConsumerGroup`, its records and
-their loader, with two or three clients that behave as Java's or librdkafka's.
+their loader, with two or three clients that behave as Java's or librdkafka's, or have the classic protocol.
 
 What is checked are promises to users, by what the clients know:
 
 - no partition has two owners. A client owns a partition from the answer that assigns it until it has given it up; a
   client whose session or rebalance timeout has ended does not count until it hears of that;
 - the epoch of a client never goes back;
-- a client may commit offsets of the partitions that it owns, with the epoch that it knows;
+- a client with the consumer protocol may commit offsets of the partitions that it owns, with the epoch that it knows;
 - once all is calm (every answer arrives, no session ends, heartbeats come), after a few heartbeats every partition has
   one owner, the coordinator describes each client with the partitions that it has, and another coordinator that takes
   over then takes nothing from any of them.
@@ -22,6 +22,7 @@ each answer that waits for it is lost.
 
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
+from enum import Enum
 from functools import cache
 from io import BytesIO
 from pickle import HIGHEST_PROTOCOL, Pickler, loads
@@ -29,6 +30,7 @@ from typing import Any, NamedTuple
 
 from attrs import define, field, frozen
 
+from barnabas.core.client.group.consumer_protocol import Subscription, encode_subscription
 from barnabas.core.coordinator.group.config import GroupCoordinatorConfig
 from barnabas.core.coordinator.group.consumer_group import ConsumerGroup
 from barnabas.core.coordinator.group.consumer_records import StoredConsumerGroup
@@ -38,6 +40,7 @@ from barnabas.core.coordinator.group.group_config import GroupConfig, GroupConfi
 from barnabas.core.coordinator.group.loading import Loading
 from barnabas.core.coordinator.group.modern_group import GroupContext, Timeout
 from barnabas.core.coordinator.group.shard import modern_error
+from barnabas.core.coordinator.group.subscription import CONSUMER_PROTOCOL, decode_assignment
 from barnabas.ports.broker_api.consumer_groups import (
     LEAVE_GROUP_MEMBER_EPOCH,
     ConsumerGroupHeartbeat,
@@ -45,20 +48,34 @@ from barnabas.ports.broker_api.consumer_groups import (
     TopicIdPartitions,
 )
 from barnabas.ports.broker_api.envelope import Caller
-from barnabas.ports.broker_api.groups import OffsetCommit
+from barnabas.ports.broker_api.groups import (
+    GroupProtocol,
+    Heartbeat,
+    HeartbeatResult,
+    JoinGroup,
+    JoinGroupResult,
+    LeaveGroup,
+    LeavingMember,
+    OffsetCommit,
+    SyncGroup,
+    SyncGroupResult,
+)
 from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.types import TopicPartition
 
 GROUP_ID, TOPIC, TOPIC_ID = "g", "t", b"t" * 16
 PARTITIONS = 2
 ASSIGNMENT_INTERVAL_MS = 1_000
 STEPS = ("beat", "receive", "give_up", "pass_time")
 """The actions that always may happen."""
+CLASSIC = "ce"
 FENCED = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND)
+FENCED_CLASSIC = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
 Action = tuple[str, int]
 """A name, and the number of the client that it concerns; 0 where it concerns none."""
 _NEVER_MS = 10**9
-_CALM_ROUNDS = 12
-_CONFIG = GroupCoordinatorConfig()
+_CALM_ROUNDS = 20
+_CONFIG = GroupCoordinatorConfig(group_consumer_migration_policy="upgrade")
 _GROUP_CONFIG = GroupConfig(
     consumer_session_timeout_ms=_NEVER_MS, consumer_assignment_interval_ms=ASSIGNMENT_INTERVAL_MS
 )
@@ -76,7 +93,8 @@ class Scope:
 
     clients: str
     """Each client by a letter. f: it sends everything after a lost answer, as Java's. t: it is terse, as librdkafka,
-    and sends only what has changed."""
+    and sends only what has changed. c and e: it has the classic protocol, with a cooperative or an eager assignor; one
+    with the consumer protocol must have joined before."""
     most: Mapping[str, int]
     """The most times that each action but the steps may happen."""
     joined: int = 0
@@ -162,13 +180,23 @@ class Late(NamedTuple):
     connection: int
 
 
+class Phase(Enum):
+    """The next request of a client with the classic protocol."""
+
+    JOIN = "JoinGroup"
+    SYNC = "SyncGroup"
+    STABLE = "Heartbeat"
+
+
 @define(slots=False)
 class Client:
     """A member, and what it knows."""
 
     member_id: str
-    is_terse: bool
+    kind: str
     connection: int
+    phase: Phase | None
+    """None with the consumer protocol."""
     epoch: int = 0
     last_epoch: int = 0
     """The epoch before the client joined again."""
@@ -187,8 +215,17 @@ class Client:
     is_gone: bool = False
 
     @property
+    def is_terse(self) -> bool:
+        return self.kind == "t"
+
+    @property
     def owned(self) -> frozenset[int]:
         return self.assigned | self.wanted
+
+    @property
+    def must_give_up(self) -> bool:
+        """True until the client has given up what is not in its last assignment."""
+        return not self.assigned <= self.wanted
 
     def heartbeat(self) -> ConsumerGroupHeartbeat:
         is_full = self.is_full or self.epoch == 0
@@ -202,19 +239,30 @@ class Client:
             topic_partitions=_by_topic(self.assigned) if says_assigned else None,
         )
 
+    def lose(self) -> None:
+        """Wait for an answer in vain, and continue over another connection."""
+        self.is_full = self.is_full or not self.is_terse
+        if self.phase is Phase.SYNC:
+            self.phase = Phase.JOIN
+        self.connect()
+
     def connect(self) -> None:
         """Continue over another connection."""
         self.connection += 1
 
     def take(self, reply: Reply) -> None:
         """Take an answer. Raises `BrokenPromise` if it sets the epoch back."""
-        if reply.error in FENCED:
+        if reply.error in (FENCED if self.phase is None else FENCED_CLASSIC):
             self.last_epoch = max(self.last_epoch, self.epoch)
             self.epoch, self.assigned, self.wanted, self.said = 0, frozenset(), frozenset(), None
             self.is_full, self.is_lapsed = True, self.is_lapsed and not reply.is_current
+            if self.phase is not None:
+                self.phase = Phase.JOIN
             return
         if reply.error is not ErrorCode.NONE:
             self.is_full = self.is_full or not self.is_terse
+            if reply.error is ErrorCode.REBALANCE_IN_PROGRESS or self.phase is Phase.SYNC:
+                self._rejoin()
             return
         if reply.epoch < max(self.epoch, self.last_epoch):
             raise BrokenPromise(f"the epoch of {self.member_id} goes back to {reply.epoch} from {self.epoch}")
@@ -224,8 +272,21 @@ class Client:
             self.said = reply.said
         if reply.assignment is not None:
             self.wanted = reply.assignment
-            if self.assigned <= self.wanted:
+            if not self.must_give_up:
                 self.assigned = self.wanted
+        if self.phase is not None:
+            self.phase = Phase.SYNC if self.phase is Phase.JOIN else Phase.STABLE
+
+    def give_up(self) -> None:
+        """Give up what is not in the last assignment; with the classic protocol, join again to say so."""
+        self.assigned = self.wanted
+        if self.phase is not None:
+            self.phase = Phase.JOIN
+
+    def _rejoin(self) -> None:
+        self.phase = Phase.JOIN
+        if self.kind == "e":
+            self.assigned = self.wanted = frozenset()
 
 
 class World:
@@ -238,7 +299,12 @@ class World:
         """The last value of each key, as in a compacted log."""
         self.now_ms = float(ASSIGNMENT_INTERVAL_MS)
         self.clients = [
-            Client(member_id=f"m{number}", is_terse=kind == "t", connection=number * 1_000)
+            Client(
+                member_id=f"m{number}",
+                kind=kind,
+                connection=number * 1_000,
+                phase=Phase.JOIN if kind in CLASSIC else None,
+            )
             for number, kind in enumerate(scope.clients, 1)
         ]
         self.used: dict[str, int] = dict.fromkeys(scope.most, 0)
@@ -261,7 +327,7 @@ class World:
     # --- the coordinator
 
     def _handle(self, request: ConsumerGroupHeartbeat, connection: int) -> ConsumerGroupHeartbeatResult:
-        caller = Caller(client_id="app", host="127.0.0.1", connection=connection)
+        caller = _caller(connection)
         steady = self.group.steady_heartbeat(request, caller, self.now_ms)
         if steady is not None:
             return steady
@@ -270,6 +336,36 @@ class World:
         (result,) = results
         assert isinstance(result, ConsumerGroupHeartbeatResult)
         return result
+
+    def _handle_classic(self, client: Client) -> Reply:
+        results: list[Any] = []
+        group, member_id, now_ms = self.group, client.member_id, self.now_ms
+        if client.phase is Phase.JOIN:
+            owned = [TopicPartition(TOPIC, number) for number in sorted(client.assigned)]
+            metadata = encode_subscription(Subscription(topics=(TOPIC,), owned=owned))
+            join = JoinGroup(
+                group_id=GROUP_ID,
+                session_timeout_ms=_NEVER_MS,
+                rebalance_timeout_ms=_NEVER_MS,
+                member_id=member_id,
+                protocol_type=CONSUMER_PROTOCOL,
+                protocols=[GroupProtocol("a", metadata)],
+            )
+            self._carry_out(group.join_classic(join, _caller(client.connection), results.append, now_ms, 1, member_id))
+        elif client.phase is Phase.SYNC:
+            sync = SyncGroup(group_id=GROUP_ID, generation_id=client.epoch, member_id=member_id)
+            self._carry_out(group.sync_classic(sync, results.append, now_ms))
+        else:
+            heartbeat = Heartbeat(group_id=GROUP_ID, generation_id=client.epoch, member_id=member_id)
+            error, effects = group.heartbeat_classic(heartbeat, now_ms, 1)
+            self._carry_out(effects)
+            results.append(HeartbeatResult(error=error))
+        (result,) = results
+        assignment = None
+        if isinstance(result, SyncGroupResult) and result.error is ErrorCode.NONE:
+            assignment = frozenset(decode_assignment(result.assignment).partitions.get(TOPIC, ()))
+        epoch = result.generation_id if isinstance(result, JoinGroupResult) else client.epoch
+        return Reply(result.error, epoch, assignment, said=None, is_current=True)
 
     def _carry_out(self, effects: Effects) -> None:
         for effect in effects:
@@ -299,6 +395,11 @@ class World:
         """Let the coordinator handle a heartbeat; its answer is under way then."""
         if client.is_gone or client.reply is not None:
             return False
+        if client.phase is not None:
+            if client.phase is not Phase.STABLE and client.must_give_up:
+                return False
+            client.reply = self._handle_classic(client)
+            return True
         request = client.heartbeat()
         result = self._handle(request, client.connection)
         client.reply = Reply(
@@ -322,7 +423,7 @@ class World:
         """Let the client finish to give up the partitions that it lost, and take the new ones."""
         if client.assigned == client.wanted:
             return False
-        client.assigned = client.wanted
+        client.give_up()
         return True
 
     def pass_time(self, _: Client) -> bool:
@@ -342,17 +443,15 @@ class World:
         if client.reply is None:
             return False
         client.reply = None
-        client.is_full = client.is_full or not client.is_terse
-        client.connect()
+        client.lose()
         return True
 
     def delay(self, client: Client) -> bool:
         """Hold a heartbeat back, which perhaps arrives later; the client connects again."""
-        if client.is_gone or client.reply is not None or client.late is not None:
+        if client.is_gone or client.reply is not None or client.late is not None or client.phase is not None:
             return False
         client.late = Late(client.heartbeat(), client.connection)
-        client.is_full = client.is_full or not client.is_terse
-        client.connect()
+        client.lose()
         return True
 
     def arrive(self, client: Client) -> bool:
@@ -374,10 +473,14 @@ class World:
         """Let the client give everything up and leave; the coordinator hears of it."""
         if client.is_gone or client.reply is not None or client.epoch == 0:
             return False
-        request = ConsumerGroupHeartbeat(
-            group_id=GROUP_ID, member_id=client.member_id, member_epoch=LEAVE_GROUP_MEMBER_EPOCH
-        )
-        self._handle(request, client.connection)
+        if client.phase is not None:
+            leave = LeaveGroup(group_id=GROUP_ID, members=[LeavingMember(member_id=client.member_id)])
+            self._carry_out(self.group.leave_classic(leave, lambda _: None))
+        else:
+            request = ConsumerGroupHeartbeat(
+                group_id=GROUP_ID, member_id=client.member_id, member_epoch=LEAVE_GROUP_MEMBER_EPOCH
+            )
+            self._handle(request, client.connection)
         self._remove(client)
         return True
 
@@ -451,7 +554,7 @@ class World:
                 if number in owners:
                     raise BrokenPromise(f"{owners[number].member_id} and {client.member_id} own partition {number}")
                 owners[number] = client
-            if client.epoch and client.assigned:
+            if client.epoch and client.assigned and client.phase is None:
                 self._check_commit(client)
 
     def _check_commit(self, client: Client) -> None:
@@ -568,6 +671,7 @@ class World:
                         None if member.unconfirmed_on is None else member.unconfirmed_on - client.connection,
                         member.heard_on - client.connection,
                         bool(member.subscribed_topic_names),
+                        member.classic is None,
                         (Timeout.REBALANCE, member.member_id) in group._deadlines,
                     ),
                     _numbers_of(group.target.get(client.member_id)),
@@ -601,7 +705,7 @@ def _of_client(client: Client, rank: Mapping[int, int]) -> tuple[Any, ...]:
     reply, late = client.reply, client.late
     return (
         (rank[client.epoch], rank[client.last_epoch], client.assigned, client.wanted, client.said),
-        (client.is_full, client.is_lapsed, client.is_gone),
+        (client.is_full, client.is_lapsed, client.is_gone, client.phase),
         reply and (reply.error, rank[reply.epoch], *reply[2:]),
         late
         and (
@@ -611,6 +715,10 @@ def _of_client(client: Client, rank: Mapping[int, int]) -> tuple[Any, ...]:
             late.connection - client.connection,
         ),
     )
+
+
+def _caller(connection: int) -> Caller:
+    return Caller(client_id="app", host="127.0.0.1", connection=connection)
 
 
 def _by_topic(numbers: Collection[int]) -> list[TopicIdPartitions]:

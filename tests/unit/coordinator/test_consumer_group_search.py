@@ -39,6 +39,11 @@ SCOPES = {
     "sessions_that_end_while_a_coordinator_moves": Scope("tf", joined=2, most={"expire": 1, "move": 1}),
     "clients_that_are_slow": Scope("tf", joined=1, most={"overrun": 1, "lose": 1}),
     "clients_that_leave_or_die": Scope("tf", joined=1, most={"leave": 1, "die": 1, "lose": 1, "move": 1}),
+    "a_cooperative_classic_client_that_joins": Scope("tc", joined=1, most={"lose": 1, "move": 1}),
+    "an_eager_classic_client_that_joins": Scope("tce", joined=2, most={"lose": 1}),
+    "a_slow_classic_client": Scope("fc", joined=1, most={"overrun": 1}),
+    "an_eager_classic_client_that_gets_all_and_gives_up_one": Scope("fe", joined=2, most={"expire": 1, "lose": 1}),
+    "a_cooperative_classic_client_that_gets_all_and_gives_up_one": Scope("fc", joined=2, most={"expire": 1, "move": 1}),
 }
 
 
@@ -125,6 +130,14 @@ MUTATIONS: Mapping[str, tuple[Scope, tuple[Any, str, Any]]] = {
     "leaves_partitions_to_a_member_that_has_left": (
         Scope("tt", joined=2, most={"leave": 1}),
         (ConsumerGroup, "_forget_member", _still_owned(ConsumerGroup._forget_member)),
+    ),
+    "does_not_tell_classic_clients_to_join_again": (
+        Scope("tc", joined=1, most={}),
+        (ConsumerGroup, "_must_rejoin", lambda *_: False),
+    ),
+    "takes_what_a_classic_client_owns_as_given_up": (
+        Scope("fc", joined=2, most={"expire": 1}),
+        (ConsumerGroup, "_by_id", lambda *_: {}),
     ),
     "does_not_notice_a_new_partition": (
         Scope("tt", joined=2, most={"add_partition": 1}),

@@ -117,3 +117,23 @@ def test_folder_that_answers_again_before_its_broker_is_registered_is_used() -> 
         disasters.end()
         world.run_until(lambda: broker.running)
         assert not broker.disk_failed
+
+
+def test_topic_stays_whose_logs_its_creator_cannot_create() -> None:
+    """Other brokers lead its partitions, and may have acknowledged messages before its creator finds the failure."""
+    with (
+        World(
+            3, brokers=3, session_seconds=2.0, data_folders=2, **{**SETTINGS, "default_replication_factor": 3}
+        ) as world,
+        Admin(world.client()) as admin,
+    ):
+        admin.create_topic("first")
+        world.brokers[world.look.controller()].disks[1].failed = True
+        made = admin.create_topic("t", partitions=4)
+        with Producer(world.client("writer"), acks="all") as producer:
+            for partition in range(4):
+                producer.send("t", b"x", partition=partition).result(10)
+        world.run(1)
+        assert world.look.topics()["t"].topic_id == made.topic_id
+        ends = admin.list_offsets(dict.fromkeys((TopicPartition("t", each) for each in range(4)), "latest"))
+        assert list(ends.values()) == [1] * 4

@@ -97,6 +97,8 @@ class TopicService:
     ) -> Sequence[Topic | BarnabasError]:
         """Create topics and their logs; return each, or its error: `ApiError`, `StorageError`, `CoordinationError`.
 
+        A topic whose logs cannot be created here is removed again where there is no other broker. Elsewhere it stays,
+        as in Kafka: others may lead its partitions, and have acknowledged messages meanwhile. The failure is reported.
         `quota` pays for the partitions.
         """
         planned = [await self._planned_or_not(new, quota) for new in news]
@@ -104,6 +106,9 @@ class TopicService:
             return planned
         [results] = await self._stored([planned])
         failures = await self._state.open_topics([made for made in results if isinstance(made, Topic)])
+        if not self._state.is_alone:
+            self._report_unopened(failures)
+            return results
         for name in failures:
             try:
                 await self._remove(name)
@@ -139,8 +144,11 @@ class TopicService:
             failures = await state.open_topics([each for each in known if each is not None and each.topic_id in ids])
         finally:
             state.end_awaiting_logs(topics)
+        self._report_unopened(failures)
+
+    def _report_unopened(self, failures: Mapping[str, BarnabasError]) -> None:
         for name, error in failures.items():
-            state.failed(f"opening the logs of topic {name}", error)
+            self._state.failed(f"opening the logs of topic {name}", error)
 
     async def _planned_or_not(self, new: NewTopic, quota: ControllerMutationQuota | None) -> Topic | BarnabasError:
         try:

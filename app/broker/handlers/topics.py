@@ -97,7 +97,7 @@ class TopicService:
     ) -> Sequence[Topic | BarnabasError]:
         """Create topics and their logs; return each, or its error: `ApiError`, `StorageError`, `CoordinationError`.
 
-        A topic whose logs cannot be created here is removed again where there is no other broker. Elsewhere it stays,
+        A topic whose logs cannot be created here is removed again by a broker without others. In a cluster it stays,
         as in Kafka: others may lead its partitions, and have acknowledged messages meanwhile. The failure is reported.
         `quota` pays for the partitions.
         """

@@ -64,7 +64,7 @@ def offsets_by_fetches(connection: RawConnection, offset: int, end: int) -> list
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("byte", "bit"), first_is_quick([(16, 0), (11, 3), (7, 1), (5, 4), (26, 3)], 2))
+@pytest.mark.parametrize(("byte", "bit"), [(16, 0), (11, 3), (7, 1), (5, 4), (26, 3)])
 def test_flipped_header_bit_loses_only_its_batch_and_is_reported(data: Path, byte: int, bit: int) -> None:
     flip(segment_of(data), DAMAGED, byte, bit)
     index = segment_of(data).with_suffix(".index")
@@ -93,7 +93,7 @@ def test_flipped_header_bit_loses_only_its_batch_and_is_reported(data: Path, byt
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tail", first_is_quick([b"\0\0\1\0garbage", bytes(7)]))
+@pytest.mark.parametrize("tail", [b"\0\0\1\0garbage", bytes(7)])
 def test_bytes_behind_the_last_classic_message_are_cut_before_an_append(tmp_path: Path, tail: bytes) -> None:
     """Left there, it would make a later recovery drop all that was flushed behind it."""
     data, values = tmp_path / "data", [b"value %02d" % n for n in range(20)]

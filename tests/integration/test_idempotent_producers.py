@@ -12,7 +12,6 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from support.abandoned_sockets import abandoned_sockets  # noqa: F401  a fixture
 from support.kafka_python import KafkaProducer
-from support.long_tests import first_is_quick
 from support.process import BrokerProcess
 from support.waiting import PATIENCE_S, wait_for
 
@@ -182,8 +181,8 @@ def test_idempotent_producer_writes_once_when_responses_are_lost(produce: Produc
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("produce", first_is_quick(CLIENTS))
-@pytest.mark.parametrize("orderly", first_is_quick([False, True]))
+@pytest.mark.parametrize("produce", CLIENTS)
+@pytest.mark.parametrize("orderly", [False, True])
 def test_idempotent_producer_writes_once_across_broker_restarts(
     produce: Produce, proxy: TcpProxy, tmp_path: Path, orderly: bool
 ) -> None:

@@ -6,7 +6,6 @@ import pytest
 from simulation.cluster_checker import Broken
 from simulation.cluster_mutations import Mutation
 from simulation.recreate_story import Lives, RecreateStory
-from support.long_tests import first_is_quick
 
 from barnabas.app.broker.handlers.topics import TopicService
 from barnabas.core.client.consumer.fetcher import Fetcher
@@ -33,9 +32,7 @@ def reads_on_in_another_topic_of_the_name(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "make", first_is_quick([applies_offsets_of_deleted_topics, reads_on_in_another_topic_of_the_name])
-)
+@pytest.mark.parametrize("make", [applies_offsets_of_deleted_topics, reads_on_in_another_topic_of_the_name])
 def test_the_story_finds(make: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     says = frozenset({"group", "names", "liveness"})
     Mutation(make, says, ("kill", "restart"), story=RecreateStory).find(monkeypatch)

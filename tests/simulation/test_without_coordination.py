@@ -9,7 +9,6 @@ import pytest
 from simulation.cluster_checker import ClusterChecker
 from simulation.cluster_story import ClusterStory
 from simulation.test_cluster_cases import cluster
-from support.long_tests import first_is_quick
 
 from barnabas import Admin, Consumer, Producer
 from barnabas.core.cluster.topics import NO_LEADER
@@ -109,8 +108,8 @@ def test_a_leader_that_lost_coordination_alone_acknowledges_nothing_that_its_suc
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chosen", first_is_quick(range(3)))
-@pytest.mark.parametrize("sessions_expire", first_is_quick([True, False]))
+@pytest.mark.parametrize("chosen", range(3))
+@pytest.mark.parametrize("sessions_expire", [True, False])
 def test_disasters_while_the_service_is_away_break_no_promise(chosen: int, sessions_expire: bool) -> None:
     story = ClusterStory(1_000 + chosen, seconds=12.0)
     world = story.world
@@ -124,7 +123,7 @@ def test_disasters_while_the_service_is_away_break_no_promise(chosen: int, sessi
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chosen", first_is_quick(range(4)))
+@pytest.mark.parametrize("chosen", range(4))
 def test_disasters_while_brokers_in_turn_lose_coordination_break_no_promise(chosen: int) -> None:
     """Each for three sessions, so that others lead in its place, which it does not hear of."""
     story = ClusterStory(2_000 + chosen, seconds=14.0)

@@ -2,9 +2,11 @@
 
 Each ratio is the CPU time of a fixed piece of Python and copying, which never changes, to the CPU time of one of our
 works, in turns within each round: what slows the machine slows both. The median of the rounds is compared with the
-median of the last runs on a machine of the same kind, and with the lowest of them while there are fewer than `ENOUGH`:
-two runs do not show what is usual. A drop of more than 10 % is measured up to two times more; if it stays, the command
-ends with 1, and the run is not added. `--show` prints the history, `--file` names it.
+lowest of the last runs on a machine of the same kind: on a shared machine the medians of one commit differ by a third
+(`Producer.send_many`), so only what is lower than all that such runs gave says something about the code. With fewer
+than `ENOUGH` runs nothing is judged: the command prints the ratios and adds them. A drop of more than 10 % is measured
+up to two times more; if it stays, the command ends with 1, and the run is not added. `--show` prints the history,
+`--file` names it.
 """
 
 import argparse
@@ -31,7 +33,9 @@ ROUNDS = 7
 LAST = 10
 """The number of earlier runs that a run is compared with."""
 ENOUGH = 5
-"""The number of earlier runs whose median is what a run usually gives."""
+"""The number of earlier runs that show how far runs of the same code differ."""
+REFERENCE = 2
+"""The version of the reference: ratios to another one are not compared."""
 DROP = 0.10
 ATTEMPTS = 3
 TOPIC = "bench"
@@ -46,14 +50,17 @@ Work = Callable[[], float]
 
 def reference() -> float:
     """Return the CPU seconds of a fixed piece of work: calls, dictionaries, small and large copies."""
-    started = time.process_time()
+    # The copies go into memory that exists: what a new large object costs depends on what the process has freed before
+    # (mallopt(3), M_MMAP_THRESHOLD), and a second measurement in the process would not be like the first.
+    data = bytes(1 << 20)
+    target = memoryview(bytearray(data))
     counts: dict[int, int] = {}
-    buffer = bytearray(1 << 20)
+    started = time.process_time()
     for number in range(60_000):
         key = number * 7919 % 1009
         counts[key] = counts.get(key, 0) + len(str(number).encode())
-    for _ in range(60):
-        buffer[:] = bytes(buffer)
+    for _ in range(200):
+        target[:] = data
     return time.process_time() - started
 
 
@@ -152,18 +159,16 @@ def measured() -> dict[str, float]:
     return {name: round(median(each), 5) for name, each in ratios.items()}
 
 
-def usual(earlier: Sequence[float]) -> float:
-    """Return the ratio that a run is expected to give, from those of the last runs."""
-    return median(earlier) if len(earlier) >= ENOUGH else min(earlier)
-
-
 def drops(ratios: Mapping[str, float], before: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the ratios that dropped by more than `DROP`, as parts of the usual one."""
+    """Return the ratios that are more than `DROP` below the lowest of the last runs, as parts of that one.
+
+    A work with fewer than `ENOUGH` earlier runs is not judged.
+    """
     found = {}
     for name, ratio in ratios.items():
         earlier = [run[name] for run in before[-LAST:] if name in run]
-        if earlier and ratio < (1 - DROP) * usual(earlier):
-            found[name] = ratio / usual(earlier)
+        if len(earlier) >= ENOUGH and ratio < (1 - DROP) * min(earlier):
+            found[name] = ratio / min(earlier)
     return found
 
 
@@ -196,7 +201,7 @@ def _commit() -> str:
 def run(file: Path, measure: Callable[[], dict[str, float]] = measured) -> int:
     """Measure, compare and remember. Returns the exit code."""
     history: list[dict[str, Any]] = json.loads(file.read_text()) if file.exists() else []
-    before = [each["ratios"] for each in history if each["machine"] == machine()]
+    before = [each["ratios"] for each in history if each["machine"] == machine() and each.get("reference") == REFERENCE]
     ratios = measure()
     dropped = drops(ratios, before)
     for _ in range(ATTEMPTS - 1):
@@ -207,12 +212,22 @@ def run(file: Path, measure: Callable[[], dict[str, float]] = measured) -> int:
         dropped = drops(ratios, before)
     for name, ratio in ratios.items():
         earlier = [each[name] for each in before[-LAST:] if name in each]
-        compared = f"{ratio / usual(earlier):.2f} of the last {len(earlier)} runs" if earlier else "the first run here"
+        compared = (
+            f"{ratio / min(earlier):.2f} of the lowest of {len(earlier)} runs" if earlier else "the first run here"
+        )
         print(f"{name:<34} {ratio:>9.4f}  {compared}{'  DROPPED' if name in dropped else ''}", flush=True)
     if dropped:
         print(f"slower by more than {DROP:.0%}: {', '.join(dropped)} ({file})", flush=True)
         return 1
-    entry = {"commit": _commit(), "time": int(time.time()), "machine": machine(), "ratios": ratios}
+    if len(before) < ENOUGH:
+        print(f"not judged: {len(before)} earlier runs, {ENOUGH} are needed ({file})", flush=True)
+    entry = {
+        "commit": _commit(),
+        "time": int(time.time()),
+        "machine": machine(),
+        "reference": REFERENCE,
+        "ratios": ratios,
+    }
     file.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as written:
         json.dump([*history, entry], written, indent=1)

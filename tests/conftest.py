@@ -4,6 +4,7 @@ import gc
 import logging
 import os
 import random
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -26,6 +27,12 @@ _reseeds = pytest.StashKey[bool]()
 # The tests start hundreds of Python processes; each would compile the package again where nothing is kept.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# The folders of the tests are in memory where there is room: a tenth less CPU time, and no disk that others keep busy.
+_MEMORY = Path("/dev/shm")
+_ROOM_BYTES = 8 << 30
+if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK | os.X_OK) and shutil.disk_usage(_MEMORY).free >= _ROOM_BYTES:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
 
 # A shell has what it runs in the background ignore Ctrl-C, and so would all that is started here.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

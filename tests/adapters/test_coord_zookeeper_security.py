@@ -123,6 +123,7 @@ def test_session_by_tls_and_digest_works_as_one_in_the_open(secured: SecuredServ
         assert not exists(session, "/alive")
 
 
+@pytest.mark.slow
 def test_session_survives_a_cut_connection_with_tls_and_login(secured: SecuredServer) -> None:
     settings = {**secured.tls(), "zookeeper.sasl.jaas.config": LOGIN, "zookeeper.set.acl": "true"}
     with closing(secured.open(secured.url("/cut", tls=True), settings)) as session:

@@ -27,7 +27,7 @@ _OURS: Mapping[str, PartitionAssignor] = {
     each.name: each for each in (UniformAssignor(), ServerRangeAssignor(), SimpleAssignor())
 }
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 
 def _oracle() -> list[str]:
@@ -73,7 +73,7 @@ def _answers_of_kafka(cases: Sequence[Case]) -> list[Named]:
     return list(parsed(done.stdout.splitlines()))
 
 
-@pytest.mark.parametrize(("seed", "count"), [(1, CASES), pytest.param(2, ALL_CASES, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("seed", "count"), [(1, CASES), (2, ALL_CASES)])
 def test_random_groups_are_as_even_and_move_as_little_as_those_of_kafka(seed: int, count: int) -> None:
     cases = list(random_cases(seed, count))
     total: Counter[str] = Counter()

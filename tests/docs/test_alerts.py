@@ -127,6 +127,7 @@ def test_rules_are_well_formed_for_prometheus(checkout: Path) -> None:
     promtool("check", "rules", checkout / RULES)
 
 
+@pytest.mark.slow
 def test_each_alert_fires_alone_on_its_fault_and_is_quiet_without_it(checkout: Path, tmp_path: Path) -> None:
     asked = 'count by (alertname) (ALERTS{alertstate="firing"})'
     tests = []

@@ -68,6 +68,7 @@ def test_rows_dropped_and_doubled_in_the_table_are_named(bootstrap: str, spark: 
     assert audit.count() == 0
 
 
+@pytest.mark.slow
 def test_loads_are_counted_once_whatever_was_counted_before(
     bootstrap: str, spark: "SparkSession", tmp_path: Path
 ) -> None:

@@ -31,7 +31,8 @@ def bench(*words: object) -> Any:
     return json.loads(result.stdout)
 
 
-@pytest.mark.parametrize("clients", ["own", pytest.param("librdkafka", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("clients", ["own", "librdkafka"])
 def test_rates_and_latencies_of_both_clients(broker: BrokerProcess, clients: str, tmp_path: Path) -> None:
     b = ("--bootstrap", broker.bootstrap, "--rounds", 2, "--clients", clients)
     page = tmp_path / "page.html"

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import product
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from support.kafka_python import (
     TopicAlreadyExistsError,
     TopicPartition,
 )
+from support.long_tests import first_is_quick
 from support.waiting import PATIENCE_S
 
 from barnabas.app.embedded_broker import Broker
@@ -29,6 +31,8 @@ pytestmark = [pytest.mark.xdist_group("python-clients"), pytest.mark.filterwarni
 
 CODECS = [None, "gzip", "snappy", "lz4", "zstd"]
 ACKS: list[Any] = [0, 1, "all"]
+USUAL = list(zip([0, 1, "all", "all", "all"], CODECS, strict=True))
+CASES = first_is_quick([*USUAL, *(case for case in product(ACKS, CODECS) if case not in USUAL)], len(USUAL))
 VALUES = [b"value %d" % number for number in range(500)]
 
 
@@ -44,8 +48,7 @@ def admin(broker: Broker) -> Iterator[KafkaAdminClient]:
         yield client
 
 
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("acks", ACKS)
+@pytest.mark.parametrize(("acks", "codec"), CASES)
 def test_kafka_python_produces_and_consumes(broker: Broker, acks: Any, codec: str | None) -> None:
     topic = f"kp-{acks}-{codec}"
     with closing(
@@ -100,8 +103,7 @@ def test_kafka_python_describes_configs(admin: KafkaAdminClient) -> None:
     assert "1000" in str(described)
 
 
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("acks", ACKS)
+@pytest.mark.parametrize(("acks", "codec"), CASES)
 def test_aiokafka_produces_and_consumes(broker: Broker, acks: Any, codec: str | None) -> None:
     topic = f"aio-{acks}-{codec}"
 

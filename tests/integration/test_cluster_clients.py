@@ -164,6 +164,7 @@ def test_ours_produces_and_reads_in_a_group(cluster: TestCluster) -> None:
     cluster.assert_produced(topic, _values(10) * 2)
 
 
+@pytest.mark.slow
 def test_kafka_python_produces_and_reads(cluster: TestCluster) -> None:
     topic = cluster.create_topic()
     cluster.wait_in_sync(topic)

@@ -215,6 +215,7 @@ def test_large_binary_empty_and_null_values_are_shown(browser: Browser, broker: 
     assert "00000010  10 11 12" in browser.text(f"/topics/odd/messages/0/{first + 1}")
 
 
+@pytest.mark.slow
 def test_json_that_nests_deep_or_has_surrogates_is_shown(browser: Browser, broker: TestBroker) -> None:
     values = [
         b"[" * 900 + b"]" * 900,
@@ -271,6 +272,7 @@ def test_parquet_file_that_cannot_be_written_has_a_page(browser: Browser, monkey
     assert (failed.status_code, "was not written" in failed.text) == (502, True)
 
 
+@pytest.mark.slow
 def test_messages_are_downloaded_as_ndjson_csv_and_parquet(browser: Browser) -> None:
     from pyarrow import parquet
 

@@ -135,6 +135,7 @@ def test_difference_leaves_equal_lines_out() -> None:
     assert len(lines) < 15
 
 
+@pytest.mark.slow
 def test_tables_show_rows_versions_and_freshness(broker: TestBroker, tmp_path: Path) -> None:
     for name in ("sales", "views"):
         store = open_store(tmp_path / name, "delta")

@@ -103,6 +103,7 @@ def test_worker_sends_bad_messages_to_dead_letters_and_leaves_its_group(tmp_path
         assert run(tmp_path, "replay.py").count("\n") == 3
 
 
+@pytest.mark.slow
 def test_bulk_producer_sends_every_row(tmp_path: Path) -> None:
     with TestBroker() as broker:
         save("workers", broker.bootstrap, tmp_path)
@@ -110,6 +111,7 @@ def test_bulk_producer_sends_every_row(tmp_path: Path) -> None:
         assert len(values(broker, "rows")) == 50_000
 
 
+@pytest.mark.slow
 def test_fastapi_application_publishes_in_its_lifespan(tmp_path: Path) -> None:
     pytest.importorskip("fastapi", reason="the extra test has it")
     pytest.importorskip("httpx", reason="the extra test has it")

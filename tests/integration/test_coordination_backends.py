@@ -10,7 +10,6 @@ from support.command import Command
 from support.etcd_server import EtcdServer
 from support.ports import free_port
 from support.process import broker_process
-from support.registry_kinds import WITH_BOTH
 from support.server_process import ServerProcess
 from support.waiting import PATIENCE_S, wait_for
 from support.zookeeper_server import ZookeeperServer
@@ -54,7 +53,11 @@ class Backend:
 
 @pytest.fixture(
     scope="module",
-    params=WITH_BOTH,
+    # ZooKeeper's restarts are also tested by its adapter; a second server of Java costs 3 s of CPU time.
+    params=[
+        pytest.param("etcd", marks=pytest.mark.xdist_group("etcd")),
+        pytest.param("zookeeper", marks=[pytest.mark.xdist_group("zookeeper"), pytest.mark.slow]),
+    ],
 )
 def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
     backend = Backend(request.param, tmp_path_factory.mktemp(request.param) / "server")

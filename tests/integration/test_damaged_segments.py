@@ -4,7 +4,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support.long_tests import first_is_quick
 from support.process import barnabas, broker_process
 from support.raw import RawConnection, fetch_error_and_records, fetch_v4
 from support.waiting import wait_for
@@ -122,7 +121,8 @@ def test_bytes_behind_the_last_classic_message_are_cut_before_an_append(tmp_path
     assert log.count(f"{len(tail)} bytes are dropped") == log.count("bytes are dropped") == 1
 
 
-@pytest.mark.parametrize("kill", first_is_quick([True, False]))
+@pytest.mark.slow
+@pytest.mark.parametrize("kill", [True, False])
 def test_foreign_files_in_partition_folder_are_renamed_at_start(tmp_path: Path, kill: bool) -> None:
     """Above all offsets, inside of the log, behind its end, and a cleaning of which half was written."""
     data, ends = tmp_path / "data", range(BATCH, 101, BATCH)

@@ -55,6 +55,7 @@ def test_typed_messages_come_through_and_schemas_grow() -> None:
         assert sorted(theirs.get_subjects()) == ["orders-key", "orders-value"]
 
 
+@pytest.mark.slow
 def test_classic_messages_have_their_schemas_id() -> None:
     both = ("kafka://127.0.0.1:0", "classic://127.0.0.1:0")
     with Broker(storage="memory", coordination="memory", listeners=both) as broker, serving(broker.bootstrap) as url:

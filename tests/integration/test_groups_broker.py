@@ -154,6 +154,7 @@ def send(bootstrap: str, values: list[bytes]) -> None:
         producer.confirm(PATIENCE_S)
 
 
+@pytest.mark.slow
 def test_members_of_three_libraries_share_a_topic() -> None:
     with Broker(storage="memory", config=QUICK) as broker, ExitStack() as leaving:
         with Admin(broker) as admin:

@@ -388,6 +388,7 @@ def test_mirror_command_copies_messages_until_terminated(zookeeper: str, tmp_pat
         assert b"2 messages copied" in log
 
 
+@pytest.mark.slow
 def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
     good, bad = tmp_path / "good.properties", tmp_path / "bad.properties"
     good.write_text("broker.list=0:127.0.0.1:1\n")

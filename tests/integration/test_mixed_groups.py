@@ -8,7 +8,6 @@ from typing import Any
 
 import confluent_kafka
 import pytest
-from support.long_tests import first_is_quick
 from support.verifiable_members import TOPIC, sending
 
 from barnabas.ports.broker_api.envelope import Caller
@@ -109,7 +108,8 @@ def settled(*workers: Worker) -> bool:
     return all(shares) and sorted(number for share in shares for number in share) == list(range(PARTITIONS))
 
 
-@pytest.mark.parametrize("strategy", first_is_quick(["cooperative-sticky", "range"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["cooperative-sticky", "range"])
 def test_rolling_upgrade_of_a_live_group_reads_every_message_once(strategy: str) -> None:
     # Both begin in one generation: librdkafka puts what a member had into its next assignment, as data of the assignor.
     with TestBroker(group_initial_rebalance_delay_ms=2_000) as broker:

@@ -81,6 +81,7 @@ def test_effect_times_of_retention_are_those_of_the_defaults() -> None:
     assert f"`segment.ms` ({defaults.log_roll_hours // 24} days)" in text
 
 
+@pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.xdist_group("etcd")
 def test_the_commands_of_several_brokers(reader: Reader, etcd_server: EtcdServer, tmp_path: Path) -> None:

@@ -120,6 +120,7 @@ def _in_table(table: Path) -> Counter[Row]:
     return Counter(zip(*(found[name].to_pylist() for name in COLUMNS), strict=True))
 
 
+@pytest.mark.slow
 def test_a_read_is_what_was_produced(spark: "SparkSession", cluster: TwoBrokers) -> None:
     cluster.write("read", 9)
     cluster.known("read")

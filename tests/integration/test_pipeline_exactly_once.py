@@ -175,6 +175,7 @@ def _write(frame: "DataFrame", broker: Broker, topic: str, **options: str) -> No
     frame.write.format("barnabas").mode("append").options(**chosen).save()
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_batch_of_spark_is_written_once(spark: "SparkSession", broker: Broker) -> None:
     with Admin(broker) as admin:
@@ -233,6 +234,7 @@ def test_a_micro_batch_that_spark_repeats_is_written_once(
     assert committed(broker.bootstrap, "sink") == Counter(b"%d" % number for number in range(40))
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_foreach_batch_numbers_its_batches(spark: "SparkSession", broker: Broker) -> None:
     with Admin(broker) as admin:

@@ -50,6 +50,7 @@ def _lags(broker: Broker, group: str) -> Lags:
         return {(p.topic, p.partition): (found.committed, found.lag) for p, found in admin.group_lag(group).items()}
 
 
+@pytest.mark.slow
 def test_load_commits_offsets_of_its_group(spark: "SparkSession", broker: Broker, tmp_path: Path) -> None:
     _create(broker, "observed", 30, 7)
     first = load(broker.bootstrap, ["observed"], tmp_path, spark=spark, group="warehouse")
@@ -81,6 +82,7 @@ def test_failed_load_commits_no_group_offsets(
     assert _lags(broker, "unsafe") == {}
 
 
+@pytest.mark.slow
 def test_a_group_with_members_fails_no_load(
     spark: "SparkSession", broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

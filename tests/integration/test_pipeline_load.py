@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.killed_load import begin_load, killed_at
-from support.long_tests import first_is_quick
 from support.tables import read_foreign, seen
 
 from barnabas import Admin, Broker, Message, Producer
@@ -84,7 +83,8 @@ def test_each_load_brings_what_is_new(spark: "SparkSession", broker: Broker, tmp
     assert [bytes(row.value) for row in frame.orderBy("offset").collect()] == [b"0", b"1", b"2"]
 
 
-@pytest.mark.parametrize("table_format", first_is_quick(["parquet", "delta", "iceberg"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("table_format", ["parquet", "delta", "iceberg"])
 def test_since_replaces_and_never_doubles(
     spark: "SparkSession", broker: Broker, tmp_path: Path, table_format: str
 ) -> None:
@@ -105,6 +105,7 @@ def test_since_replaces_and_never_doubles(
     assert fresh.rows == 5
 
 
+@pytest.mark.slow
 def test_deleted_and_recreated_topics(spark: "SparkSession", broker: Broker, tmp_path: Path) -> None:
     _create(broker, "lost", 1)
     _send(broker, "lost", 0, 10)
@@ -127,6 +128,7 @@ def test_deleted_and_recreated_topics(spark: "SparkSession", broker: Broker, tmp
     assert _rows(tmp_path) == _expected("lost", 40)
 
 
+@pytest.mark.slow
 def test_load_fails_when_topic_is_recreated_meanwhile_then_loads_new_topic(
     spark: "SparkSession", broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

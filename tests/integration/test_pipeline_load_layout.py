@@ -113,6 +113,7 @@ def test_a_broken_topic_does_not_stop_the_others(spark: "SparkSession", broker: 
     }
 
 
+@pytest.mark.slow
 def test_one_round_after_the_other(
     spark: "SparkSession", broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -140,6 +141,7 @@ def test_one_round_after_the_other(
     assert DeltaTable(tmp_path).to_pyarrow_table().num_rows == 8
 
 
+@pytest.mark.slow
 def test_load_on_full_disk_raises_table_error_and_leaves_nothing(
     spark: "SparkSession", broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -106,6 +106,7 @@ def test_columns_grow_and_nothing_is_lost(
     assert read_table(spark, folder / "_quarantine").count() == 2
 
 
+@pytest.mark.slow
 def test_another_type_stops_its_topic_only(
     spark: "SparkSession", broker: Broker, stub: RegistryStub, tmp_path: Path
 ) -> None:

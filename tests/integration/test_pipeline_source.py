@@ -72,12 +72,14 @@ def test_every_column_of_every_record(spark: "SparkSession", broker: Broker) -> 
     assert rows[1].headers is None
 
 
+@pytest.mark.slow
 def test_settings_of_the_java_client_do_no_harm(spark: "SparkSession", broker: Broker) -> None:
     _fill(broker, "java", [3])
     brought = {"kafka.security.protocol": "PLAINTEXT", "kafka.group.id": "g", "kafka.session.timeout.ms": "1000"}
     assert _read(spark, broker, subscribe="java", **brought).count() == 3
 
 
+@pytest.mark.slow
 def test_workers_get_this_python(spark: "SparkSession", broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not the first `python3` of PATH, which has no Barnabas when the environment is not activated."""
     _fill(broker, "workers", [3])
@@ -88,6 +90,7 @@ def test_workers_get_this_python(spark: "SparkSession", broker: Broker, monkeypa
     assert spark.sparkContext.pythonExec == "/nowhere/python3"  # functions of the user's own are not our business
 
 
+@pytest.mark.slow
 def test_bounds_and_slices(spark: "SparkSession", broker: Broker) -> None:
     _fill(broker, "bounds", [100, 10])
     frame = _read(spark, broker, subscribe="bounds", minPartitions="6")

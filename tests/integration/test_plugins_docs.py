@@ -45,6 +45,7 @@ def test_plugins_page_lists_every_hook_with_example(page: str) -> None:
     assert all(f"`{group}`" in page for group in (PROJECT, COMMANDS, SERVICES))
 
 
+@pytest.mark.slow
 def test_the_examples_run_as_written(page: str, pytester: pytest.Pytester) -> None:
     shown = modules(page)
     examples = [block for block in blocks(page, "python") if block not in shown.values()]
@@ -58,6 +59,7 @@ def test_the_examples_run_as_written(page: str, pytester: pytest.Pytester) -> No
     assert len(examples) == len(shown), "one each, but for the command; and one of the host"
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_installed_plugin_adds_command_and_broken_plugin_is_reported(page: str, tmp_path: Path) -> None:
     for name, content in modules(page).items():

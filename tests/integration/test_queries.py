@@ -79,6 +79,7 @@ def as_said(page: str, address: str) -> None:
     assert printed_in_python == [{"page": "/cart", "n": 2}, ['{"page": "/"}', '{"page": "/cart"}']]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 def test_the_page_on_spark(page: str, address: str, spark: "SparkSession", tmp_path: Path) -> None:

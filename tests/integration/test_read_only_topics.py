@@ -28,9 +28,8 @@ def latest(bootstrap: str, topic: str = "t") -> int:
 
 
 def copied(folder: Path) -> int:
-    """Return the end offset of the only tiered partition in the remote storage."""
-    found = list(folder.rglob(MANIFEST))
-    return decode_manifest(found[0].read_bytes()).end if found else 0
+    """Return the end offset of the partition in the remote storage that has messages."""
+    return max((decode_manifest(path.read_bytes()).end for path in folder.rglob(MANIFEST)), default=0)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

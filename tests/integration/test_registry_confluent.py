@@ -147,6 +147,7 @@ def test_json_schema_through_its_serializer(client: SchemaRegistryClient) -> Non
     assert refused(invalid) == (422, 42201)
 
 
+@pytest.mark.slow
 def test_protobuf_through_its_serializer(client: SchemaRegistryClient, url: str) -> None:
     """Registered as a descriptor by Confluent's serializer, with what it imports; then looked up as text."""
     pool = DescriptorPool()

@@ -198,6 +198,7 @@ def test_no_password_is_in_the_log_of_the_broker(harness: Harness) -> None:
     assert PASSWORD not in harness.broker.log() and BROKER_PASSWORD not in harness.broker.log()
 
 
+@pytest.mark.slow
 def test_registry_command_takes_the_settings_of_confluents_registry(harness: Harness) -> None:
     settings = {
         "listeners": "https://127.0.0.1:0",

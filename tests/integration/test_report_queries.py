@@ -147,11 +147,12 @@ def test_queries_of_records_give_their_figures(spark: "SparkSession", table: Pat
     assert (figures.malformed, list(figures.malformed_samples)) == (1, ["no json"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("field", "starts"),
     [
         ("@timestamp", [1_525_168_800 + day * 86_400 for day in range(9)]),
-        pytest.param("paid.at", [EVENT_S // 60 * 60 + hour * 3600 for hour in range(9)], marks=pytest.mark.slow),
+        ("paid.at", [EVENT_S // 60 * 60 + hour * 3600 for hour in range(9)]),
     ],
 )
 def test_rows_are_shown_by_event_time_of_a_field(
@@ -184,6 +185,7 @@ def test_typed_values_are_reported_as_json(spark: "SparkSession", tmp_path: Path
         assert _rows(html.unescape(each), tmp_path / "order"), each
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("spark")  # the session that the command takes
 def test_report_command_counts_rows_and_says_its_steps(table: Path, tmp_path: Path) -> None:
     words = ("report", table, "--out", tmp_path / "page.html")

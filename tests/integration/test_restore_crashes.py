@@ -15,9 +15,8 @@ from barnabas.app.mirror.restoring import TierRestore
 from barnabas.ports.errors import BarnabasError
 
 
-@pytest.mark.parametrize(
-    "twice", [pytest.param(False, id="once"), pytest.param(True, id="twice", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("twice", [pytest.param(False, id="once"), pytest.param(True, id="twice")])
 def test_restore_that_dies_anywhere_is_continued_and_leaves_the_bucket_as_it_was(*, twice: bool) -> None:
     print(f"{search(twice=twice)} crashes")
 

@@ -140,6 +140,7 @@ def test_no_client_learns_where_the_data_lies(tmp_path: Path) -> None:
         assert str(data / "blocked-0") in broker.log()
 
 
+@pytest.mark.slow
 def test_data_folders_have_configured_permissions(tmp_path: Path) -> None:
     for mode, settings in ((0o700, []), (0o750, ["log.dir.mode=0750"])):
         data = tmp_path / f"of-{mode:o}" / "data"

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from support.long_tests import first_is_quick
 
 from barnabas import Admin, Broker, Consumer, Message, Producer
 
@@ -113,7 +112,8 @@ def test_deleted_records_are_missed(spark_kafka: "SparkSession", broker: Broker)
     assert _offsets(_read(spark_kafka, broker, failOnDataLoss="false", **below)) == {0: list(range(15, 20))}
 
 
-@pytest.mark.parametrize("codec", first_is_quick(CODECS))
+@pytest.mark.slow
+@pytest.mark.parametrize("codec", CODECS)
 def test_rows_are_written(spark_kafka: "SparkSession", broker: Broker, codec: str) -> None:
     """The Java producer is idempotent by default, so it asks for a producer id and numbers its batches."""
     _create(broker, f"even-{codec}", 2)

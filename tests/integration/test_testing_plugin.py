@@ -162,6 +162,7 @@ def test_ini_file_sets_how_long_assert_produced_waits(pytester: pytest.Pytester)
     done.stderr.fnmatch_lines(["*barnabas_timeout='soon' is not a number of seconds"])
 
 
+@pytest.mark.slow
 def test_a_run_that_does_not_use_it_does_not_load_it(pytester: pytest.Pytester) -> None:
     script = """
         import sys

@@ -34,6 +34,7 @@ def row(screen: list[str], name: str) -> list[str]:
     return next((line.split() for line in screen if line.split()[:1] == [name]), [])
 
 
+@pytest.mark.slow
 def test_topics_with_rates_brokers_and_groups_with_lag(broker: TestBroker) -> None:
     broker.create_topic("orders", partitions=2)
     broker.create_topic("views", partitions=1)
@@ -92,6 +93,7 @@ def test_open_item_has_other_views_and_keys_are_explained(broker: TestBroker) ->
         assert terminal.ended() == 0
 
 
+@pytest.mark.slow
 def test_a_filter_and_a_topic_that_is_opened_searched_and_paused(broker: TestBroker) -> None:
     for name in ("orders", "orders-old", "views"):
         broker.create_topic(name, partitions=1)
@@ -205,6 +207,7 @@ def test_without_a_terminal_it_is_one_look(broker: TestBroker) -> None:
     assert re.search(r"^billing +Empty +classic +0 +\d +- +\S+ +orders$", out, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_top_without_broker_exits_at_once_with_error() -> None:
     with AtTerminal(["top", "--bootstrap", "127.0.0.1:1"]) as terminal:
         assert terminal.ended() == 1

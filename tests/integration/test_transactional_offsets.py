@@ -145,6 +145,7 @@ def test_reader_of_messages_finds_the_position_behind_them(cluster: TestCluster,
     assert seen == committed == 30
 
 
+@pytest.mark.slow
 def test_a_member_of_an_earlier_generation(cluster: TestCluster, closed: ExitStack) -> None:
     """KIP-447: the group says whose positions count, whatever the transactional ids are."""
     topic = cluster.create_topic()

@@ -55,6 +55,7 @@ def loses_its_last_five(cluster: TestCluster, consumer: Consumer) -> str:
     return topic
 
 
+@pytest.mark.slow
 def test_with_a_reset_it_reads_on_where_the_logs_part(cluster: TestCluster, caplog: pytest.LogCaptureFixture) -> None:
     with cluster.consumer(auto_offset_reset="latest") as consumer:
         topic = loses_its_last_five(cluster, consumer)

@@ -10,6 +10,7 @@ from barnabas import testing
 pytest_plugins = "pytester"
 
 
+@pytest.mark.slow
 def test_the_page_runs_as_written(checkout: Path, pytester: pytest.Pytester) -> None:
     page = (checkout / "docs" / "unit-testing.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)

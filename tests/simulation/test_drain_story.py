@@ -4,7 +4,6 @@ from collections import Counter
 
 import pytest
 from simulation.cluster_story import ClusterStory
-from support.long_tests import first_is_quick
 
 KINDS = ("kill", "restart", "partition", "pause", "kill_program", "lose_answers")
 ACTS = ("drain", "remove", "write", "elect")
@@ -16,7 +15,8 @@ def _played(seed: int, brokers: int = 4) -> Counter[str]:
     return story.world.reached
 
 
-@pytest.mark.parametrize("number", first_is_quick((5, 0, 1, 2, 3, 4, 6, 7)))
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(8))
 def test_drains_under_kills_and_partitions_lose_nothing(number: int) -> None:
     _played(number)
 

@@ -4,13 +4,13 @@ import pytest
 from simulation.cluster_checker import Broken
 from simulation.cluster_mutations import Mutation
 from simulation.partitions_story import PartitionsStory
-from support.long_tests import first_is_quick
 
 from barnabas.core.cluster import layout
 from barnabas.core.cluster.registry import ClusterRegistry
 
 
-@pytest.mark.parametrize("number", first_is_quick((4, 0, 1, 2, 3, 5, 6, 7, 8, 9)))
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(10))
 def test_partitions_story_holds_for_seed(number: int) -> None:
     PartitionsStory(number).play()
 

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from simulation.cluster_mutations import Mutation, by_cost
 from simulation.security_story import SecurityStory
-from support.long_tests import first_is_quick
 
 from barnabas.app.broker.handlers import authorization
 from barnabas.app.broker.handlers.authorization import TOPIC, WRITE, AccessCheck, AllowedPart, Items
@@ -17,7 +16,8 @@ from barnabas.ports.broker_api.metadata import NO_TOPIC_ID
 from barnabas.ports.broker_api.produce import Produce
 
 
-@pytest.mark.parametrize("number", first_is_quick((3, 0, 1, 2, 4, 5, 6, 7, 8, 9)))
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(10))
 def test_security_story_holds_for_seed(number: int) -> None:
     SecurityStory(number).play()
 

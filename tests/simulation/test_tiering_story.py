@@ -19,7 +19,8 @@ from barnabas.simulation import World
 from barnabas.testing.faulty_remote_storage import FaultyRemoteStorage
 
 
-@pytest.mark.parametrize("number", first_is_quick([11, 3]))
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [11, 3])
 def test_tiering_story_holds_for_a_quick_seed(number: int) -> None:
     TieringStory(number, seconds=4).play()
 

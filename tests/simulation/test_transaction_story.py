@@ -15,14 +15,14 @@ from simulation.cluster_mutations import Mutation, by_cost
 from simulation.transaction_actors import Commitments, SeenItems
 from simulation.transaction_mutations import MUTATIONS
 from simulation.transaction_story import TransactionStory, check_items
-from support.long_tests import first_is_quick
 
 
 def test_transaction_story_holds_under_seeded_disasters(seed: int) -> None:
     TransactionStory(seed).play()
 
 
-@pytest.mark.parametrize("version", first_is_quick([2, 1]))
+@pytest.mark.slow
+@pytest.mark.parametrize("version", [2, 1])
 def test_transactions_of_one_version_hold_under_seeded_disasters(seed: int, version: int) -> None:
     """With version 2 requests and markers arrive in the producer's next transaction, too."""
     TransactionStory(seed, version=version, late_requests=version == 2).play()

@@ -108,6 +108,7 @@ def test_run_stops_after_as_many_failures_as_it_may_have(shared_run: pytest.Pyte
     assert list(shared_run.path.glob("torn-down-*"))
 
 
+@pytest.mark.slow
 def test_sigterm_tears_down_the_fixtures_of_all_workers(shared_run: pytest.Pytester) -> None:
     waits = """
 @pytest.mark.parametrize("number", range(2))

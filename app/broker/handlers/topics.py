@@ -97,9 +97,9 @@ class TopicService:
     ) -> Sequence[Topic | BarnabasError]:
         """Create topics and their logs; return each, or its error: `ApiError`, `StorageError`, `CoordinationError`.
 
-        A topic whose logs cannot be created here is removed again by a broker without others. In a cluster it stays,
-        as in Kafka: others may lead its partitions, and have acknowledged messages meanwhile. The failure is reported.
-        `quota` pays for the partitions.
+        A topic none of whose logs can be created is removed again by a broker without others. Where one of its
+        partitions is open, here or on other brokers, it stays, as in Kafka: messages may have been acknowledged there
+        meanwhile. The failure is reported. `quota` pays for the partitions.
         """
         planned = [await self._planned_or_not(new, quota) for new in news]
         if validate_only:
@@ -109,6 +109,9 @@ class TopicService:
         if not self._state.is_alone:
             self._report_unopened(failures)
             return results
+        open_topics = {topic for topic, _ in self._state.replicas.partitions}
+        self._report_unopened({name: error for name, error in failures.items() if name in open_topics})
+        failures = {name: error for name, error in failures.items() if name not in open_topics}
         for name in failures:
             try:
                 await self._remove(name)
@@ -302,12 +305,14 @@ class TopicService:
             text = f"others change topic {new.topic} as often as it is tried"
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text)
         failures = await state.open_topics([grown])
-        if failures and not state.is_alone:
-            # Other brokers have opened them, and clients may have written messages: only the replicas here are out of
-            # use.
+        numbers = grown.partitions.keys() - before.partitions.keys()
+        is_open = any((new.topic, each) in state.replicas.partitions for each in numbers)
+        if failures and (is_open or not state.is_alone):
+            # Some are open, here or on other brokers, and clients may have written messages: only the replicas that
+            # could not be opened are out of use.
             state.failed(f"opening the logs of topic {new.topic}", failures[new.topic])
         elif failures:
-            state.drop_partitions(new.topic, grown.partitions.keys() - before.partitions.keys())
+            state.drop_partitions(new.topic, numbers)
             with self.reread_on_failure(new.topic):
                 await registry.resize(before)
             raise failures[new.topic]

@@ -1,6 +1,7 @@
 """Changes of topics and configs over a coordination service that blocks, fails, and loses answers."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from support.coordination_faults import BlockingCoordination
@@ -26,9 +27,11 @@ from barnabas.ports.broker_api.topics import (
 from barnabas.ports.coordination import Coordination
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.storage import StorageError
+from barnabas.ports.types import TopicPartition
 from barnabas.testing.manual_broker import ManualBroker
 
 NONE, TIMED_OUT = ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT
+STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 class SlowBroker(ManualBroker):
@@ -247,6 +250,32 @@ def test_configs_whose_storing_was_not_answered_count_in_the_end(broker: SlowBro
     broker.later()
     assert broker.config(resource, key) == "7"
     assert broker.node.state.replicas.partitions[("t", 0)].log.config.flush_messages == 7
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_partitions_stay_if_the_disk_of_another_new_one_fails(
+    broker: SlowBroker, monkeypatch: pytest.MonkeyPatch, *, is_new: bool
+) -> None:
+    """Clients may have had messages acknowledged in those that are open, before the failure was known."""
+    create = UnifiedLog.create
+
+    def broken(folder: Any, *, topic_partition: TopicPartition, **others: Any) -> UnifiedLog:
+        if topic_partition == ("u", 1):
+            raise StorageError("the disk is full")
+        return create(folder, topic_partition=topic_partition, **others)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(UnifiedLog, "create", broken)
+        if is_new:
+            broker.create("u", partitions=3)
+        else:
+            broker.create("u", partitions=1)
+            assert broker.grow("u", 3) is NONE
+    assert (broker.names(), broker.partitions("u")) == ({"u"}, 3)
+    assert [broker.produce("u", b"x", partition=each).error for each in range(3)] == [NONE, STORAGE_ERROR, NONE]
+    assert [line for line in broker.reports if "opening the logs of topic u failed" in line]
+    broker.restart()
+    assert broker.produce("u", b"x", partition=1).error is NONE
 
 
 def test_a_disk_that_fails_leaves_no_topic(broker: SlowBroker, monkeypatch: pytest.MonkeyPatch) -> None:

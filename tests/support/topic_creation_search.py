@@ -2,22 +2,25 @@
 
 A request makes two topics. At every step that the broker takes from there on (a callback, or work off its thread that
 has ended) one or two other things happen: a topic is deleted or made again, messages arrive, the broker is killed or
-stopped and starts again, the controller is deposed. Then the broker comes to rest, and once more after a restart, and
-promises are checked, not rules:
+stopped and starts again, the controller is deposed, the disk fails for one partition. Then the broker comes to rest,
+and once more after a restart with a disk that works, and promises are checked, not rules:
 
-- a topic whose creation was answered, and whose deletion was not asked for, is there, with a leader of each partition;
+- a topic whose creation was answered, and whose deletion was not asked for, is there, with a leader of each partition,
+  but for one whose disk has failed;
 - a topic whose deletion was answered is gone, and no log of it is left; no topic is there in part;
 - every message that was acknowledged is read from the topic that acknowledged it, and from no other one of its name.
 """
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import combinations_with_replacement, product
 from typing import Any
+from unittest.mock import patch
 
 from support.coordination_faults import BlockingCoordination
 
 from barnabas.core.cluster import layout
+from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.ports.broker_api.envelope import Request
 from barnabas.ports.broker_api.metadata import Metadata
 from barnabas.ports.broker_api.produce import Produce, ProducePartition, ProduceResult
@@ -25,6 +28,8 @@ from barnabas.ports.broker_api.topics import CreateTopics, DeleteTopics, NewTopi
 from barnabas.ports.coordination import NoNode
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import BarnabasError
+from barnabas.ports.storage import StorageError
+from barnabas.ports.types import TopicPartition
 from barnabas.testing.manual_broker import HERE, ManualBroker, batch
 
 NAMES = ("a", "b")
@@ -55,6 +60,9 @@ class History:
         self.deletions = dict.fromkeys(NAMES, 0)
         """The number of deletions of the name that are known to have ended."""
         self.acknowledged: dict[str, list[bytes]] = {name: [] for name in NAMES}
+        self.failed: TopicPartition | None = None
+        """The partition whose log cannot be created."""
+        self._deletion_asked = dict.fromkeys(NAMES, False)
         self._open: dict[str, list[object]] = {name: [] for name in NAMES}
         """The requests to create or delete the topic that are not answered."""
         self._sent = 0
@@ -95,6 +103,7 @@ class History:
                 self.exists[name] = None
             if not exists_then:
                 self.acknowledged[name] = []
+                self._deletion_asked[name] = True
 
         def answered(result: Any) -> None:
             for name, topic in zip(names, result.topics, strict=True):
@@ -120,7 +129,8 @@ class History:
 
         def answered(result: Any) -> None:
             error = result.partitions[0].error if isinstance(result, ProduceResult) else None
-            if error is ErrorCode.NONE and existed and self.exists[name]:
+            is_kept = not self._deletion_asked[name] or (existed and self.exists[name])
+            if error is ErrorCode.NONE and is_kept:
                 self.acknowledged[name].append(value)
 
         request = Produce(partitions=[ProducePartition(name, 0, batch(value))], acks=-1)
@@ -152,6 +162,14 @@ class History:
         with suppress(NoNode):
             self.broker.tree.session().delete(layout.CONTROLLER)
 
+    def fail(self) -> None:
+        """Let the disk fail for the log of the last partition."""
+        self.failed = TopicPartition(NAMES[1], PARTITIONS - 1)
+
+    def repair(self) -> None:
+        """Let the disk work again; the broker takes it up at its next start."""
+        self.failed = None
+
     # --- promises
 
     def check(self) -> None:
@@ -161,9 +179,11 @@ class History:
         for name, exists in self.exists.items():
             if exists is not None and exists != (name in made):
                 raise BrokenPromise(f"topic {name} is {'missing' if exists else 'still there'}")
+            if name not in made and self.acknowledged[name]:
+                raise BrokenPromise(f"topic {name} is gone with what it acknowledged: {self.acknowledged[name]}")
         for name, topic in made.items():
-            leaders = [each.leader for each in topic.partitions]
-            if topic.error is not ErrorCode.NONE or leaders != [1] * PARTITIONS:
+            leaders = [each.leader for each in topic.partitions if (name, each.partition) != self.failed]
+            if topic.error is not ErrorCode.NONE or set(leaders) != {1} or len(topic.partitions) != PARTITIONS:
                 raise BrokenPromise(f"topic {name} exists in part: {topic.error.name}, leaders {leaders}")
             values = [value or b"" for value in self.broker.values(name)]
             missing = [value for value in self.acknowledged[name] if value not in values]
@@ -173,13 +193,13 @@ class History:
             if former:
                 raise BrokenPromise(f"topic {name} has messages of an earlier one: {former}")
         logs = {(key.topic, key.partition) for key in self.broker.node.state.logs.logs() if key.topic in NAMES}
-        if logs != {(name, number) for name in made for number in range(PARTITIONS)}:
+        if (logs ^ {(name, number) for name in made for number in range(PARTITIONS)}) - {self.failed}:
             raise BrokenPromise(f"the topics {sorted(made)} have the logs {sorted(logs)}")
 
 
 _DONE = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
-ACTIONS = ("delete", "create", "produce", "kill", "stop", "depose")
+ACTIONS = ("delete", "create", "produce", "kill", "stop", "depose", "fail")
 
 
 def search(actions: int, *, shared: bool, names: Sequence[str] = ACTIONS) -> int:
@@ -200,6 +220,24 @@ def search(actions: int, *, shared: bool, names: Sequence[str] = ACTIONS) -> int
 def _play(actions: Sequence[tuple[int, str]], *, shared: bool) -> int:
     """Play these actions, each after its number of steps since the request; return the number of steps."""
     history = History(shared=shared)
+    with _failing_disk(history):
+        return _played(history, actions)
+
+
+@contextmanager
+def _failing_disk(history: History) -> Iterator[None]:
+    create = UnifiedLog.create
+
+    def maybe_create(folder: Any, *, topic_partition: TopicPartition, **others: Any) -> UnifiedLog:
+        if topic_partition == history.failed:
+            raise StorageError("the disk has failed")
+        return create(folder, topic_partition=topic_partition, **others)
+
+    with patch.object(UnifiedLog, "create", maybe_create):
+        yield
+
+
+def _played(history: History, actions: Sequence[tuple[int, str]]) -> int:
     history.create()
     taken = 0
     try:
@@ -214,6 +252,7 @@ def _play(actions: Sequence[tuple[int, str]], *, shared: bool) -> int:
         history.produce()
         history.rest()
         history.check()
+        history.repair()
         history.stop()
         history.rest()
         history.check()

@@ -109,15 +109,20 @@ class TopicService:
         if not self._state.is_alone:
             self._report_unopened(failures)
             return results
-        open_topics = {topic for topic, _ in self._state.replicas.partitions}
-        self._report_unopened({name: error for name, error in failures.items() if name in open_topics})
-        failures = {name: error for name, error in failures.items() if name not in open_topics}
+        topics = {made.name: made for made in results if isinstance(made, Topic)}
+        kept = {name for name in failures if self._is_open(name, topics[name].partitions)}
+        self._report_unopened({name: failures[name] for name in kept})
+        failures = {name: error for name, error in failures.items() if name not in kept}
         for name in failures:
             try:
                 await self._remove(name)
             except (ApiError, CoordinationError, ClosedError) as error:
                 self._changes.report_failure(f"removing topic {name}, whose logs cannot be made,", error)
         return [failures.get(made.name, made) if isinstance(made, Topic) else made for made in results]
+
+    def _is_open(self, topic: str, numbers: Iterable[int]) -> bool:
+        """Return True if one of these partitions is open here, so that it may have acknowledged messages."""
+        return any((topic, number) in self._state.replicas.partitions for number in numbers)
 
     async def store_some(
         self, portions: Sequence[Sequence[NewTopic]], quota: ControllerMutationQuota | None = None
@@ -306,8 +311,7 @@ class TopicService:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text)
         failures = await state.open_topics([grown])
         numbers = grown.partitions.keys() - before.partitions.keys()
-        is_open = any((new.topic, each) in state.replicas.partitions for each in numbers)
-        if failures and (is_open or not state.is_alone):
+        if failures and (self._is_open(new.topic, numbers) or not state.is_alone):
             # Some are open, here or on other brokers, and clients may have written messages: only the replicas that
             # could not be opened are out of use.
             state.failed(f"opening the logs of topic {new.topic}", failures[new.topic])

@@ -22,8 +22,9 @@ from barnabas.core.log.manager.log_manager import LogManager
 from barnabas.ports.scheduler import Outcome
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def _two_topics_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The request is answered before the logs of its topics exist."""
     monkeypatch.setattr(topic_creation, "TOPICS_AT_A_TIME", 1)
 
 
@@ -32,22 +33,37 @@ def _each_topic_has_its_own_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_creation, "CHANGES_MAX", 1)
 
 
+@pytest.mark.usefixtures("_two_topics_are_many")
 @pytest.mark.parametrize("shared", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_one_action_at_any_step_after_an_early_answer_breaks_no_promise(shared: bool) -> None:
     print(f"{search(1, shared=shared)} histories of one action")
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("_each_topic_has_its_own_commit")
+@pytest.mark.usefixtures("_two_topics_are_many", "_each_topic_has_its_own_commit")
 @pytest.mark.parametrize("shared", [False, True])
 def test_one_action_while_two_commits_are_made_side_by_side_breaks_no_promise(shared: bool) -> None:
     print(f"{search(1, shared=shared)} histories of one action")
 
 
+@pytest.mark.usefixtures("_two_topics_are_many")
 @pytest.mark.slow
 @pytest.mark.parametrize(("shared", "names"), [(False, ACTIONS), (True, ("delete", "create", "kill"))])
 def test_two_actions_at_any_steps_after_an_early_answer_break_no_promise(shared: bool, names: Sequence[str]) -> None:
     print(f"{search(2, shared=shared, names=names)} histories of two actions")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shared", [False, True])
+def test_message_before_a_disk_fails_is_kept_if_the_answer_waits_for_the_logs(shared: bool) -> None:
+    print(f"{search(2, shared=shared, names=('fail', 'produce'))} histories of two actions")
+
+
+@pytest.mark.slow
+def test_search_finds_topics_that_are_taken_back_with_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TopicService, "_is_open", lambda *_: False)
+    with pytest.raises(BrokenPromise):
+        search(2, shared=False, names=("fail", "produce"))
 
 
 def creates_no_logs(patch: pytest.MonkeyPatch) -> None:
@@ -77,6 +93,7 @@ def answers_before_the_tree_has_the_topics(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ClusterRegistry, "create_all", create_all)
 
 
+@pytest.mark.usefixtures("_two_topics_are_many")
 @pytest.mark.parametrize(
     "mutate",
     [

@@ -129,8 +129,8 @@ class History:
 
         def answered(result: Any) -> None:
             error = result.partitions[0].error if isinstance(result, ProduceResult) else None
-            is_kept = not self._deletion_asked[name] or (existed and self.exists[name])
-            if error is ErrorCode.NONE and is_kept:
+            must_remain = not self._deletion_asked[name] or (existed and self.exists[name])
+            if error is ErrorCode.NONE and must_remain:
                 self.acknowledged[name].append(value)
 
         request = Produce(partitions=[ProducePartition(name, 0, batch(value))], acks=-1)

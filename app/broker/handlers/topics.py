@@ -110,9 +110,9 @@ class TopicService:
             self._report_unopened(failures)
             return results
         topics = {made.name: made for made in results if isinstance(made, Topic)}
-        kept = {name for name in failures if self._is_open(name, topics[name].partitions)}
-        self._report_unopened({name: failures[name] for name in kept})
-        failures = {name: error for name, error in failures.items() if name not in kept}
+        partial_topics = {name for name in failures if self._is_open(name, topics[name].partitions)}
+        self._report_unopened({name: failures[name] for name in partial_topics})
+        failures = {name: error for name, error in failures.items() if name not in partial_topics}
         for name in failures:
             try:
                 await self._remove(name)

@@ -55,7 +55,7 @@ def test_two_actions_at_any_steps_after_an_early_answer_break_no_promise(shared:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shared", [False, True])
-def test_message_before_a_disk_fails_is_kept_if_the_answer_waits_for_the_logs(shared: bool) -> None:
+def test_message_acknowledged_before_a_disk_fails_is_read_if_the_answer_waits_for_the_logs(shared: bool) -> None:
     print(f"{search(2, shared=shared, names=('fail', 'produce'))} histories of two actions")
 
 

@@ -248,7 +248,11 @@ def test_foreach_batch_numbers_its_batches(spark: "SparkSession", broker: Broker
 
 @pytest.mark.spark
 def test_a_load_has_what_was_committed(spark: "SparkSession", broker: Broker, tmp_path: Path) -> None:
-    with Admin(broker) as admin, Producer(broker, transactional_id="loaded") as producer:
+    # Spark's first load takes more than a minute on a busy machine.
+    with (
+        Admin(broker) as admin,
+        Producer(broker, transactional_id="loaded", transaction_timeout_ms=900_000) as producer,
+    ):
         admin.create_topic("loaded", partitions=1)
         with producer.transaction():
             producer.send("loaded", b"kept")

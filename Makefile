@@ -39,7 +39,7 @@ TESTS  = $(or $(wildcard tests/unit/$(NAME) tests/adapters/test_$(NAME)*.py test
               $(wildcard tests/unit/$(notdir $(patsubst %/,%,$(dir $(PKG))))),$(wildcard tests/integration/test_$(NAME)*.py))
 test: $(STAMP)  ## run the tests, but for the slow ones; PKG=core/log for those of a package, ARGS="-m slow" for the slow ones
 	$(if $(PKG),$(if $(TESTS),,$(error no tests of $(PKG): see tests/unit)))
-	@$(BIN)/pytest $(if $(PKG),-q --workers $(or $(JOBS),2) $(TESTS),--workers $(or $(JOBS),5) --ignore=tests/architecture --ignore=tests/docs/test_site.py) $(ARGS)
+	@$(BIN)/pytest $(if $(PKG),-q --workers $(or $(JOBS),2) $(TESTS),--workers $(or $(JOBS),6) --ignore=tests/architecture --ignore=tests/docs/test_site.py) $(ARGS)
 
 lint: $(STAMP)  ## style, types, import rules, the documents as a site
 	@$(BIN)/ruff check .

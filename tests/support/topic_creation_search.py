@@ -5,7 +5,7 @@ has ended) one or two other things happen: a topic is deleted or made again, mes
 stopped and starts again, the controller is deposed, the disk fails for one partition. Then the broker comes to rest,
 and once more after a restart with a disk that works, and promises are checked, not rules:
 
-- a topic whose creation was answered, and whose deletion was not asked for, is there, with a leader of each partition,
+- a topic whose creation was answered, and whose deletion was not asked for, exists, with a leader of each partition,
   but for one whose disk has failed;
 - a topic whose deletion was answered is gone, and no log of it is left; no topic is there in part;
 - every message that was acknowledged is read from the topic that acknowledged it, and from no other one of its name.

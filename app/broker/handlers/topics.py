@@ -105,14 +105,10 @@ class TopicService:
         if validate_only:
             return planned
         [results] = await self._stored([planned])
-        failures = await self._state.open_topics([made for made in results if isinstance(made, Topic)])
-        if not self._state.is_alone:
-            self._report_unopened(failures)
-            return results
         topics = {made.name: made for made in results if isinstance(made, Topic)}
-        partial_topics = {name for name in failures if self._is_open(name, topics[name].partitions)}
-        self._report_unopened({name: failures[name] for name in partial_topics})
-        failures = {name: error for name, error in failures.items() if name not in partial_topics}
+        failures = dict(await self._state.open_topics(list(topics.values())))
+        partial_topics = [name for name in failures if self._may_be_open(name, topics[name].partitions)]
+        self._report_unopened({name: failures.pop(name) for name in partial_topics})
         for name in failures:
             try:
                 await self._remove(name)
@@ -120,9 +116,10 @@ class TopicService:
                 self._changes.report_failure(f"removing topic {name}, whose logs cannot be made,", error)
         return [failures.get(made.name, made) if isinstance(made, Topic) else made for made in results]
 
-    def _is_open(self, topic: str, numbers: Iterable[int]) -> bool:
-        """Return True if one of these partitions is open here, so that it may have acknowledged messages."""
-        return any((topic, number) in self._state.replicas.partitions for number in numbers)
+    def _may_be_open(self, topic: str, numbers: Iterable[int]) -> bool:
+        """Return True if one of these partitions is open here, or may be open elsewhere and acknowledge messages."""
+        state = self._state
+        return not state.is_alone or any((topic, number) in state.replicas.partitions for number in numbers)
 
     async def store_some(
         self, portions: Sequence[Sequence[NewTopic]], quota: ControllerMutationQuota | None = None
@@ -311,10 +308,9 @@ class TopicService:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text)
         failures = await state.open_topics([grown])
         numbers = grown.partitions.keys() - before.partitions.keys()
-        if failures and (self._is_open(new.topic, numbers) or not state.is_alone):
-            # Some are open, here or on other brokers, and clients may have written messages: only the replicas that
-            # could not be opened are out of use.
-            state.failed(f"opening the logs of topic {new.topic}", failures[new.topic])
+        if failures and self._may_be_open(new.topic, numbers):
+            # Clients may have written messages: only the replicas that could not be opened are out of use.
+            self._report_unopened(failures)
         elif failures:
             state.drop_partitions(new.topic, numbers)
             with self.reread_on_failure(new.topic):

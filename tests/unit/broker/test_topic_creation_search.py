@@ -61,7 +61,7 @@ def test_message_acknowledged_before_a_disk_fails_is_read_if_the_answer_waits_fo
 
 @pytest.mark.slow
 def test_search_finds_topics_that_are_taken_back_with_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TopicService, "_is_open", lambda *_: False)
+    monkeypatch.setattr(TopicService, "_may_be_open", lambda *_: False)
     with pytest.raises(BrokenPromise):
         search(2, shared=False, names=("fail", "produce"))
 
